@@ -1,0 +1,38 @@
+"""slicewise: learning with sliced-Wasserstein distances.
+
+Samples are (*batch, n, d), directions are rows (L, d), costs are means over samples.
+"""
+
+from slicewise.distance import Evaluation, evaluate, sliced_wasserstein
+from slicewise.judge import wasserstein
+from slicewise.loss import SlicedWasserstein
+from slicewise.problem import Anneal, Problem, pad
+from slicewise.recipe import Recipe
+from slicewise.subspace import (
+    Subspace,
+    effective_subspace,
+    empirical_essf,
+    essf,
+    gaussian_constant,
+)
+from slicewise.variants import VARIANTS
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "VARIANTS",
+    "Anneal",
+    "Evaluation",
+    "Problem",
+    "Recipe",
+    "SlicedWasserstein",
+    "Subspace",
+    "effective_subspace",
+    "empirical_essf",
+    "essf",
+    "evaluate",
+    "gaussian_constant",
+    "pad",
+    "sliced_wasserstein",
+    "wasserstein",
+]

@@ -1,0 +1,168 @@
+"""Bad input, said plainly: what was given, what is wanted, what to try."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from slicewise.transport import is_transformed
+
+# How far sample weights may be from summing to one, by the precision they come in.
+_SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
+
+
+def check_samples(x: Tensor, y: Tensor) -> None:
+    """Two sets (*batch, n, d) and (*batch, m, d) of one dtype, device and dimension."""
+    for name, samples in (("x", x), ("y", y)):
+        if not isinstance(samples, Tensor):
+            raise ValueError(
+                f"{name} is a {type(samples).__name__}: give a torch.Tensor, e.g. torch.as_tensor({name})"
+            )
+        if not samples.is_floating_point():
+            raise ValueError(
+                f"{name} has dtype {samples.dtype}: give floating-point samples, e.g. {name}.float()"
+            )
+        if samples.dim() < 2:
+            raise ValueError(
+                f"{name} has shape {tuple(samples.shape)}: give (n, d) samples, or (*batch, n, d); "
+                f"for samples on a line, {name}.unsqueeze(-1)"
+            )
+        if 0 in samples.shape:
+            raise ValueError(
+                f"{name} has shape {tuple(samples.shape)}, which holds no sample: give at least one "
+                f"sample of at least one dimension"
+            )
+    if x.shape[-1] != y.shape[-1]:
+        raise ValueError(
+            f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}: their last dimensions, the "
+            f"coordinates, must agree; is one of them transposed?"
+        )
+    if x.device != y.device:
+        raise ValueError(
+            f"x is on device {x.device} and y on {y.device}: move one of them, e.g. y.to(x.device)"
+        )
+    # Under autocast a network's half-precision output meets float32 data; both are then widened.
+    if x.dtype != y.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ValueError(
+            f"x has dtype {x.dtype} and y {y.dtype}: convert one of them, e.g. y.to(x.dtype)"
+        )
+    _broadcasts(x=x.shape[:-2], y=y.shape[:-2])
+
+
+def check_weights(name: str, weights: Tensor | None, samples: Tensor) -> None:
+    """Weights (n,) or (*batch, n) of samples: no negative ones, and their sum is one."""
+    if weights is None:
+        return
+    wanted = f"({samples.shape[-2]},) or (*batch, {samples.shape[-2]})"
+    if not isinstance(weights, Tensor) or not weights.is_floating_point():
+        kind = weights.dtype if isinstance(weights, Tensor) else type(weights).__name__
+        raise ValueError(f"{name} is {kind}: give a floating-point torch.Tensor of shape {wanted}")
+    if weights.dim() < 1 or weights.shape[-1] != samples.shape[-2]:
+        raise ValueError(
+            f"{name} has shape {tuple(weights.shape)}, but there are {samples.shape[-2]} samples: "
+            f"give shape {wanted}, one weight for each sample"
+        )
+    if weights.device != samples.device:
+        raise ValueError(
+            f"{name} is on device {weights.device}, its samples on {samples.device}: move one of them"
+        )
+    _broadcasts(**{name: weights.shape[:-1], "samples": samples.shape[:-2]})
+    if not values_readable(weights):
+        return
+    if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()):
+        raise ValueError(
+            f"{name} has a negative or non-finite entry (smallest: {weights.min().item():g}): sample "
+            f"weights must be finite and at least 0"
+        )
+    total = weights.detach().double().sum(dim=-1)
+    worst = total.flatten()[(total - 1).abs().argmax()].item()
+    if abs(worst - 1) > _SUM_TOLERANCE.get(weights.dtype, 1e-4):
+        raise ValueError(
+            f"{name} sums to {worst:g}: sample weights must sum to 1, e.g. "
+            f"{name} / {name}.sum(-1, keepdim=True)"
+        )
+
+
+def check_slices(slices: Tensor, x: Tensor, batch: tuple[int, ...]) -> None:
+    """Directions as rows, (L, d) or (*batch, L, d)."""
+    d = x.shape[-1]
+    if not isinstance(slices, Tensor) or slices.dim() < 2 or slices.shape[-1] != d:
+        got = tuple(slices.shape) if isinstance(slices, Tensor) else type(slices).__name__
+        raise ValueError(
+            f"slices has shape {got}: give (L, {d}) or (*batch, L, {d}), a direction in each row; "
+            f"transpose directions that are columns"
+        )
+    if slices.shape[-2] == 0:
+        raise ValueError(f"slices has shape {tuple(slices.shape)}: give at least one direction")
+    if slices.device != x.device:
+        raise ValueError(
+            f"slices is on device {slices.device} and x on {x.device}: move one of them"
+        )
+    shapes = _broadcasts(slices=slices.shape[:-2], batch=batch)
+    if shapes != batch:
+        raise ValueError(
+            f"slices has shape {tuple(slices.shape)}, more leading dimensions than the samples' "
+            f"batch {batch}: expand x to compare it under several sets of slices"
+        )
+
+
+def check_order(p: float) -> None:
+    """The order p of W_p."""
+    if isinstance(p, bool) or not isinstance(p, (int, float)) or not 1 <= p < math.inf:
+        raise ValueError(f"p = {p!r}: give a finite real number p >= 1, e.g. 2")
+
+
+def check_count(name: str, value: int | None, *, at_least: int = 1) -> None:
+    """A whole number of things."""
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, int) or value < at_least
+    ):
+        raise ValueError(f"{name} = {value!r}: give a whole number of at least {at_least}")
+
+
+def check_finite(**tensors: Tensor | None) -> None:
+    """No NaN and no infinity, where the values can be looked at (not in compiled or vmapped code)."""
+    present = {k: t.detach() for k, t in tensors.items() if t is not None}
+    if not values_readable(*present.values()):
+        return
+    # One number, one look: a sum is finite unless an entry is not (or, rarely, the sum overflows).
+    if math.isfinite(sum(t.sum(dtype=torch.float32) for t in present.values())):
+        return
+    for name, tensor in present.items():
+        bad = int((~torch.isfinite(tensor)).sum())
+        if bad:
+            raise ValueError(
+                f"{name} of shape {tuple(tensor.shape)} has {bad} NaN or infinite entries: give finite "
+                f"values; if a model made them, its last step diverged (try a smaller rate)"
+            )
+
+
+def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """One of a few words; the error names the nearest."""
+    known = list(choices)
+    if value not in known:
+        near = difflib.get_close_matches(str(value), known, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+        raise ValueError(f"{name} = {value!r} is unknown: {hint}choose from {', '.join(known)}")
+
+
+def values_readable(*tensors: Tensor) -> bool:
+    """May values be read here? Not while compiling, under torch.func, or in a CUDA graph capture."""
+    if is_transformed(*tensors):
+        return False
+    on_gpu = any(t.is_cuda for t in tensors)
+    return not (on_gpu and torch.cuda.is_current_stream_capturing())
+
+
+def _broadcasts(**shapes: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return tuple(torch.broadcast_shapes(*shapes.values()))
+    except RuntimeError:
+        said = " and ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+        raise ValueError(
+            f"leading (batch) dimensions do not fit together: {said}; give equal ones, or ones"
+        ) from None

@@ -1,0 +1,105 @@
+"""Slices from a law that is learned: the network of distributional sliced Wasserstein."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from slicewise import sphere
+from slicewise.problem import Part, Problem
+from slicewise.randomness import Randomness
+from slicewise.roots import root
+
+State = dict[str, Tensor]
+
+
+@runtime_checkable
+class LearnedSlicer(Protocol):
+    """A slicer that gets better with use. Its state is plain tensors, owned by whoever calls it."""
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Tensor: ...
+
+    def cold(self, problem: Problem, rng: Randomness) -> State:
+        """The state before anything is learned, one for each element of the batch."""
+        ...
+
+    def learn(self, problem: Problem, rng: Randomness, state: State) -> tuple[Tensor, State]:
+        """Slices after some learning on this problem, and the state to go on from."""
+        ...
+
+
+@dataclass(frozen=True, repr=False)
+class PushForward(Part):
+    """n uniform directions pushed through a learned map ε ↦ unit(Aε + b), one map a batch element.
+
+    The map maximises (mean cost)^(1/p) − penalty · mean |θ·θ′| by `n_steps` steps of Adam a call, on
+    samples held constant; the penalty keeps its slices apart. Called as a plain slicer it starts cold.
+
+    K. Nguyen et al., Distributional sliced-Wasserstein and applications to generative modeling, 2021.
+    """
+
+    n: int
+    n_steps: int
+    penalty: float = 1.0
+    lr: float = 5e-4
+    betas: tuple[float, float] = (0.5, 0.999)
+    redraw: bool = False
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
+        return self.learn(problem, rng, self.cold(problem, rng))[0]
+
+    def group_size(self, d: int) -> int:
+        return self.n  # one map made them all
+
+    def cold(self, problem: Problem, rng: Randomness) -> State:
+        batch, d = problem.batch, problem.d
+        # The usual first weights of a linear layer: uniform up to 1/sqrt(d).
+        bound = 1 / math.sqrt(d)
+        draws = {"weight": rng.uniform(*batch, d, d), "bias": rng.uniform(*batch, d)}
+        state = {k: ((2 * u - 1) * bound).to(problem.x.dtype) for k, u in draws.items()}
+        for moment in ("first", "second"):
+            state |= {f"{moment}_{name}": torch.zeros_like(state[name]) for name in draws}
+        state["step"] = torch.zeros((), dtype=torch.int64, device=problem.x.device)
+        return state
+
+    def learn(self, problem: Problem, rng: Randomness, state: State) -> tuple[Tensor, State]:
+        problem, state = problem.detached(), dict(state)
+        shape = (*problem.batch, self.n, problem.d)
+        seeds = sphere.uniform(shape, rng, problem.x.dtype)
+        for step in range(self.n_steps):
+            if self.redraw and step > 0:
+                seeds = sphere.uniform(shape, rng, problem.x.dtype)
+            self._improve(problem, seeds, state)
+        return _push(seeds, state["weight"], state["bias"]), state
+
+    def _improve(self, problem: Problem, seeds: Tensor, state: State) -> None:
+        with torch.enable_grad():
+            weight = state["weight"].detach().requires_grad_()
+            bias = state["bias"].detach().requires_grad_()
+            slices = _push(seeds, weight, bias)
+            separation = root(problem.costs(slices).mean(dim=-1), problem.p)
+            closeness = (slices @ slices.mT).abs().mean(dim=(-2, -1))
+            # Batch elements share no parameter, so the gradient of the sum is each one's own.
+            objective = (separation - self.penalty * closeness).sum()
+            gradients = torch.autograd.grad(objective, [weight, bias])
+        state["step"] = state["step"] + 1
+        for name, gradient in zip(("weight", "bias"), gradients, strict=True):
+            self._adam(state, name, gradient)
+
+    def _adam(self, state: State, name: str, gradient: Tensor) -> None:
+        early, late = self.betas
+        first = state[f"first_{name}"].lerp(gradient, 1 - early)
+        second = state[f"second_{name}"].lerp(gradient.square(), 1 - late)
+        step = state["step"].to(gradient.dtype)
+        direction = first / (1 - early**step)
+        size = (second / (1 - late**step)).sqrt() + 1e-8
+        state[name] = state[name] + self.lr * direction / size  # + : this climbs
+        state[f"first_{name}"], state[f"second_{name}"] = first, second
+
+
+def _push(seeds: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return sphere.normalise(seeds @ weight.mT + bias.unsqueeze(-2))

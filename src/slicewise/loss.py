@@ -1,0 +1,155 @@
+"""The distance as a loss to train with."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from slicewise.checks import check_choice, check_count, check_order
+from slicewise.distance import problem_for, recipe_for, weigh
+from slicewise.learned import State
+from slicewise.problem import Problem
+from slicewise.randomness import Generators
+from slicewise.recipe import Recipe
+from slicewise.subspace import basis_of, essf, gaussian_constant
+
+_log = logging.getLogger("slicewise")
+_STATE = "slicer_"  # begins the names of the buffers that hold a learned slicer
+
+
+class SlicedWasserstein(nn.Module):
+    """Sliced Wasserstein as a loss: SW_p^p by default, averaged over the batch.
+
+    Args:
+        variant, n_slices, options: as in `sliced_wasserstein`.
+        power: SW_p^p, which the theory of step sizes is about; False gives the root.
+        scale: "classic" is the distance as defined. "gaussian" multiplies SW_p^p by C_d, so that the
+            value no longer depends on the dimension the data are embedded in. "subspace" multiplies by
+            C_d / C_k, which makes it the value in the data's own k dimensions: k is `subspace_dim`, or
+            the rank of the first batch, kept in `subspace_dim` from then on.
+        reduction: over batch dimensions only: "mean", "sum" or "none".
+
+    A learned slicer ("dsw") lives in the module's buffers: one network for each element of the batch,
+    moved and saved with the module, `reset()` to forget.
+
+    >>> loss = SlicedWasserstein("sw", n_slices=20)
+    >>> x = torch.randn(64, 8, requires_grad=True)
+    >>> loss(x, torch.randn(64, 8)).backward()
+    >>> x.grad.isfinite().all().item()
+    True
+    """
+
+    def __init__(
+        self,
+        variant: str | Recipe = "sw",
+        *,
+        p: float = 2,
+        n_slices: int | None = None,
+        power: bool = True,
+        scale: Literal["classic", "gaussian", "subspace"] = "classic",
+        subspace_dim: int | None = None,
+        reduction: Literal["mean", "sum", "none"] = "mean",
+        backend: str = "auto",
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        check_order(p)
+        check_choice("scale", scale, ("classic", "gaussian", "subspace"))
+        check_choice("reduction", reduction, ("mean", "sum", "none"))
+        check_choice("backend", backend, ("auto", "torch"))
+        check_count("subspace_dim", subspace_dim)
+        self.recipe = recipe_for(variant, n_slices, options)
+        self.p, self.power, self.scale = p, power, scale
+        self.subspace_dim = self._given_dim = subspace_dim
+        self.reduction, self.backend = reduction, backend
+
+    def forward(
+        self,
+        x: Tensor,
+        y: Tensor,
+        *,
+        x_weights: Tensor | None = None,
+        y_weights: Tensor | None = None,
+        slices: Tensor | None = None,
+        generator: Generators = None,
+        progress: float = 0.0,
+    ) -> Tensor:
+        """The loss between x (*batch, n, d) and y (*batch, m, d): a scalar, or (*batch,) unreduced."""
+        with torch.autocast(x.device.type, enabled=False):
+            problem = problem_for(
+                x,
+                y,
+                self.p,
+                x_weights,
+                y_weights,
+                self.recipe.convention,
+                progress,
+                backend=self.backend,
+            )
+            state = self._state_for(problem) if slices is None else None
+            found, state = weigh(
+                self.recipe, problem, generator, slices, power=self.power, state=state
+            )
+            if state is not None:
+                self._keep(state)
+            value = found.value
+            if self.scale != "classic":
+                value = value * self._factor(problem) ** (1 if self.power else 1 / self.p)
+        if self.reduction == "none":
+            return value
+        return value.mean() if self.reduction == "mean" else value.sum()
+
+    def reset(self) -> None:
+        """Forget what a learned slicer has learned, and a subspace dimension that was estimated."""
+        for name in self._state():
+            delattr(self, _STATE + name)
+        self.subspace_dim = self._given_dim
+
+    def extra_repr(self) -> str:
+        """The recipe, and what is done with its value."""
+        words = f"{self.recipe!r}, p={self.p}, power={self.power}, scale={self.scale!r}"
+        return words if self.subspace_dim is None else f"{words}, subspace_dim={self.subspace_dim}"
+
+    def _factor(self, problem: Problem) -> float:
+        if self.scale == "gaussian":
+            return gaussian_constant(problem.d, p=self.p)
+        if self.subspace_dim is None:
+            self.subspace_dim = basis_of(problem).shape[-1]
+            _log.info("subspace_dim = %d, from the first batch", self.subspace_dim)
+        return 1 / essf(problem.d, self.subspace_dim, p=self.p)
+
+    def _state(self) -> State:
+        buffers = self.named_buffers(recurse=False)
+        return {k.removeprefix(_STATE): b for k, b in buffers if k.startswith(_STATE)}
+
+    def _state_for(self, problem: Problem) -> State | None:
+        """What was learned, if it fits these samples."""
+        state = self._state()
+        if not state:
+            return None
+        learned, wanted = tuple(state["bias"].shape), (*problem.batch, problem.d)
+        if learned != wanted:
+            warnings.warn(
+                f"the learned slicer was for (*batch, d) = {learned}, these samples have {wanted}: it "
+                f"starts anew; keep one module for each shape to keep what they learn",
+                stacklevel=3,
+            )
+            return None
+        return {k: t.to(problem.x) if t.is_floating_point() else t for k, t in state.items()}
+
+    def _keep(self, state: State) -> None:
+        for name, tensor in state.items():
+            self.register_buffer(_STATE + name, tensor.detach())
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *rest: Any, **more: Any
+    ) -> None:
+        # The buffers take their shapes from the data, so a fresh module has none to load into.
+        for key, tensor in state_dict.items():
+            if key.startswith(prefix + _STATE):
+                self.register_buffer(key.removeprefix(prefix), torch.empty_like(tensor))
+        super()._load_from_state_dict(state_dict, prefix, *rest, **more)

@@ -1,0 +1,139 @@
+"""How slices travel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from slicewise import legacy, sphere
+from slicewise.problem import Move, Part, Problem, Schedule, at_progress
+from slicewise.randomness import Randomness
+
+
+@dataclass(frozen=True, repr=False)
+class Ascend(Part):
+    """One step of each slice towards a larger cost.
+
+    `rate=None` adds the *unit* gradient and returns to the sphere: scale-free, so that data in metres
+    and in millimetres take the same path, and as fast near a solution as far from it. A number is the
+    fixed rate of the published scripts: a gradient step on the p-th root of the cost, summed over points.
+    `coupled` (published scripts) ascends one root of the mean over all slices, whose share of
+    the step then falls with their number. `frame` keeps the slices orthonormal. `through` ascends the
+    cost of the slices that move makes instead of the cost of the slices themselves.
+    A slice whose gradient is zero stays.
+    """
+
+    rate: float | None = None
+    coupled: bool = False
+    frame: bool = False
+    through: Move | None = None
+
+    def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
+        raised = self.raised(slices, problem, rng)
+        return sphere.orthonormalise(raised) if self.frame else sphere.normalise(raised)
+
+    def raised(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
+        """The slices after the step and before they return to the sphere."""
+        problem = problem.detached()
+        if self.through is None:
+            costs, gradient = problem.costs_and_ascent(slices)
+        else:
+            costs, gradient = self._costs_through(slices, problem, rng)
+        if self.rate is None:
+            length = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
+            return slices + gradient / torch.where(length > 0, length, 1)
+        n = problem.n_points()
+        costs, gradient = costs * n, gradient * (n if isinstance(n, int) else n.unsqueeze(-1))
+        if self.coupled:
+            costs, gradient = costs.mean(dim=-1, keepdim=True), gradient / slices.shape[-2]
+        # d cost^(1/p) = cost^(1/p − 1) / p · d cost; where the cost is 0 so is its gradient.
+        outer = torch.where(costs > 0, costs, 1) ** (1 / problem.p - 1) / problem.p
+        return slices + self.rate * outer.unsqueeze(-1) * gradient
+
+    def _costs_through(
+        self, slices: Tensor, problem: Problem, rng: Randomness
+    ) -> tuple[Tensor, Tensor]:
+        assert self.through is not None
+        with torch.enable_grad():
+            live = slices.detach().requires_grad_()
+            spread = self.through(live, problem, rng)
+            reached, pull = problem.costs_and_ascent(spread.detach())
+            copies = spread.shape[-2] // slices.shape[-2]
+            costs = reached.unflatten(-1, (-1, copies)).mean(dim=-1)
+            (gradient,) = torch.autograd.grad(spread, live, pull / copies)
+        return costs, gradient
+
+
+@dataclass(frozen=True, repr=False)
+class Spread(Part):
+    """A fresh draw around each slice, `copies` of it, the closer the larger kappa.
+
+    `law` is "vmf" (von Mises–Fisher) or "power_spherical"; kappa is a number or a schedule.
+    """
+
+    kappa: float | Schedule
+    law: Literal["vmf", "power_spherical"] = "vmf"
+    copies: int = 1
+    legacy: bool = False
+
+    def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
+        kappa = at_progress(self.kappa, problem)
+        if self.law == "power_spherical":
+            draw = sphere.power_spherical
+        else:
+            draw = legacy.von_mises_fisher if self.legacy else sphere.von_mises_fisher
+        return draw(slices.repeat_interleave(self.copies, dim=-2), kappa, rng)
+
+
+@dataclass(frozen=True, repr=False)
+class Orthogonal(Part):
+    """A uniform draw among the directions orthogonal to each slice."""
+
+    def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
+        if problem.d < 2:
+            raise ValueError(
+                "no direction is orthogonal to another in dimension d = 1: use variant 'sw'"
+            )
+        return sphere.orthogonal_to(slices, rng)
+
+
+@dataclass(frozen=True, repr=False)
+class Best(Part):
+    """Of all slices, the one that costs most."""
+
+    def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
+        with torch.no_grad():
+            best = problem.detached().costs(slices).argmax(dim=-1, keepdim=True)
+        return torch.take_along_dim(slices, best.unsqueeze(-1), dim=-2)
+
+
+@dataclass(frozen=True, repr=False)
+class Repeat(Part):
+    """The same move several times over."""
+
+    move: Move
+    times: int
+
+    def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
+        for _ in range(self.times):
+            slices = self.move(slices, problem, rng)
+        return slices
+
+
+@dataclass(frozen=True, repr=False)
+class InTurn(Part):
+    """One move, then another."""
+
+    first: Move
+    second: Move
+
+    def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
+        return self.second(self.first(slices, problem, rng), problem, rng)
+
+    @property
+    def copies(self) -> int:
+        """How many slices one becomes."""
+        return getattr(self.first, "copies", 1) * getattr(self.second, "copies", 1)

@@ -1,0 +1,182 @@
+"""What is compared, and the signatures of the parts that compare it.
+
+A sliced distance is made of three kinds of parts, all plain callables, so that a function is as
+good a part as a class:
+
+    Slicer     (problem, rng)             -> slices   (*batch, L, d)   where slices come from
+    Move       (slices, problem, rng)     -> slices                    how slices travel
+    Weighting  (costs, slices, problem)   -> weights  (*batch, L)      how much a slice counts
+
+`Problem` holds the two sample sets and prices slices; it is what parts are allowed to look at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from slicewise.randomness import Randomness
+from slicewise.transport import Matcher, Wanted, match_slices, slice_costs
+
+Convention = Literal["mean", "reference"]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Two sample sets, ready to be sliced.
+
+    x is (*batch, n, d), y (*batch, m, d); leading dimensions broadcast. `x_weights` and `y_weights`
+    are weights of samples, None for equal ones. `progress` in [0, 1] is how much of a training run
+    is over, for parts with a schedule.
+    """
+
+    x: Tensor
+    y: Tensor
+    p: float = 2.0
+    x_weights: Tensor | None = None
+    y_weights: Tensor | None = None
+    convention: Convention = "mean"
+    progress: float = 0.0
+    matcher: Matcher = match_slices
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The leading dimensions of the answer."""
+        shapes = [self.x.shape[:-2], self.y.shape[:-2]]
+        shapes += [w.shape[:-1] for w in (self.x_weights, self.y_weights) if w is not None]
+        return tuple(torch.broadcast_shapes(*shapes))
+
+    @property
+    def d(self) -> int:
+        """The dimension of the samples."""
+        return self.x.shape[-1]
+
+    def n_points(self) -> Tensor | int:
+        """How many samples x has, padding (zero weight) not counted; (*batch, 1) if weighted."""
+        if self.x_weights is None:
+            return self.x.shape[-2]
+        return (self.x_weights > 0).sum(dim=-1, keepdim=True).to(self.x.dtype)
+
+    def costs(self, slices: Tensor) -> Tensor:
+        """W_p^p on each slice, (*batch, L), in the problem's convention; differentiable."""
+        means = slice_costs(
+            self.x,
+            self.y,
+            slices,
+            p=self.p,
+            x_weights=self.x_weights,
+            y_weights=self.y_weights,
+            matcher=self.matcher,
+        )
+        return means if self.convention == "mean" else means * self.n_points()
+
+    def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
+        """Costs as means over points (*batch, L) and their gradients in the slices (*batch, L, d).
+
+        In closed form, without the autograd engine: each slice's gradient is of its own cost.
+        """
+        priced = self.matcher(
+            self.x, self.y, slices, self.x_weights, self.y_weights, p=self.p, wanted=Wanted()
+        )
+        assert priced.u_grad is not None
+        assert priced.v_grad is not None
+        return priced.cost, priced.u_grad @ self.x + priced.v_grad @ self.y
+
+    def detached(self) -> Problem:
+        """The same problem, held constant: what slicers and ascents look at."""
+        return dataclasses.replace(
+            self,
+            x=self.x.detach(),
+            y=self.y.detach(),
+            x_weights=None if self.x_weights is None else self.x_weights.detach(),
+            y_weights=None if self.y_weights is None else self.y_weights.detach(),
+        )
+
+
+class Slicer(Protocol):
+    """Proposes directions, unit rows (*batch, L, d).
+
+    A slicer may also say `group_size(d)`: after how many slices the next ones are independent draws.
+    Without it an evaluation states no standard error.
+    """
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Tensor: ...
+
+
+class Move(Protocol):
+    """Carries slices to new slices."""
+
+    def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor: ...
+
+
+class Weighting(Protocol):
+    """Says how much each slice counts: weights (*batch, L), the φ-weights of the paper over L."""
+
+    def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor: ...
+
+
+class Part:
+    """Prints a dataclass as the call that makes it, defaults left out: a recipe one can read."""
+
+    def __repr__(self) -> str:
+        words = []
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor):
+                words.append(f"{field.name}=<tensor {tuple(value.shape)}>")
+            elif field.default is dataclasses.MISSING:
+                words.append(repr(value))
+            elif value is not field.default and value != field.default:
+                words.append(f"{field.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(words)})"
+
+
+def pad(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Sample sets of unequal sizes as one batch: samples (B, n, d) and sample weights (B, n).
+
+    Set b has equal weights 1/n_b on its own samples and weight zero on its padding, which every
+    variant ignores: values and gradients are those of the sets taken one at a time.
+
+    >>> x, weights = pad([torch.ones(2, 3), torch.ones(1, 3)])
+    >>> x.shape, weights
+    (torch.Size([2, 2, 3]), tensor([[0.5000, 0.5000],
+            [1.0000, 0.0000]]))
+    """
+    if not samples or any(s.dim() != 2 or s.shape[0] == 0 for s in samples):
+        shapes = [tuple(s.shape) for s in samples]
+        raise ValueError(f"samples has shapes {shapes}: give a list of non-empty (n, d) tensors")
+    x = torch.nn.utils.rnn.pad_sequence(list(samples), batch_first=True)
+    sizes = torch.tensor([s.shape[0] for s in samples], device=x.device)
+    present = torch.arange(x.shape[1], device=x.device) < sizes[:, None]
+    dtype = torch.promote_types(x.dtype, torch.float32)  # half precision would not sum to one
+    return x, present.to(dtype) / sizes[:, None].to(dtype)
+
+
+Schedule = Callable[[float], float]
+
+
+def at_progress(value: float | Schedule, problem: Problem) -> float:
+    """A number, or what a schedule says it is at this point of the run."""
+    return value(problem.progress) if callable(value) else value
+
+
+@dataclass(frozen=True, repr=False)
+class Anneal(Part):
+    """A schedule from `start` down to `stop`, most of it early: the one published with RPSW.
+
+    >>> Anneal(100)(0.0), Anneal(100)(1.0), Anneal(100)
+    (100.0, 1.0, Anneal(100))
+    """
+
+    start: float
+    stop: float = 1.0
+    power: float = 10.0
+
+    def __call__(self, progress: float) -> float:
+        share = (1 - progress) ** self.power
+        return self.start * share + self.stop * (1 - share)

@@ -1,0 +1,147 @@
+"""Where the data live: their span, exact coordinates in it, and what slicing loses outside it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from slicewise.problem import Problem
+
+
+def gaussian_constant(d: int, *, p: float = 2) -> float:
+    """C_d = E‖g‖^p for a standard normal g in R^d: how much longer Gaussian slices are than unit ones.
+
+    SW_p^p with standard normal slices is C_d times SW_p^p with uniform ones, whatever the dimension
+    the data are embedded in.
+
+    >>> gaussian_constant(10), gaussian_constant(10**6)
+    (10.0, 1000000.0)
+    """
+    if d < 1:
+        raise ValueError(f"d = {d}: give a dimension of at least 1")
+    if p == 2:
+        return float(d)
+    return 2 ** (p / 2) * math.exp(_log_gamma_ratio(d / 2, p / 2))
+
+
+def essf(d: int, k: int, *, p: float = 2) -> float:
+    """Effective subspace scaling factor C_k / C_d: what is left of SW_p^p of k-dimensional data in R^d.
+
+    SW_p^p(in R^d) = essf(d, k) · SW_p^p(in the data's own R^k); k / d for p = 2.
+
+    >>> essf(100, 2)
+    0.02
+    """
+    if not 1 <= k <= d:
+        raise ValueError(f"k = {k} and d = {d}: a subspace of R^d has 1 <= k <= d")
+    return gaussian_constant(k, p=p) / gaussian_constant(d, p=p)
+
+
+def empirical_essf(slices: Tensor, basis: Tensor, *, p: float = 2) -> Tensor:
+    """The same factor on the slices actually drawn: mean of ‖Uᵀθ‖^p over slices (*batch, L, d)."""
+    if slices.shape[-1] != basis.shape[-2]:
+        raise ValueError(
+            f"slices has shape {tuple(slices.shape)} and basis {tuple(basis.shape)}: give slices "
+            f"(L, d) as rows and basis (d, k) as columns of one dimension d"
+        )
+    return torch.linalg.vector_norm(slices @ basis, dim=-1).pow(p).mean(dim=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Subspace:
+    """The affine subspace that holds the samples: `mean` + span of the columns of `basis`.
+
+    `k` is its dimension, `spectrum` the standard deviations along all principal directions, largest
+    first. For batched samples k is the largest of `ranks`, and bases of lower rank end in zero columns.
+    """
+
+    basis: Tensor  # (*batch, d, k)
+    mean: Tensor  # (*batch, d)
+    spectrum: Tensor  # (*batch, min(n + m, d))
+    ranks: Tensor  # (*batch,)
+
+    @property
+    def k(self) -> int:
+        return self.basis.shape[-1]
+
+    def reduce(self, x: Tensor) -> Tensor:
+        """Coordinates (*batch, n, k) of samples in the subspace."""
+        return (x - self.mean.unsqueeze(-2)) @ self.basis
+
+    def lift(self, z: Tensor) -> Tensor:
+        """Samples (*batch, n, d) back from their coordinates; undoes `reduce` on the subspace."""
+        return z @ self.basis.mT + self.mean.unsqueeze(-2)
+
+
+def effective_subspace(
+    x: Tensor,
+    y: Tensor,
+    *,
+    variance: float = 1.0,
+    x_weights: Tensor | None = None,
+    y_weights: Tensor | None = None,
+) -> Subspace:
+    """The smallest affine subspace that holds x and y, or holds this share of their variance.
+
+    With `variance=1` the rank is numerical, and slicing the reduced samples is exact: W_p is the same,
+    SW_p^p larger by 1 / essf(d, k). Samples of weight zero do not count.
+
+    >>> x, y = torch.randn(10, 2) @ torch.randn(2, 50), torch.zeros(10, 50)
+    >>> effective_subspace(x, y).k
+    2
+    """
+    if not 0 < variance <= 1:
+        raise ValueError(f"variance = {variance}: give a share of the variance in (0, 1]")
+    if x.shape[-1] != y.shape[-1]:
+        raise ValueError(
+            f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}: their last dimensions must agree"
+        )
+    dtype, x, y = x.dtype, x.detach().double(), y.detach().double()
+    x_share, y_share = _shares(x, x_weights), _shares(y, y_weights)
+    batch = torch.broadcast_shapes(
+        x.shape[:-2], y.shape[:-2], x_share.shape[:-1], y_share.shape[:-1]
+    )
+    rows = torch.cat([x.expand(*batch, *x.shape[-2:]), y.expand(*batch, *y.shape[-2:])], dim=-2)
+    share = torch.cat([x_share.expand(*batch, -1), y_share.expand(*batch, -1)], dim=-1) / 2
+    mean = (share.unsqueeze(-2) @ rows).squeeze(-2)  # (*batch, d)
+    # Zero weight scales a padding row to nothing: it can turn no principal direction.
+    centred = share.sqrt().unsqueeze(-1) * (rows - mean.unsqueeze(-2))
+    _, spectrum, directions = torch.linalg.svd(centred, full_matrices=False)
+    size = max(rows.shape[-2:])
+    noise = max(1e-10, size * torch.finfo(dtype).eps)
+    ranks = (spectrum > noise * spectrum[..., :1]).sum(dim=-1)
+    if variance < 1:
+        energy = spectrum.square().cumsum(dim=-1)
+        enough = (energy < variance * energy[..., -1:]).sum(dim=-1) + 1
+        ranks = torch.minimum(ranks, enough)
+    k = max(int(ranks.max()), 1)
+    basis = directions[..., :k, :].mT * (torch.arange(k, device=x.device) < ranks[..., None, None])
+    return Subspace(basis.to(dtype), mean.to(dtype), spectrum.to(dtype), ranks)
+
+
+def basis_of(problem: Problem) -> Tensor:
+    """The span of a problem's samples, as a basis (*batch, d, k)."""
+    return effective_subspace(
+        problem.x, problem.y, x_weights=problem.x_weights, y_weights=problem.y_weights
+    ).basis
+
+
+def _shares(samples: Tensor, weights: Tensor | None) -> Tensor:
+    if weights is None:
+        return samples.new_full(samples.shape[-2:-1], 1 / samples.shape[-2])
+    weights = weights.detach().double()
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def _log_gamma_ratio(x: float, a: float) -> float:
+    """log Γ(x + a) − log Γ(x), also where the two agree in their first ten digits."""
+    if x < 100:
+        return math.lgamma(x + a) - math.lgamma(x)
+
+    def tail(z: float) -> float:  # what Stirling's formula leaves out, to 1e-19 for z >= 100
+        return 1 / (12 * z) - 1 / (360 * z**3) + 1 / (1260 * z**5)
+
+    return (x - 0.5) * math.log1p(a / x) + a * math.log(x + a) - a + tail(x + a) - tail(x)
