@@ -64,7 +64,10 @@ class Ascend(Part):
             copies = spread.shape[-2] // slices.shape[-2]
             costs = reached.unflatten(-1, (-1, copies)).mean(dim=-1)
             (gradient,) = torch.autograd.grad(spread, live, pull / copies)
-        return costs, gradient
+        # Draws stay on the sphere, so only the part along it is theirs. The cost of a slice grows with
+        # its length to the p; without that part a unit step would turn by 45 degrees for ever.
+        along = (gradient * slices).sum(dim=-1, keepdim=True)
+        return costs, gradient + (problem.p * costs.unsqueeze(-1) - along) * slices
 
 
 @dataclass(frozen=True, repr=False)
