@@ -96,7 +96,9 @@ def test_zero_on_itself_with_a_finite_gradient(name, d, power):
 @both_dimensions
 def test_unit_slices_and_n_slices_of_them(name, d, dtype):
     n_slices = {"maxsw": 1, "maxksw": 3, "ksw": 3}.get(name, 20)
-    found = sw.evaluate(samples(7, d, dtype=dtype), samples(5, d, dtype=dtype, seed=2), name, n_slices=n_slices)
+    found = sw.evaluate(
+        samples(7, d, dtype=dtype), samples(5, d, dtype=dtype, seed=2), name, n_slices=n_slices
+    )
     assert found.slices.shape == (n_slices, d)
     norms = torch.linalg.vector_norm(found.slices, dim=-1)
     assert (norms - 1).abs().max() < 16 * torch.finfo(dtype).eps
@@ -119,9 +121,7 @@ def test_the_order_of_samples_does_not_matter(name, d):
     x, y = samples(12, d), samples(9, d, shift=0.5, seed=2)
     slices = torch.nn.functional.normalize(samples(30, d, seed=3), dim=-1)
     mixed_x, mixed_y = x[torch.randperm(12)], y[torch.randperm(9)]
-    assert_close(
-        value(x, y, name, slices=slices), value(mixed_x, mixed_y, name, slices=slices)
-    )
+    assert_close(value(x, y, name, slices=slices), value(mixed_x, mixed_y, name, slices=slices))
     if declares(name, "permutation_invariant"):
         assert_close(value(x, y, name), value(mixed_x, mixed_y, name), rtol=1e-8)
 

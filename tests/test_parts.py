@@ -139,7 +139,9 @@ def test_burn_in_and_thinning_keep_what_they_say():
     assert kept.equal(whole.reshape(2, 10, 4)[:, 3::2])
 
 
-@pytest.mark.parametrize(("kind", "f"), [("exp", np.exp), ("identity", lambda c: c), ("poly", np.square)])
+@pytest.mark.parametrize(
+    ("kind", "f"), [("exp", np.exp), ("identity", lambda c: c), ("poly", np.square)]
+)
 def test_energy_weights_follow_their_energy(kind, f):
     problem, slices = make_problem(), unit_slices()
     costs = problem.costs(slices)

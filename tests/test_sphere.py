@@ -67,9 +67,7 @@ def test_whole_law_of_the_cosine(d, kappa, law):
         cdf = np.concatenate([[0], np.cumsum(f)])
         test = stats.kstest(found, lambda q: np.interp(q, grid, cdf / cdf[-1]))
     else:
-        test = stats.kstest(
-            cosines(draw, d, kappa, n=5000), oracles.cosine_cdf(log_density, d)
-        )
+        test = stats.kstest(cosines(draw, d, kappa, n=5000), oracles.cosine_cdf(log_density, d))
     assert test.pvalue > 1e-3
 
 

@@ -127,7 +127,9 @@ def test_gaussian_constant_of_even_order_is_exact_in_a_million_dimensions():
     d = 1_000_000
     assert sw.gaussian_constant(d, p=2) == d
     assert math.isclose(sw.gaussian_constant(d, p=4), d * (d + 2), rel_tol=1e-14)
-    assert math.isclose(sw.gaussian_constant(d, p=1), math.sqrt(d - 0.5 + 1 / (8 * d)), rel_tol=1e-13)
+    assert math.isclose(
+        sw.gaussian_constant(d, p=1), math.sqrt(d - 0.5 + 1 / (8 * d)), rel_tol=1e-13
+    )
 
 
 def beta_moment(a, b, power):
@@ -205,9 +207,7 @@ def test_the_generic_formula_recovers_rpsw():
     x, y, kappa = torch.randn(4, 2).double(), torch.randn(3, 2).double() + 1, 5.0
     angle = torch.arange(20_000).double() / 20_000 * 2 * math.pi
     circle = torch.stack([angle.cos(), angle.sin()], dim=-1)
-    recipe = sw.Recipe(
-        slicers.Uniform(1), weighting.Phi(weighting.PathDensity(kappa), lambda r: r)
-    )
+    recipe = sw.Recipe(slicers.Uniform(1), weighting.Phi(weighting.PathDensity(kappa), lambda r: r))
     weighted = sw.evaluate(x, y, recipe, slices=circle).power
     turn = (1 + angle.cos()) ** kappa
     turn = (turn / turn.sum()).numpy()
@@ -261,9 +261,7 @@ def test_energy_gradient_is_the_closed_form(embedded, detach):
     assert_close(gradient, expected)
     if not detach:
         probe = torch.randn_like(x) * 1e-6
-        up, down = (
-            sw.evaluate(x + s * probe, y, "ebsw", slices=slices).power for s in (1, -1)
-        )
+        up, down = (sw.evaluate(x + s * probe, y, "ebsw", slices=slices).power for s in (1, -1))
         slope = ((up - down) / 2).item()
         assert math.isclose(slope, (gradient * probe).sum().item(), rel_tol=1e-4)
 

@@ -11,7 +11,7 @@ from tolerances import assert_close
 from torch.autograd import gradcheck, gradgradcheck
 
 import slicewise as sw
-from slicewise.transport import Wanted, match
+from slicewise.line import Wanted, match
 
 SIZES = [(1, 7), (5, 1000), (37, 53), (300, 300)]
 ORDERS = [1, 1.5, 2, 3]

@@ -278,7 +278,9 @@ def test_presets_run_and_are_overridden_by_name(pair, preset, name):
         assert found.costs.shape == (stated["n_slices"],)
     assert found.value.isfinite()
     if name != "maxsw":
-        smaller = sw.VARIANTS[name](defaults=preset, **{**stated, "n_slices": stated.get("n_steps", 3)})
+        smaller = sw.VARIANTS[name](
+            defaults=preset, **{**stated, "n_slices": stated.get("n_steps", 3)}
+        )
         wanted = stated.get("n_steps", 3)
         if not name.startswith("max") and name != "ksw":
             assert sw.evaluate(*pair, smaller).costs.shape == (wanted,)

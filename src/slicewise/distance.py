@@ -135,10 +135,10 @@ def evaluate(
     (torch.Size([20]), True)
     """
     recipe = recipe_for(variant, n_slices, options)
-    with torch.autocast(_device_type(x), enabled=False):
-        problem = problem_for(
-            x, y, p, x_weights, y_weights, recipe.convention, progress, backend=backend
-        )
+    problem = problem_for(
+        x, y, p, x_weights, y_weights, recipe.convention, progress, backend=backend
+    )
+    with torch.autocast(problem.x.device.type, enabled=False):
         return weigh(recipe, problem, generator, slices, power=power)[0]
 
 
@@ -229,7 +229,3 @@ def _draw(
         else:
             slices = recipe.slicer(problem.detached(), rng)
     return slices, state
-
-
-def _device_type(x: Any) -> str:
-    return x.device.type if isinstance(x, Tensor) else "cpu"

@@ -79,17 +79,17 @@ class SlicedWasserstein(nn.Module):
         progress: float = 0.0,
     ) -> Tensor:
         """The loss between x (*batch, n, d) and y (*batch, m, d): a scalar, or (*batch,) unreduced."""
-        with torch.autocast(x.device.type, enabled=False):
-            problem = problem_for(
-                x,
-                y,
-                self.p,
-                x_weights,
-                y_weights,
-                self.recipe.convention,
-                progress,
-                backend=self.backend,
-            )
+        problem = problem_for(
+            x,
+            y,
+            self.p,
+            x_weights,
+            y_weights,
+            self.recipe.convention,
+            progress,
+            backend=self.backend,
+        )
+        with torch.autocast(problem.x.device.type, enabled=False):
             state = self._state_for(problem) if slices is None else None
             found, state = weigh(
                 self.recipe, problem, generator, slices, power=self.power, state=state

@@ -20,8 +20,9 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from slicewise.line import Wanted
 from slicewise.randomness import Randomness
-from slicewise.transport import Matcher, Wanted, match_slices, slice_costs
+from slicewise.transport import Matcher, match_slices, slice_costs
 
 Convention = Literal["mean", "reference"]
 

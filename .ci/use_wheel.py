@@ -1,0 +1,23 @@
+"""Run by `make dist` with an environment that holds the wheel and nothing else of ours."""
+
+from importlib.metadata import version
+from importlib.resources import files
+
+import torch
+
+import slicewise as sw
+
+assert version("slicewise") == sw.__version__
+assert files("slicewise").joinpath("py.typed").is_file()
+x = torch.randn(2, 20, 5, requires_grad=True)
+for name in sw.VARIANTS:
+    value = sw.SlicedWasserstein(name)(x, torch.randn(15, 5))
+    value.backward()
+    assert value.isfinite()
+try:
+    sw.wasserstein(x, x)
+except ImportError as missing:
+    assert "slicewise[exact]" in str(missing), missing
+else:
+    raise AssertionError("an extra is installed: the environment was not empty")
+print(f"slicewise {sw.__version__} from its wheel: {len(sw.VARIANTS)} variants work")

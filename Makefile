@@ -1,0 +1,56 @@
+# Everything one runs here, and all that CI runs. Each target sets up what it needs, once.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Two test processes on two cores: one thread of arithmetic each.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+.PHONY: help setup demo test slow gpu check format dist clean
+
+help: ## what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+setup: $(READY) ## the environment in .venv, made anew when its requirements change
+
+$(READY): pyproject.toml constraints.txt
+	@echo "setting up $(VENV) (once; a few minutes)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 ...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) torch
+	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+demo: $(READY) ## every variant between two real point sets; ends in report/index.html
+	$(BIN)/python -m slicewise.lab.demo --out report
+
+test: $(READY) ## the tests
+	$(PYTEST) -m 'not slow'
+
+slow: $(READY) ## the tests that take longer
+	$(PYTEST) -m slow
+
+gpu: ## the tests that need a CUDA device, with the python on the path
+	python3 -m pytest -m gpu -p no:xdist -v
+
+check: $(READY) ## style, types, layers
+	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_layers.py
+
+format: $(READY) ## put the source in order
+	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests
+
+dist: $(READY) ## sdist and wheel; the wheel is installed into an empty environment and used
+	rm -rf dist build/empty
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(PYTHON) -m venv build/empty
+	build/empty/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt dist/*.whl
+	cd build && empty/bin/python -W error ../.ci/use_wheel.py
+
+clean: ## remove all that was made
+	rm -rf $(VENV) dist build report .pytest_cache .mypy_cache .ruff_cache .hypothesis

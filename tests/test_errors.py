@@ -1,0 +1,148 @@
+"""Bad input: a ValueError that names the argument, what was given and what is wanted."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import slicewise as sw
+from slicewise.problem import pad
+
+X, Y = torch.randn(6, 3), torch.randn(5, 3)
+NAN = torch.full((6, 3), float("nan"))
+INF = X.clone().index_fill(0, torch.tensor([2]), float("inf"))
+
+
+def weights(*entries):
+    return torch.tensor(entries)
+
+
+CASES = {
+    "a list": (([[0.0]], Y), {}, "x is a list", "torch.Tensor"),
+    "an array": ((X, Y.numpy()), {}, "y is a ndarray", "torch.as_tensor"),
+    "integers": ((X.long(), Y), {}, "x has dtype torch.int64", "x.float()"),
+    "one axis": ((X[:, 0], Y), {}, "x has shape (6,)", "(n, d)"),
+    "no samples": ((X[:0], Y), {}, "x has shape (0, 3)", "at least one"),
+    "no coordinates": ((X[:, :0], Y[:, :0]), {}, "x has shape (6, 0)", "at least one"),
+    "dimensions": ((X, Y.T), {}, "y (3, 5)", "last dimensions"),
+    "dtypes": ((X, Y.double()), {}, "torch.float32 and y torch.float64", "y.to(x.dtype)"),
+    "devices": ((X, Y.to("meta")), {}, "device cpu and y on meta", "y.to(x.device)"),
+    "batches": ((X.expand(2, 6, 3), Y.expand(4, 5, 3)), {}, "x (2,) and y (4,)", "batch"),
+    "p too small": ((X, Y), {"p": 0.5}, "p = 0.5", "p >= 1"),
+    "p infinite": ((X, Y), {"p": float("inf")}, "p = inf", "finite"),
+    "p NaN": ((X, Y), {"p": float("nan")}, "p = nan", "p >= 1"),
+    "p a word": ((X, Y), {"p": "2"}, "p = '2'", "real number"),
+    "NaN": ((NAN, Y), {}, "x of shape (6, 3) has 18 NaN or infinite", "finite"),
+    "infinity": ((Y, INF), {}, "y of shape (6, 3) has 3 NaN or infinite", "finite"),
+    "weights short": ((X, Y), {"x_weights": weights(0.5, 0.5)}, "x_weights has shape (2,)", "(6,) or"),
+    "weights negative": (
+        (X, Y), {"y_weights": weights(-0.5, 0.5, 0.5, 0.5, 0.0)}, "y_weights has a negative", "at least 0",
+    ),
+    "weights NaN": ((X, Y), {"y_weights": weights(*[float("nan")] * 5)}, "y_weights has a", "finite"),
+    "weights unnormalised": ((X, Y), {"x_weights": torch.ones(6)}, "x_weights sums to 6", "sum to 1"),
+    "weights integer": ((X, Y), {"x_weights": torch.ones(6).long()}, "x_weights is torch.int64", "floating"),
+    "weights list": ((X, Y), {"x_weights": [1 / 6] * 6}, "x_weights is list", "torch.Tensor"),
+    "weights batch": (
+        (X.expand(2, 6, 3), Y), {"x_weights": torch.full((3, 6), 1 / 6)}, "x_weights (3,)", "batch",
+    ),
+    "slices as columns": ((X, Y), {"slices": torch.randn(3, 7)}, "slices has shape (3, 7)", "transpose"),
+    "slices empty": ((X, Y), {"slices": torch.randn(0, 3)}, "slices has shape (0, 3)", "at least one"),
+    "slices list": ((X, Y), {"slices": [1.0]}, "slices has shape list", "(L, 3)"),
+    "slices NaN": ((X, Y), {"slices": NAN}, "slices of shape (6, 3)", "finite"),
+    "slices beyond the batch": ((X, Y), {"slices": torch.randn(4, 7, 3)}, "slices has shape (4, 7, 3)", "expand"),
+    "n_slices zero": ((X, Y), {"n_slices": 0}, "n_slices = 0", "at least 1"),
+    "n_slices fraction": ((X, Y), {"n_slices": 2.5}, "n_slices = 2.5", "whole number"),
+    "variant": ((X, Y, "ebws"), {}, "variant = 'ebws'", "did you mean 'ebsw'"),
+    "option": ((X, Y, "ebsw"), {"temprature": 1}, "'temprature'", "did you mean 'temperature'"),
+    "no such option": ((X, Y, "sw"), {"kappa": 1}, "option of variant 'sw' = 'kappa'", "n_slices"),
+    "no legacy": ((X, Y, "sw"), {"legacy": True}, "'legacy'", "n_slices"),
+    "defaults": ((X, Y, "sw"), {"defaults": "papers"}, "defaults = 'papers'", "'paper'"),
+    "convention": ((X, Y, "sw"), {"convention": "sum"}, "convention = 'sum'", "mean, reference"),
+    "backend": ((X, Y), {"backend": "cupy"}, "backend = 'cupy'", "auto"),
+    "K above d": ((X, Y, "maxksw"), {"n_slices": 4}, "n_slices = 4", "n_slices <= 3"),
+    "K above d, random": ((X, Y, "ksw"), {"n_slices": 4}, "d = 3", "orthosw"),
+    "several max slices": ((X, Y, "maxsw"), {"n_slices": 2}, "n_slices = 2", "maxksw"),
+    "broken chains": ((X, Y, "omsw"), {"n_slices": 55}, "n_slices = 55", "50 or 60"),
+    "too few for a chain": ((X, Y, "omsw"), {"n_slices": 5}, "n_slices = 5", "n_slices = 10"),
+    "all burnt": ((X, Y, "omsw"), {"burn_in": 10}, "burn_in = 10", "lower it"),
+    "no steps": ((X, Y, "maxsw"), {"n_steps": 0}, "n_steps = 0", "at least 1"),
+    "energy": ((X, Y, "ebsw"), {"energy": "exponential"}, "energy = 'exponential'", "exp, identity, poly"),
+    "temperature": ((X, Y, "ebsw"), {"temperature": 0}, "temperature = 0", "positive"),
+    "orthogonal on a line": ((X[:, :1], Y[:, :1], "omsw"), {}, "d = 1", "'sw'"),
+    "basis not orthonormal": ((X, Y, "phisw"), {"basis": torch.ones(3, 2)}, "basis of shape (3, 2)", "orthonormal"),
+    "basis dimension": ((X, Y, "phisw"), {"basis": torch.eye(4)[:, :2]}, "basis has shape (4, 2)", "(3, k)"),
+    "seed as generator": ((X, Y), {"generator": 7}, "generator is a int", "manual_seed"),
+    "too few generators": (
+        (X.expand(2, 6, 3), Y), {"generator": [torch.Generator()]}, "generator holds 1", "has 2 elements",
+    ),
+    "progress": ((X, Y), {"progress": 2}, "progress = 2", "0 to 1"),
+    "options for a recipe": (
+        (X, Y, sw.VARIANTS["sw"]()), {"n_slices": 3}, "n_slices cannot change", "Recipe(Uniform(50))",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_message_names_what_was_given_and_what_is_wanted(case):
+    arguments, options, given_words, wanted_words = CASES[case]
+    with pytest.raises(ValueError, match=re.escape(given_words)) as caught:
+        sw.sliced_wasserstein(*arguments, **options)
+    assert wanted_words in str(caught.value)
+
+
+MODULE_CASES = {
+    "scale": ({"scale": "gauss"}, "scale = 'gauss'", "'gaussian'"),
+    "reduction": ({"reduction": "avg"}, "reduction = 'avg'", "mean, sum, none"),
+    "variant": ({"variant": "sww"}, "variant = 'sww'", "'sw'"),
+    "p": ({"p": 0}, "p = 0", "p >= 1"),
+    "subspace_dim": ({"subspace_dim": 0}, "subspace_dim = 0", "at least 1"),
+}
+
+
+@pytest.mark.parametrize("case", MODULE_CASES)
+def test_the_module_says_so_when_it_is_made(case):
+    options, given_words, wanted_words = MODULE_CASES[case]
+    with pytest.raises(ValueError, match=re.escape(given_words)) as caught:
+        sw.SlicedWasserstein(**options)
+    assert wanted_words in str(caught.value)
+
+
+def test_theory_functions_say_so_too():
+    with pytest.raises(ValueError, match="k = 3 and d = 2"):
+        sw.essf(2, 3)
+    with pytest.raises(ValueError, match="d = 0"):
+        sw.gaussian_constant(0)
+    with pytest.raises(ValueError, match="variance = 0"):
+        sw.effective_subspace(X, Y, variance=0)
+    with pytest.raises(ValueError, match=re.escape("y (3, 5)")):
+        sw.effective_subspace(X, Y.T)
+    with pytest.raises(ValueError, match=re.escape("basis (2, 3)")):
+        sw.empirical_essf(X, torch.eye(3)[:2])
+    with pytest.raises(ValueError, match=re.escape("shapes [(0, 3)]")):
+        pad([X[:0]])
+    with pytest.raises(ValueError, match="subspace of R"):
+        sw.SlicedWasserstein(scale="subspace", subspace_dim=9)(X, Y)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(1, 5), m=st.integers(1, 5), d=st.integers(1, 4), other=st.integers(1, 4),
+    p=st.floats(-2, 4), bad=st.sampled_from([None, float("nan"), float("inf")]),
+    total=st.floats(0.2, 3), variant=st.sampled_from(sorted(sw.VARIANTS)),
+)  # fmt: skip
+def test_any_input_gives_a_number_or_a_value_error(n, m, d, other, p, bad, total, variant):
+    x, y = torch.randn(n, d), torch.randn(m, other)
+    if bad is not None:
+        x[0, 0] = bad
+    scaled = torch.full((n,), total / n)
+    fits = d == other and p >= 1 and bad is None and abs(total - 1) <= 1e-4
+    possible = not (variant == "omsw" and d == 1) and not (variant in ("ksw", "maxksw") and d == 1)
+    if fits and possible:
+        assert sw.sliced_wasserstein(x, y, variant, p=p, x_weights=scaled) >= 0
+    else:
+        with pytest.raises(ValueError):  # noqa: PT011
+            sw.sliced_wasserstein(x, y, variant, p=p, x_weights=scaled)
