@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import slicewise as sw
 from slicewise.problem import pad
+from slicewise.slicers import Uniform
 
 X, Y = torch.randn(6, 3), torch.randn(5, 3)
 NAN = torch.full((6, 3), float("nan"))
@@ -63,6 +64,18 @@ CASES = {
     "defaults": ((X, Y, "sw"), {"defaults": "papers"}, "defaults = 'papers'", "'paper'"),
     "convention": ((X, Y, "sw"), {"convention": "sum"}, "convention = 'sum'", "mean, reference"),
     "backend": ((X, Y), {"backend": "cupy"}, "backend = 'cupy'", "auto"),
+    "kappa": ((X, Y, "rmsw"), {"kappa": -5.0}, "kappa = -5.0", "above 0"),
+    "kappa infinite": ((X, Y, "rpsw"), {"kappa": float("inf")}, "kappa = inf", "finite"),
+    "law": ((X, Y, "vdsw"), {"law": "vonmises"}, "law = 'vonmises'", "vmf"),
+    "slicer and count": (
+        (X, Y, "phisw"), {"slicer": Uniform(9), "n_slices": 9}, "n_slices = 9", "Uniform(9)",
+    ),
+    "slices and count": ((X, Y), {"slices": torch.eye(3), "n_slices": 9}, "n_slices = 9", "slices holds 3"),
+    "seeds as generators": ((X.expand(2, 6, 3), Y), {"generator": [0, 1]}, "list of 0", "manual_seed"),
+    "weights of another batch": (
+        (X, Y.expand(4, 5, 3)), {"x_weights": torch.full((3, 6), 1 / 6)}, "x_weights (3,)", "batch",
+    ),
+    "basis of one axis": ((X, Y, "phisw"), {"basis": torch.ones(3)}, "basis of shape (3,)", "(d, k)"),
     "K above d": ((X, Y, "maxksw"), {"n_slices": 4}, "n_slices = 4", "n_slices <= 3"),
     "K above d, random": ((X, Y, "ksw"), {"n_slices": 4}, "d = 3", "orthosw"),
     "several max slices": ((X, Y, "maxsw"), {"n_slices": 2}, "n_slices = 2", "maxksw"),
@@ -75,7 +88,7 @@ CASES = {
     "orthogonal on a line": ((X[:, :1], Y[:, :1], "omsw"), {}, "d = 1", "'sw'"),
     "basis not orthonormal": ((X, Y, "phisw"), {"basis": torch.ones(3, 2)}, "basis of shape (3, 2)", "orthonormal"),
     "basis dimension": ((X, Y, "phisw"), {"basis": torch.eye(4)[:, :2]}, "basis has shape (4, 2)", "(3, k)"),
-    "seed as generator": ((X, Y), {"generator": 7}, "generator is a int", "manual_seed"),
+    "seed as generator": ((X, Y), {"generator": 7}, "generator is a int of 7", "manual_seed"),
     "too few generators": (
         (X.expand(2, 6, 3), Y), {"generator": [torch.Generator()]}, "generator holds 1", "has 2 elements",
     ),
@@ -124,6 +137,12 @@ def test_theory_functions_say_so_too():
         sw.empirical_essf(X, torch.eye(3)[:2])
     with pytest.raises(ValueError, match=re.escape("shapes [(0, 3)]")):
         pad([X[:0]])
+    with pytest.raises(ValueError, match=re.escape("shapes [(6, 3), (5, 2)]")):
+        pad([X, Y[:, :2]])
+    with pytest.raises(ValueError, match="18 NaN"):
+        sw.effective_subspace(NAN, Y)
+    with pytest.raises(ValueError, match="n_slices = 0"):
+        sw.VARIANTS["ebsw"](n_slices=0)
     with pytest.raises(ValueError, match="subspace of R"):
         sw.SlicedWasserstein(scale="subspace", subspace_dim=9)(X, Y)
 

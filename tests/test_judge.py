@@ -58,6 +58,14 @@ def test_scale_does_not_matter():
         assert_close(sw.wasserstein(factor * x, factor * y), factor * sw.wasserstein(x, y))
 
 
+@pytest.mark.parametrize("factor", [1e-4, 1e4])
+def test_a_high_order_stays_in_range(factor):
+    x, y = torch.randn(8, 3).double(), torch.randn(8, 3).double()
+    assert_close(
+        sw.wasserstein(factor * x, factor * y, p=100), factor * sw.wasserstein(x, y, p=100)
+    )
+
+
 def test_absent_samples_may_lie_anywhere():
     x, y = torch.randn(6, 3).double(), torch.randn(5, 3).double()
     x[5] = 1e9

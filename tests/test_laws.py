@@ -155,6 +155,28 @@ def test_at_most_the_exact_distance(name, d, p):
 
 
 @every_variant
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_triangle_inequality_where_declared(name, p):
+    """With common slices for methods whose slices ignore the data; at a well-climbed maximum for the rest."""
+    if not declares(name, "metric"):
+        pytest.skip("declared not to be a metric")
+    if name in ("dsw", "vdsw"):
+        pytest.skip("a metric only at a supremum that no finite ascent reaches")
+    options = {"maxsw": {"restarts": 30, "n_steps": 100}, "maxksw": {"n_steps": 300}}.get(name, {})
+    for seed in range(5):
+        x, y, z = (samples(8, 3, shift=k, seed=10 * seed + k) for k in range(3))
+        through = value(x, y, name, p=p, **options) + value(y, z, name, p=p, **options)
+        assert value(x, z, name, p=p, **options) <= through * (1 + 1e-9)
+
+
+def test_phisw_with_an_estimated_basis_is_no_metric():
+    x, y = torch.zeros(4, 12).double(), torch.eye(12).double()[:1].expand(4, 12)
+    z = 0.5 * y + 1e-4 * samples(4, 12)
+    assert value(x, y, "phisw") > value(x, z, "phisw") + value(z, y, "phisw")
+    assert not declares("phisw", "metric")
+
+
+@every_variant
 @both_dtypes
 def test_a_seed_holds(name, dtype):
     x, y = samples(12, 4, dtype=dtype), samples(9, 4, dtype=dtype, seed=2)

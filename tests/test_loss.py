@@ -57,7 +57,7 @@ def test_subspace_is_estimated_once_and_stated(caplog):
     basis = torch.linalg.qr(torch.randn(10, 3).double()).Q
     x, y = (t @ basis.mT for t in pair(d=3))
     loss = sw.SlicedWasserstein(scale="subspace")
-    with caplog.at_level(logging.INFO, logger="slicewise"):
+    with caplog.at_level(logging.WARNING, logger="slicewise"):
         loss(x, y)
     assert loss.subspace_dim == 3
     assert "subspace_dim = 3" in caplog.text
@@ -67,6 +67,29 @@ def test_subspace_is_estimated_once_and_stated(caplog):
     loss.reset()
     loss(*pair(d=10))
     assert loss.subspace_dim == 10
+
+
+def test_an_estimated_dimension_survives_a_restart():
+    loss = sw.SlicedWasserstein(scale="subspace")
+    loss(*(t @ torch.eye(2, 10).double() for t in pair(d=2)))
+    again = sw.SlicedWasserstein(scale="subspace")
+    again.load_state_dict(loss.state_dict())
+    assert again.subspace_dim == 2
+
+
+def test_an_unknown_dimension_cannot_be_compiled_and_says_so():
+    loss = torch.vmap(sw.SlicedWasserstein(scale="subspace"), randomness="different")
+    with pytest.raises(ValueError, match="give subspace_dim, or call the loss once before"):
+        loss(*pair(2))
+
+
+def test_the_reference_convention_is_the_published_loss():
+    """n · (mean over slices of costs summed over points)^(1/2), without having to ask for the root."""
+    x, y = pair()
+    loss = sw.SlicedWasserstein(convention="reference")
+    slices = torch.eye(4).double()
+    mean = sw.sliced_wasserstein(x, y, slices=slices)
+    assert_close(loss(x, y, slices=slices), mean * 12**1.5)
 
 
 def test_printing_shows_the_recipe():

@@ -209,5 +209,25 @@ def test_recipes_print_as_the_call_that_makes_them_and_pickle(name):
     again = eval(repr(recipe), names)
     assert repr(again) == repr(recipe)
     assert repr(pickle.loads(pickle.dumps(recipe))) == repr(recipe)
+    assert pickle.loads(pickle.dumps(sw.VARIANTS[name])) is sw.VARIANTS[name]
     if name != "phisw":
         assert again == recipe == sw.VARIANTS[name]()
+
+
+def test_the_general_weighting_prints_and_pickles_too():
+    general = weighting.Phi(weighting.slice_cost, weighting.Peak(0.5))
+    assert pickle.loads(pickle.dumps(general)) == general
+    assert "Peak(0.5)" in repr(general)
+
+
+@pytest.mark.parametrize("p", [2.0, 8.0])
+@pytest.mark.parametrize("scale", [1e-15, 1.0, 255.0, 1e12])
+def test_a_unit_step_is_the_same_in_any_unit(p, scale):
+    """In single precision the gradient's square would leave the range at 1e10, or at 255 for p = 8."""
+    if scale**p > 1e37 or scale**p < 1e-37:
+        pytest.skip("the costs themselves leave single precision")
+    problem, slices = make_problem(p=p), unit_slices().float()
+    scaled = Problem(scale * problem.x.float(), scale * problem.y.float(), p)
+    plain = Problem(problem.x.float(), problem.y.float(), p)
+    climb = moves.Ascend()
+    assert_close(climb(slices, scaled, rng()), climb(slices, plain, rng()))

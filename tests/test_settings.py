@@ -117,6 +117,10 @@ def test_vmap_over_weights_and_random_slices():
         return sw.sliced_wasserstein(x, y, slices=slices, x_weights=a)
 
     assert_close(torch.vmap(weighted)(weights), weighted(weights))
+    live = weights.clone().requires_grad_()
+    (mapped,) = torch.autograd.grad(torch.vmap(weighted)(live).sum(), live)
+    (looped,) = torch.autograd.grad(weighted(live).sum(), live)
+    assert_close(mapped, looped)
     drawn = torch.vmap(lambda s: sw.sliced_wasserstein(s, y), randomness="different")(
         x.expand(3, 6, 3)
     )
@@ -140,6 +144,21 @@ def test_strides_do_not_matter(name):
         odd = sw.sliced_wasserstein(x, target, name, generator=seeds[0])
         even = sw.sliced_wasserstein(x.contiguous(), target.contiguous(), name, generator=seeds[1])
         assert_close(odd, even, rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", sw.VARIANTS)
+def test_inference_mode(name):
+    with torch.inference_mode():
+        assert sw.sliced_wasserstein(torch.randn(6, 3), torch.randn(5, 3), name).isfinite()
+
+
+@pytest.mark.parametrize("name", [n for n in sw.VARIANTS if n not in ("vdsw", "phisw")])
+def test_random_slices_under_vmap(name):
+    """`vdsw` differentiates inside and `phisw` counts dimensions: those two need given slices there."""
+    x, y = torch.randn(3, 6, 4).double(), torch.randn(5, 4).double()
+    found = torch.vmap(lambda s: sw.sliced_wasserstein(s, y, name), randomness="different")(x)
+    assert found.shape == (3,)
+    assert found.isfinite().all()
 
 
 def test_gradients_reach_only_what_asks():

@@ -99,6 +99,29 @@ def test_subspace_of_a_batch_of_unequal_ranks(embedded):
     assert_close(found.lift(found.reduce(line))[1], line)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("offset", [0.0, 10.0])
+@pytest.mark.parametrize("n", [20, 1000])
+def test_rounding_is_not_taken_for_a_direction(dtype, offset, n):
+    basis = sphere.orthonormal((2, 50), rng())
+    x, y = ((torch.randn(n, 2).double() @ basis + offset).to(dtype) for _ in range(2))
+    assert sw.effective_subspace(x, y).k == 2
+    value = sw.sliced_wasserstein(x, y, "phisw", slices=sphere.uniform((50, 50), rng()))
+    exact = sw.sliced_wasserstein(
+        x.double(), y.double(), "phisw", slices=sphere.uniform((50, 50), rng()), basis=basis.mT
+    )
+    tolerance = {torch.float64: 1e-9, torch.float32: 1e-3}.get(dtype, 0.3)
+    assert_close(value.double(), exact, rtol=tolerance)
+    loss = sw.SlicedWasserstein(scale="subspace")
+    loss(x, y)
+    assert loss.subspace_dim == 2
+
+
+def test_many_samples_do_not_hide_a_narrow_direction():
+    x = torch.randn(1_000_000, 3) * torch.tensor([1.0, 0.1, 0.02])
+    assert sw.effective_subspace(x, x[:100] + 1).k == 3
+
+
 def test_subspace_ignores_padding(embedded):
     _, _, x_d, y_d, _ = embedded
     x, weights = sw.pad([x_d, torch.randn(30, D).double()])
@@ -182,7 +205,7 @@ def test_the_generic_formula_recovers_sw_ebsw_and_maxsw(embedded):
     # The same through the library's own φ-weighting.
     for phi, rho, expected in (
         (weighting.slice_cost, torch.ones_like, plain),
-        (weighting.slice_cost, weighting.peak(1.0), energy),
+        (weighting.slice_cost, weighting.Peak(1.0), energy),
     ):
         recipe = sw.Recipe(slicers.Uniform(1), weighting.Phi(phi, rho))
         assert_close(sw.evaluate(x, y, recipe, slices=slices).power, torch.tensor(expected))
@@ -191,7 +214,7 @@ def test_the_generic_formula_recovers_sw_ebsw_and_maxsw(embedded):
     gaps = []
     for temperature in (1.0, 0.1, 0.01, 1e-4):
         recipe = sw.Recipe(
-            slicers.Uniform(1), weighting.Phi(weighting.slice_cost, weighting.peak(temperature))
+            slicers.Uniform(1), weighting.Phi(weighting.slice_cost, weighting.Peak(temperature))
         )
         gaps.append((dearest - sw.evaluate(x, y, recipe, slices=slices).power).item())
     assert gaps == sorted(gaps, reverse=True)

@@ -141,6 +141,49 @@ def test_coincident_points_have_gradient_zero_for_p_1():
     assert match(u, u, p=1).u_grad.abs().sum() == 0
 
 
+def test_gradient_to_weights_ignores_how_far_padding_lies():
+    x, y, slices = problem(6, 5, d=3, n_slices=4)
+    real = weights_of(6, 1)
+    gradients = []
+    for far in (None, 1e3, 1e8):
+        a, samples = real.clone(), x
+        if far is not None:
+            samples = torch.cat([x[:2], torch.full((1, 3), far).double(), x[2:]])
+            a = torch.cat([real[:2], torch.zeros(1).double(), real[2:]])
+        a.requires_grad_()
+        value = sw.sliced_wasserstein(samples, y, slices=slices, x_weights=a, power=True)
+        (gradient,) = torch.autograd.grad(value, a)
+        gradients.append(gradient if far is None else gradient[[0, 1, 3, 4, 5, 6]])
+    assert_close(gradients[1], gradients[0])
+    assert_close(gradients[2], gradients[0])
+
+
+def test_gradient_to_a_weight_of_zero_is_what_a_little_mass_would_cost():
+    x, y, slices = problem(6, 5, d=3, n_slices=4)
+    a = weights_of(6, 1)
+    a = torch.cat([a[:3] / a[:3].sum(), torch.zeros(3).double()]).requires_grad_()
+
+    def cost(weights):
+        return sw.sliced_wasserstein(x, y, slices=slices, x_weights=weights, power=True)
+
+    (gradient,) = torch.autograd.grad(cost(a), a)
+    for i in range(3, 6):
+        bump = torch.zeros(6).double()
+        bump[i] = 1e-7
+        slope = (cost((a + bump) / (1 + 1e-7)) - cost(a)).item() / 1e-7
+        assert abs(slope - gradient[i]) < 1e-5 * (1 + abs(slope))
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 2, 3])
+def test_second_derivatives_are_finite_where_projections_coincide(p):
+    x, _, slices = problem(5, 5)
+    x.requires_grad_()
+    value = sw.sliced_wasserstein(x, x.detach().clone(), p=p, slices=slices, power=True)
+    (first,) = torch.autograd.grad(value, x, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum() + first.sum(), x, allow_unused=True)
+    assert second is None or second.isfinite().all()
+
+
 def test_uniform_weights_change_nothing():
     x, y, slices = problem(30, 30)
     equal = torch.full((30,), 1 / 30, dtype=torch.float64)

@@ -188,7 +188,7 @@ def test_vdsw_with_no_spread_is_maxsw(pair):
 
 @pytest.mark.parametrize("law", ["vmf", "power_spherical"])
 def test_vdsw_draws_around_one_location(pair, law):
-    """One climb from the start by the slow gradient of the mean cost; then draws of the stated law."""
+    """Without a climb the location is the start; its draws are of the stated law."""
     found = check(pair, None, variant="vdsw", n_slices=2000, n_steps=1, kappa=30.0, law=law)
     (start,) = draw_unit(seeded(), 1, D)
     log = (lambda t: 30 * t) if law == "vmf" else (lambda t: 30 * np.log1p(t))
@@ -268,19 +268,125 @@ def test_published_chains_store_the_step_after_them():
     assert spread.slices.norm(dim=-1).max() > 1.2
 
 
+# Published settings, as published: chains × steps for the Markov family, T for ascents, κ, slice rate.
+PUBLISHED = {
+    "paper": {
+        "sw": "Uniform(50)", "maxsw": "Repeat(Ascend(rate=0.1), 9)", "dsw": "PushForward(50, 10)",
+        "maxksw": "Then(Frame(2), Repeat(Ascend(rate=0.1, frame=True), 9))",
+        "imsw": "Trace(Uniform(2), Ascend(rate=0.1), 10)",
+        "vimsw": "Trace(Uniform(2), InTurn(Ascend(rate=0.1), Spread(50.0)), 10)",
+        "omsw": "Trace(Uniform(2), Orthogonal(), 10)", "rmsw": "Trace(Uniform(2), Spread(50.0), 10)",
+        "ebsw": "Recipe(Uniform(50), weighting=Energy())",
+        "rpsw": "Then(RandomPath(50), Spread(50.0, law='power_spherical'))",
+        "ebrpsw": "Then(RandomPath(50), Spread(50.0, law='power_spherical')), weighting=Energy()",
+        "vdsw": "Repeat(Ascend(rate=0.1, through=Spread(50.0, copies=50)), 9), Spread(50.0, copies=50)",
+    },
+    "flow_script": {
+        "sw": "Uniform(30)", "maxsw": "Repeat(Ascend(rate=0.1), 29)",
+        "dsw": "PushForward(1000, 10, penalty=10.0, lr=0.005, betas=(0.999, 0.999), redraw=True)",
+        "maxksw": "Then(Frame(2), Repeat(Ascend(rate=0.1, frame=True), 14))",
+        "imsw": "Trace(Uniform(2), Ascend(rate=0.1), 5)",
+        "vimsw": "Trace(Uniform(2), InTurn(Ascend(rate=0.1), Spread(50.0)), 5)",
+        "omsw": "Trace(Uniform(5), Orthogonal(), 2)", "rmsw": "Trace(Uniform(2), Spread(50.0), 5)",
+        "ebsw": "Recipe(Uniform(10), weighting=Energy())",
+        "rpsw": "Spread(Anneal(100.0), law='power_spherical')",
+        "ebrpsw": "Then(RandomPath(10), Spread(Anneal(50.0), law='power_spherical'))",
+        "vdsw": "Repeat(Ascend(rate=0.1, through=Spread(10.0, law='power_spherical', copies=5)), 1)",
+    },
+    "color_script": {
+        "sw": "Uniform(45)", "maxsw": "Repeat(Ascend(rate=0.1), 44)",
+        "maxksw": "Then(Frame(3), Repeat(Ascend(rate=0.1, frame=True), 14))",
+        "imsw": "Trace(Uniform(3), Ascend(rate=0.1), 5)",
+        "vimsw": "Trace(Uniform(3), InTurn(Ascend(rate=0.1), Spread(50.0)), 5)",
+        "omsw": "Trace(Uniform(3), Orthogonal(), 5)", "rmsw": "Trace(Uniform(3), Spread(50.0), 5)",
+        "ebsw": "Recipe(Uniform(100), weighting=Energy())",
+        "vdsw": "Repeat(Ascend(rate=0.1, through=Spread(10.0, copies=50)), 1)",
+    },
+    "dg": {
+        "sw": "Uniform(1000)", "maxsw": "Repeat(Ascend(rate=0.01), 9)", "dsw": "PushForward(1000, 10)",
+        "maxksw": "Ascend(rate=0.01, frame=True), 9)", "imsw": "Ascend(rate=0.01), 10)",
+        "vimsw": "InTurn(Ascend(rate=0.01), Spread(50.0)), 10)",
+        "omsw": "Trace(Uniform(1000), Orthogonal(), 10)", "rmsw": "Trace(Uniform(1000), Spread(50.0), 10)",
+        "ebsw": "Energy(kind='poly', detach=True)",
+        "rpsw": "Then(RandomPath(10000), Spread(Anneal(100.0), law='power_spherical'))",
+        "ebrpsw": "Then(RandomPath(10000), Spread(Anneal(100.0), law='power_spherical'))",
+        "vdsw": "Repeat(Ascend(rate=0.1, through=Spread(50.0, copies=10)), 99)",
+    },
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", sw.VARIANTS)
-def test_presets_run_and_are_overridden_by_name(pair, preset, name):
+def test_presets_are_the_published_settings(pair, preset, name):
     recipe = sw.VARIANTS[name](defaults=preset)
-    found = sw.evaluate(*pair, recipe)
-    stated = PRESETS[preset].get(name, {})
-    if "n_slices" in stated:
-        assert found.costs.shape == (stated["n_slices"],)
-    assert found.value.isfinite()
-    if name != "maxsw":
-        smaller = sw.VARIANTS[name](
-            defaults=preset, **{**stated, "n_slices": stated.get("n_steps", 3)}
-        )
-        wanted = stated.get("n_steps", 3)
-        if not name.startswith("max") and name != "ksw":
-            assert sw.evaluate(*pair, smaller).costs.shape == (wanted,)
+    assert PUBLISHED[preset].keys() == PRESETS[preset].keys()
+    if name in PUBLISHED[preset]:
+        assert PUBLISHED[preset][name] in repr(recipe)
+    else:
+        assert recipe.slicer == sw.VARIANTS[name]().slicer
+    assert sw.evaluate(*pair, recipe).value.isfinite()
+
+
+def test_options_override_presets_and_presets_override_conventions():
+    chosen = sw.VARIANTS["maxsw"](defaults="dg", convention="reference")
+    assert "rate=0.01" in repr(chosen)
+    assert "rate=0.5" in repr(sw.VARIANTS["maxsw"](defaults="dg", ascent_step=0.5))
+    assert "rate=0.1" in repr(sw.VARIANTS["maxsw"](convention="reference"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("maxksw", "Ascend(rate=0.1, coupled=True, frame=True)"),
+        ("imsw", "AliasedTrace(Uniform(5), Ascend(rate=0.1, coupled=True), 10)"),
+        ("vimsw", "after=Spread(50.0, legacy=True)"),
+        ("rmsw", "Spread(50.0, legacy=True)"),
+        ("vdsw", "Spread(50.0, copies=50, legacy=True)"),
+    ],
+)
+def test_legacy_is_the_published_algorithm(pair, name, words):
+    assert words in repr(sw.VARIANTS[name](legacy=True))
+    assert sw.evaluate(*pair, name, legacy=True).value.isfinite()
+    for d in (1, 2):  # where the sampler's formulas divide by nothing
+        if d > 1 or name != "maxksw":
+            assert sw.evaluate(pair[0][:, :d], pair[1][:, :d], name, legacy=True).value.isfinite()
+
+
+def test_legacy_chains_spread_by_the_approximate_law():
+    """At d = 512, κ = 50 the published sampler's mean cosine is −0.437 instead of +0.097."""
+    x, y = torch.randn(4, 512), torch.randn(4, 512)
+    for legacy, expected in ((True, -0.437), (False, 0.097)):
+        chains = sw.evaluate(x, y, "rmsw", n_slices=500, legacy=legacy).slices.reshape(50, 10, 512)
+        cosines = (chains[:, 1:] * chains[:, :-1]).sum(-1)
+        assert abs(cosines.mean() - expected) < 4 * cosines.std() / math.sqrt(450) + 1e-3
+
+
+def test_vdsw_climbs_the_mean_cost_around_its_location(pair):
+    """One climb, checked by the score: ∇ E w(θ) = κ E[w(θ) θ] along the sphere, and p E w across it."""
+    kappa = 30.0
+    (start,) = draw_unit(seeded(), 1, D)
+    around = stats.vonmises_fisher(start, kappa, seed=1).rvs(4000)
+    costs = slow_costs(pair, around)
+    # Costs are centred: the part along the sphere has mean zero, so this only takes noise away.
+    means = (costs - costs.mean())[:, None] * (around - np.outer(around @ start, start))
+    gradient = kappa * means.mean(0) + 2 * costs.mean() * start
+    expected = oracles.unit(start + oracles.unit(gradient))
+    found = sw.evaluate(*pair, "vdsw", n_slices=4000, n_steps=2, kappa=kappa, generator=seeded())
+    location = oracles.unit(found.slices.numpy().mean(0))
+    error = kappa * means.std(0).max() / math.sqrt(4000) / np.linalg.norm(gradient)
+    drawn = math.sqrt((1 - (found.slices.numpy() @ location).mean() ** 2) / 4000)
+    assert np.linalg.norm(location - expected) < 4 * (error + drawn)
+    assert np.linalg.norm(location - start) > 20 * (error + drawn)
+
+
+def test_chains_of_any_length_have_a_default():
+    for name in ("omsw", "rmsw", "imsw", "vimsw"):
+        assert sw.VARIANTS[name](n_steps=7).slicer.start.n == 7
+        assert sw.VARIANTS[name](n_steps=100).slicer.start.n == 1
+        assert sw.VARIANTS[name](burn_in=5).slicer.start.n == 10
+
+
+def test_a_variant_uncalled_is_taken_for_its_recipe(pair):
+    named = sw.sliced_wasserstein(*pair, "ebsw", generator=seeded(), temperature=0.5)
+    entry = sw.VARIANTS["ebsw"]
+    assert sw.sliced_wasserstein(*pair, entry, generator=seeded(), temperature=0.5) == named

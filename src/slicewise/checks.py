@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import math
+import numbers
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
-from slicewise.transport import is_transformed
+from slicewise.nodes import is_transformed
 
 # How far sample weights may be from summing to one, by the precision they come in.
 _SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
@@ -50,7 +51,7 @@ def check_samples(x: Tensor, y: Tensor) -> None:
         raise ValueError(
             f"x has dtype {x.dtype} and y {y.dtype}: convert one of them, e.g. y.to(x.dtype)"
         )
-    _broadcasts(x=x.shape[:-2], y=y.shape[:-2])
+    check_broadcast(x=x.shape[:-2], y=y.shape[:-2])
 
 
 def check_weights(name: str, weights: Tensor | None, samples: Tensor) -> None:
@@ -70,7 +71,7 @@ def check_weights(name: str, weights: Tensor | None, samples: Tensor) -> None:
         raise ValueError(
             f"{name} is on device {weights.device}, its samples on {samples.device}: move one of them"
         )
-    _broadcasts(**{name: weights.shape[:-1], "samples": samples.shape[:-2]})
+    check_broadcast(**{name: weights.shape[:-1], "samples": samples.shape[:-2]})
     if not values_readable(weights):
         return
     if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()):
@@ -102,7 +103,7 @@ def check_slices(slices: Tensor, x: Tensor, batch: tuple[int, ...]) -> None:
         raise ValueError(
             f"slices is on device {slices.device} and x on {x.device}: move one of them"
         )
-    shapes = _broadcasts(slices=slices.shape[:-2], batch=batch)
+    shapes = check_broadcast(slices=slices.shape[:-2], batch=batch)
     if shapes != batch:
         raise ValueError(
             f"slices has shape {tuple(slices.shape)}, more leading dimensions than the samples' "
@@ -110,16 +111,30 @@ def check_slices(slices: Tensor, x: Tensor, batch: tuple[int, ...]) -> None:
         )
 
 
-def check_order(p: float) -> None:
+def check_basis(basis: Tensor) -> None:
+    """Orthonormal columns (d, k), zero ones aside, which pad a batched `Subspace` of lower rank."""
+    error = math.inf
+    if basis.dim() >= 2:
+        gram = basis.double().mT @ basis.double()
+        wanted = (gram.diagonal(dim1=-2, dim2=-1) > 0).double().diag_embed()
+        error = float((gram - wanted).abs().max())
+    if error > 1e-4:
+        raise ValueError(
+            f"basis of shape {tuple(basis.shape)} has columns that are not orthonormal: give (d, k) "
+            f"with basisᵀ basis = 1, e.g. torch.linalg.qr(basis).Q"
+        )
+
+
+def check_order(p: object) -> None:
     """The order p of W_p."""
-    if isinstance(p, bool) or not isinstance(p, (int, float)) or not 1 <= p < math.inf:
+    if isinstance(p, bool) or not isinstance(p, numbers.Real) or not 1 <= float(p) < math.inf:
         raise ValueError(f"p = {p!r}: give a finite real number p >= 1, e.g. 2")
 
 
-def check_count(name: str, value: int | None, *, at_least: int = 1) -> None:
+def check_count(name: str, value: object, *, at_least: int = 1) -> None:
     """A whole number of things."""
     if value is not None and (
-        isinstance(value, bool) or not isinstance(value, int) or value < at_least
+        isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < at_least
     ):
         raise ValueError(f"{name} = {value!r}: give a whole number of at least {at_least}")
 
@@ -141,6 +156,18 @@ def check_finite(**tensors: Tensor | None) -> None:
             )
 
 
+def check_generator(generator: object) -> None:
+    """A generator, a list of them, or None; not a seed."""
+    many = generator if isinstance(generator, (list, tuple)) else [generator]
+    wrong = [g for g in many if not isinstance(g, torch.Generator)]
+    if wrong and generator is not None:
+        raise ValueError(
+            f"generator is a {type(generator).__name__} of {wrong[0]!r}: give a torch.Generator, a list "
+            f"of them (one for each element of the batch) or None; for a seed, "
+            f"torch.Generator().manual_seed(seed)"
+        )
+
+
 def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
     """One of a few words; the error names the nearest."""
     known = list(choices)
@@ -158,7 +185,8 @@ def values_readable(*tensors: Tensor) -> bool:
     return not (on_gpu and torch.cuda.is_current_stream_capturing())
 
 
-def _broadcasts(**shapes: tuple[int, ...]) -> tuple[int, ...]:
+def check_broadcast(**shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Leading dimensions that fit together."""
     try:
         return tuple(torch.broadcast_shapes(*shapes.values()))
     except RuntimeError:

@@ -9,22 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.checks import (
-    check_choice,
-    check_count,
-    check_finite,
-    check_order,
-    check_samples,
-    check_slices,
-    check_weights,
-)
+from slicewise.checks import check_finite, check_generator, check_slices
 from slicewise.learned import LearnedSlicer, State
-from slicewise.problem import Convention, Problem
+from slicewise.problem import Problem
 from slicewise.randomness import Generators, Randomness
-from slicewise.recipe import Recipe
+from slicewise.recipe import Recipe, Variant
+from slicewise.request import problem_for, recipe_for
 from slicewise.roots import root
 from slicewise.slicers import group_size
-from slicewise.variants import VARIANTS
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +27,7 @@ class Evaluation:
     power: Tensor  # (*batch,), SW_p^p
     costs: Tensor  # (*batch, L), W_p^p on each slice
     weights: Tensor  # (*batch, L), how much each slice counted
-    slices: Tensor  # (*batch, L, d)
+    slices: Tensor  # (*batch, L, d), or as they were given
     group_size: int | None  # how many successive slices depend on each other, if that is known
     self_normalised: bool  # were the weights divided by their own sum?
 
@@ -65,7 +57,7 @@ class Evaluation:
 def sliced_wasserstein(
     x: Tensor,
     y: Tensor,
-    variant: str | Recipe = "sw",
+    variant: str | Variant | Recipe = "sw",
     *,
     p: float = 2,
     n_slices: int | None = None,
@@ -87,6 +79,7 @@ def sliced_wasserstein(
         power: return SW_p^p instead of its root.
         slices: directions (L, d) or (*batch, L, d) to use, as they are, instead of drawing some.
         generator: None is torch's global one; a list holds one for each element of the batch.
+        backend: "auto", "numba", "numpy" or "torch": who sorts; the answer is the same.
         progress: in [0, 1], how much of a training run is over, for options that are schedules.
         options: of the variant, and `defaults`, `convention`, `legacy`.
 
@@ -114,7 +107,7 @@ def sliced_wasserstein(
 def evaluate(
     x: Tensor,
     y: Tensor,
-    variant: str | Recipe = "sw",
+    variant: str | Variant | Recipe = "sw",
     *,
     p: float = 2,
     n_slices: int | None = None,
@@ -139,88 +132,29 @@ def evaluate(
         x, y, p, x_weights, y_weights, recipe.convention, progress, backend=backend
     )
     with torch.autocast(problem.x.device.type, enabled=False):
-        return weigh(recipe, problem, generator, slices, power=power)[0]
+        drawn, size, _ = slices_for(recipe, problem, generator, slices, n_slices=n_slices)
+        return weigh(recipe, problem, drawn, size, power=power)
 
 
-def recipe_for(variant: str | Recipe, n_slices: int | None, options: dict[str, Any]) -> Recipe:
-    """The recipe a caller means, by name or as it is."""
-    check_count("n_slices", n_slices)
-    if not isinstance(variant, str):
-        if n_slices is not None or options:
-            given = ", ".join(["n_slices"] * (n_slices is not None) + list(options))
-            raise ValueError(
-                f"{given} cannot change a recipe that is given whole: change {variant!r} itself"
-            )
-        return variant
-    check_choice("variant", variant, VARIANTS)
-    if n_slices is not None:
-        options = {"n_slices": n_slices, **options}
-    return VARIANTS[variant](**options)
-
-
-def problem_for(
-    x: Tensor,
-    y: Tensor,
-    p: float,
-    x_weights: Tensor | None,
-    y_weights: Tensor | None,
-    convention: Convention,
-    progress: float,
-    *,
-    backend: str = "auto",
-) -> Problem:
-    """A checked problem in at least single precision."""
-    check_choice("backend", backend, ("auto", "torch"))
-    check_order(p)
-    check_samples(x, y)
-    check_weights("x_weights", x_weights, x)
-    check_weights("y_weights", y_weights, y)
-    check_finite(x=x, y=y)
-    if not 0 <= progress <= 1:
-        raise ValueError(f"progress = {progress}: give the share of the run that is over, 0 to 1")
-    dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
-    return Problem(
-        x.to(dtype), y.to(dtype), float(p), x_weights, y_weights, convention, float(progress)
-    )
-
-
-def weigh(
+def slices_for(
     recipe: Recipe,
     problem: Problem,
     generator: Generators,
-    slices: Tensor | None,
+    given: Tensor | None,
     *,
-    power: bool,
+    n_slices: int | None = None,
     state: State | None = None,
-) -> tuple[Evaluation, State | None]:
-    """Slice, price, weigh, add up. A learned slicer's state goes in and out; others have none."""
-    if slices is None:
-        slices, state = _draw(recipe, problem, generator, state)
-        size = group_size(recipe.slicer, problem.d)
-    else:
-        check_slices(slices, problem.x, problem.batch)
-        check_finite(slices=slices)
-        slices = slices.to(problem.x.dtype)
-        size = 1
-    costs = problem.costs(slices)  # (*batch, L)
-    weights = recipe.weighting(costs, slices, problem)
-    total = (weights * costs).sum(dim=-1)
-    value = total if power else root(total, problem.p)
-    if recipe.convention == "reference":
-        n = problem.n_points()
-        value = value * (n if isinstance(n, int) else n.squeeze(-1))
-    normalised = getattr(recipe.weighting, "self_normalised", False)
-    return Evaluation(value, total, costs, weights, slices, size, normalised), state
-
-
-def _draw(
-    recipe: Recipe, problem: Problem, generator: Generators, state: State | None
-) -> tuple[Tensor, State | None]:
-    if generator is not None and not isinstance(generator, (torch.Generator, list, tuple)):
-        raise ValueError(
-            f"generator is a {type(generator).__name__}: give a torch.Generator, a list of them (one "
-            f"for each element of the batch) or None; for a seed, torch.Generator().manual_seed(seed)"
-        )
+) -> tuple[Tensor, int | None, State | None]:
+    """Slices, given or drawn; how many depend on each other; a learned slicer's state, in and out."""
+    if given is not None:
+        check_slices(given, problem.x, problem.batch)
+        check_finite(slices=given)
+        if n_slices is not None and n_slices != given.shape[-2]:
+            raise ValueError(
+                f"n_slices = {n_slices}, but slices holds {given.shape[-2]}: leave one of them out"
+            )
+        return given.to(problem.x.dtype), 1, state
+    check_generator(generator)
     rng = Randomness(generator, problem.x.device, problem.batch)
     with torch.no_grad():
         if isinstance(recipe.slicer, LearnedSlicer):
@@ -228,4 +162,29 @@ def _draw(
             slices, state = recipe.slicer.learn(problem, rng, state)
         else:
             slices = recipe.slicer(problem.detached(), rng)
-    return slices, state
+    return slices, group_size(recipe.slicer, problem.d), state
+
+
+def weigh(
+    recipe: Recipe, problem: Problem, slices: Tensor, size: int | None, *, power: bool
+) -> Evaluation:
+    """Price the slices, weigh them, add up."""
+    weights = constant_weights(recipe, problem, slices)
+    if weights is not None:
+        total, costs = problem.weighted_cost(slices, weights)
+    else:
+        costs = problem.costs(slices)  # (*batch, L)
+        weights = recipe.weighting(costs, slices, problem)
+        total = (weights * costs).sum(dim=-1)
+    value = total if power else root(total, problem.p)
+    if recipe.convention == "reference":
+        n = problem.n_points()
+        value = value * (n if isinstance(n, int) else n.squeeze(-1))
+    normalised = getattr(recipe.weighting, "self_normalised", False)
+    return Evaluation(value, total, costs, weights, slices, size, normalised)
+
+
+def constant_weights(recipe: Recipe, problem: Problem, slices: Tensor) -> Tensor | None:
+    """Slice weights that do not depend on the costs, if the weighting knows them beforehand."""
+    known = getattr(recipe.weighting, "constant", None)
+    return None if known is None else known(slices, problem)

@@ -48,15 +48,15 @@ def wasserstein(
 def _distance(x: Tensor, y: Tensor, p: float, a: Tensor | None, b: Tensor | None) -> float:
     x, a = _present(x, a)
     y, b = _present(y, b)
-    costs = torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").pow(p)
+    distances = torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
     # A solver handed NaN or infinity may well answer 0, which would win every comparison.
-    if not bool(torch.isfinite(costs).all()):
+    if not bool(torch.isfinite(distances).all()):
         return math.inf
-    # Scaled, so that tolerances inside the solver mean the same in metres and in millimetres.
-    scale = costs.max().item()
+    # Scaled, so that powers stay in range and the solver's tolerances mean the same in any unit.
+    scale = distances.max().item()
     if scale == 0:
         return 0.0
-    matrix = (costs / scale).numpy()
+    matrix = (distances / scale).pow(p).numpy()
     try:
         if a is None and b is None and len(x) == len(y):
             from scipy.optimize import linear_sum_assignment
@@ -73,7 +73,7 @@ def _distance(x: Tensor, y: Tensor, p: float, a: Tensor | None, b: Tensor | None
         raise ImportError(
             f"wasserstein needs {missing.name}: pip install 'slicewise[exact]'"
         ) from None
-    return float((mean * scale) ** (1 / p))
+    return scale * float(mean ** (1 / p))
 
 
 def _present(samples: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -12,7 +12,6 @@ from torch import Tensor
 from slicewise import sphere
 from slicewise.problem import Part, Problem
 from slicewise.randomness import Randomness
-from slicewise.roots import root
 
 State = dict[str, Tensor]
 
@@ -74,21 +73,24 @@ class PushForward(Part):
             if self.redraw and step > 0:
                 seeds = sphere.uniform(shape, rng, problem.x.dtype)
             self._improve(problem, seeds, state)
-        return _push(seeds, state["weight"], state["bias"]), state
+        return _push_with_length(seeds, state)[0], state
 
     def _improve(self, problem: Problem, seeds: Tensor, state: State) -> None:
-        with torch.enable_grad():
-            weight = state["weight"].detach().requires_grad_()
-            bias = state["bias"].detach().requires_grad_()
-            slices = _push(seeds, weight, bias)
-            separation = root(problem.costs(slices).mean(dim=-1), problem.p)
-            closeness = (slices @ slices.mT).abs().mean(dim=(-2, -1))
-            # Batch elements share no parameter, so the gradient of the sum is each one's own.
-            objective = (separation - self.penalty * closeness).sum()
-            gradients = torch.autograd.grad(objective, [weight, bias])
+        """One step of Adam up the objective, whose gradient is written out."""
+        slices, length = _push_with_length(seeds, state)
+        costs, ascent = problem.costs_and_ascent(slices)
+        n = problem.n_points() if problem.convention == "reference" else 1
+        mean = (costs * n).mean(dim=-1, keepdim=True)  # (*batch, 1)
+        # (mean)^(1/p), and 0 where nothing separates the samples.
+        outer = torch.where(mean > 0, torch.where(mean > 0, mean, 1) ** (1 / problem.p - 1), 0)
+        separation = (outer * n / problem.p).unsqueeze(-1) * ascent / self.n
+        closeness = 2 * (slices @ slices.mT).sign() @ slices / self.n**2
+        by_slice = separation - self.penalty * closeness  # (*batch, n, d)
+        # Through the division by the length: only what is orthogonal to a slice can turn it.
+        turn = (by_slice - (by_slice * slices).sum(dim=-1, keepdim=True) * slices) / length
         state["step"] = state["step"] + 1
-        for name, gradient in zip(("weight", "bias"), gradients, strict=True):
-            self._adam(state, name, gradient)
+        self._adam(state, "weight", turn.mT @ seeds)
+        self._adam(state, "bias", turn.sum(dim=-2))
 
     def _adam(self, state: State, name: str, gradient: Tensor) -> None:
         early, late = self.betas
@@ -101,5 +103,7 @@ class PushForward(Part):
         state[f"first_{name}"], state[f"second_{name}"] = first, second
 
 
-def _push(seeds: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return sphere.normalise(seeds @ weight.mT + bias.unsqueeze(-2))
+def _push_with_length(seeds: Tensor, state: State) -> tuple[Tensor, Tensor]:
+    raw = seeds @ state["weight"].mT + state["bias"].unsqueeze(-2)
+    length = torch.linalg.vector_norm(raw, dim=-1, keepdim=True)
+    return sphere.normalise(raw), torch.where(length > 0, length, 1)

@@ -133,18 +133,31 @@ def _potential(
     """
     n = near.shape[-1]
     at_u = side == "u"
+    # Between real neighbours absent samples must not be stepped on: theirs may be any distance away.
+    real = _real_neighbour(near, mass)
     near_rank, far_rank = (cells.u_rank, cells.v_rank) if at_u else (cells.v_rank, cells.u_rank)
     opposite = _pick(far, far_rank)
-    here = _power(_pick(near, near_rank) - opposite, p)
-    after = _power(_pick(near, (near_rank + 1).clamp(max=n - 1)) - opposite, p)
+    here = _power(_pick(real, near_rank) - opposite, p)
+    after = _power(_pick(real, (near_rank + 1).clamp(max=n - 1)) - opposite, p)
     trade = (here - after).double()
     position = _inverse(cells.order)
     position = position[..., :n] if at_u else position[..., -n:]
     per_knot = _pick(trade, position)  # (..., n)
     potential = per_knot.flip(-1).cumsum(dim=-1).flip(-1)
+    at_knot = _pick(opposite, position)
+    potential = potential + (_power(near - at_knot, p) - _power(real - at_knot, p)).double()
     share = mass / mass.sum(dim=-1, keepdim=True)
     centred = potential - (share * potential).sum(dim=-1, keepdim=True)
     return (centred / mass.sum(dim=-1, keepdim=True)).to(near.dtype)
+
+
+def _real_neighbour(values: Tensor, mass: Tensor) -> Tensor:
+    """Sorted values, those of weight zero replaced by the nearest real one before (or the first)."""
+    n = values.shape[-1]
+    present = (mass > 0).expand(torch.broadcast_shapes(mass.shape, values.shape))
+    place = torch.where(present, torch.arange(n, device=values.device), -1).cummax(dim=-1).values
+    first = present.long().argmax(dim=-1, keepdim=True)
+    return _pick(values, torch.maximum(place, first))
 
 
 def _sorted_weights(weights: Tensor, order: Tensor) -> Tensor:
@@ -160,7 +173,12 @@ def _slope(gap: Tensor, p: float) -> Tensor:
     """d|gap|^p / d gap; 0 at 0 for p = 1, a valid subgradient."""
     if p == 2:
         return 2 * gap
-    return gap.sign() if p == 1 else p * gap.abs() ** (p - 1) * gap.sign()
+    if p == 1:
+        return gap.sign()
+    # Kept from 0: its own derivative there is infinite for p < 2, and 0 · inf would be NaN.
+    zero = gap == 0
+    apart = torch.where(zero, 1, gap)
+    return torch.where(zero, 0, p * apart.abs() ** (p - 1) * apart.sign())
 
 
 def _pick(values: Tensor, index: Tensor) -> Tensor:

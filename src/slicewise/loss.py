@@ -9,12 +9,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from slicewise.checks import check_choice, check_count, check_order
-from slicewise.distance import problem_for, recipe_for, weigh
+from slicewise.checks import check_choice, check_count, check_order, values_readable
+from slicewise.distance import slices_for, weigh
 from slicewise.learned import State
 from slicewise.problem import Problem
 from slicewise.randomness import Generators
-from slicewise.recipe import Recipe
+from slicewise.recipe import Recipe, Variant
+from slicewise.request import BACKENDS, problem_for, recipe_for
 from slicewise.subspace import basis_of, essf, gaussian_constant
 
 _log = logging.getLogger("slicewise")
@@ -26,7 +27,8 @@ class SlicedWasserstein(nn.Module):
 
     Args:
         variant, n_slices, options: as in `sliced_wasserstein`.
-        power: SW_p^p, which the theory of step sizes is about; False gives the root.
+        power: SW_p^p, which the theory of step sizes is about, or with False its root. None is the
+            power, except under `convention="reference"`, whose published loss is the root.
         scale: "classic" is the distance as defined. "gaussian" multiplies SW_p^p by C_d, so that the
             value no longer depends on the dimension the data are embedded in. "subspace" multiplies by
             C_d / C_k, which makes it the value in the data's own k dimensions: k is `subspace_dim`, or
@@ -45,11 +47,11 @@ class SlicedWasserstein(nn.Module):
 
     def __init__(
         self,
-        variant: str | Recipe = "sw",
+        variant: str | Variant | Recipe = "sw",
         *,
         p: float = 2,
         n_slices: int | None = None,
-        power: bool = True,
+        power: bool | None = None,
         scale: Literal["classic", "gaussian", "subspace"] = "classic",
         subspace_dim: int | None = None,
         reduction: Literal["mean", "sum", "none"] = "mean",
@@ -60,10 +62,11 @@ class SlicedWasserstein(nn.Module):
         check_order(p)
         check_choice("scale", scale, ("classic", "gaussian", "subspace"))
         check_choice("reduction", reduction, ("mean", "sum", "none"))
-        check_choice("backend", backend, ("auto", "torch"))
+        check_choice("backend", backend, BACKENDS)
         check_count("subspace_dim", subspace_dim)
         self.recipe = recipe_for(variant, n_slices, options)
-        self.p, self.power, self.scale = p, power, scale
+        self.p, self.scale = p, scale
+        self.power = self.recipe.convention == "mean" if power is None else power
         self.subspace_dim = self._given_dim = subspace_dim
         self.reduction, self.backend = reduction, backend
 
@@ -80,23 +83,14 @@ class SlicedWasserstein(nn.Module):
     ) -> Tensor:
         """The loss between x (*batch, n, d) and y (*batch, m, d): a scalar, or (*batch,) unreduced."""
         problem = problem_for(
-            x,
-            y,
-            self.p,
-            x_weights,
-            y_weights,
-            self.recipe.convention,
-            progress,
-            backend=self.backend,
+            x, y, self.p, x_weights, y_weights, self.recipe.convention, progress, self.backend
         )
         with torch.autocast(problem.x.device.type, enabled=False):
             state = self._state_for(problem) if slices is None else None
-            found, state = weigh(
-                self.recipe, problem, generator, slices, power=self.power, state=state
-            )
+            drawn, size, state = slices_for(self.recipe, problem, generator, slices, state=state)
             if state is not None:
                 self._keep(state)
-            value = found.value
+            value = weigh(self.recipe, problem, drawn, size, power=self.power).value
             if self.scale != "classic":
                 value = value * self._factor(problem) ** (1 if self.power else 1 / self.p)
         if self.reduction == "none":
@@ -118,9 +112,25 @@ class SlicedWasserstein(nn.Module):
         if self.scale == "gaussian":
             return gaussian_constant(problem.d, p=self.p)
         if self.subspace_dim is None:
+            if not values_readable(problem.x):
+                raise ValueError(
+                    "scale='subspace' cannot estimate the dimension while it is compiled or "
+                    "transformed: give subspace_dim, or call the loss once before"
+                )
             self.subspace_dim = basis_of(problem).shape[-1]
-            _log.info("subspace_dim = %d, from the first batch", self.subspace_dim)
+            _log.warning(
+                "subspace_dim = %d, estimated from the first batch and kept; give subspace_dim to choose",
+                self.subspace_dim,
+            )
         return 1 / essf(problem.d, self.subspace_dim, p=self.p)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What is saved beside the buffers: a dimension once estimated holds after a restart."""
+        return {"subspace_dim": self.subspace_dim}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Take up what `get_extra_state` saved."""
+        self.subspace_dim = state["subspace_dim"]
 
     def _state(self) -> State:
         buffers = self.named_buffers(recurse=False)

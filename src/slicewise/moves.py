@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,8 +44,8 @@ class Ascend(Part):
         else:
             costs, gradient = self._costs_through(slices, problem, rng)
         if self.rate is None:
-            length = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
-            return slices + gradient / torch.where(length > 0, length, 1)
+            still = (gradient == 0).all(dim=-1, keepdim=True)
+            return slices + torch.where(still, 0, sphere.normalise(gradient))
         n = problem.n_points()
         costs, gradient = costs * n, gradient * (n if isinstance(n, int) else n.unsqueeze(-1))
         if self.coupled:
@@ -57,17 +58,20 @@ class Ascend(Part):
         self, slices: Tensor, problem: Problem, rng: Randomness
     ) -> tuple[Tensor, Tensor]:
         assert self.through is not None
-        with torch.enable_grad():
-            live = slices.detach().requires_grad_()
+        with torch.inference_mode(False), torch.enable_grad():
+            live = slices.clone().detach().requires_grad_()
             spread = self.through(live, problem, rng)
             reached, pull = problem.costs_and_ascent(spread.detach())
             copies = spread.shape[-2] // slices.shape[-2]
             costs = reached.unflatten(-1, (-1, copies)).mean(dim=-1)
             (gradient,) = torch.autograd.grad(spread, live, pull / copies)
-        # Draws stay on the sphere, so only the part along it is theirs. The cost of a slice grows with
-        # its length to the p; without that part a unit step would turn by 45 degrees for ever.
-        along = (gradient * slices).sum(dim=-1, keepdim=True)
-        return costs, gradient + (problem.p * costs.unsqueeze(-1) - along) * slices
+        # Draws stay on the sphere, so only the part along it is theirs.
+        gradient = gradient - (gradient * slices).sum(dim=-1, keepdim=True) * slices
+        if self.rate is None:
+            # The cost of a slice grows with its length to the p. A unit step needs that part too:
+            # without it, it would turn by 45 degrees for ever.
+            gradient = gradient + problem.p * costs.unsqueeze(-1) * slices
+        return costs, gradient
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,6 +88,8 @@ class Spread(Part):
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         kappa = at_progress(self.kappa, problem)
+        if not 0 < kappa < math.inf:
+            raise ValueError(f"kappa = {kappa}: give a finite concentration above 0, e.g. 50")
         if self.law == "power_spherical":
             draw = sphere.power_spherical
         else:

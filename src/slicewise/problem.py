@@ -20,9 +20,9 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from slicewise.line import Wanted
+from slicewise.nodes import slice_costs, weighted_cost
 from slicewise.randomness import Randomness
-from slicewise.transport import Matcher, match_slices, slice_costs
+from slicewise.transport import Gradients, Matcher, Needs, match_slices, pull
 
 Convention = Literal["mean", "reference"]
 
@@ -43,6 +43,7 @@ class Problem:
     y_weights: Tensor | None = None
     convention: Convention = "mean"
     progress: float = 0.0
+    precision: torch.dtype | None = None  # of the samples as they came, if they were widened
     matcher: Matcher = match_slices
 
     @property
@@ -65,28 +66,35 @@ class Problem:
 
     def costs(self, slices: Tensor) -> Tensor:
         """W_p^p on each slice, (*batch, L), in the problem's convention; differentiable."""
-        means = slice_costs(
-            self.x,
-            self.y,
-            slices,
-            p=self.p,
-            x_weights=self.x_weights,
-            y_weights=self.y_weights,
-            matcher=self.matcher,
-        )
+        means = slice_costs(*self._inputs(slices), p=self.p, matcher=self.matcher)
         return means if self.convention == "mean" else means * self.n_points()
 
-    def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
-        """Costs as means over points (*batch, L) and their gradients in the slices (*batch, L, d).
+    def weighted_cost(self, slices: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Σ weights · costs (*batch,) and the costs, for slice weights that are constants."""
+        total, means = weighted_cost(*self._inputs(slices), weights, p=self.p, matcher=self.matcher)
+        if self.convention == "mean":
+            return total, means
+        n = self.n_points()
+        return total * (n if isinstance(n, int) else n.squeeze(-1)), means * n
 
-        In closed form, without the autograd engine: each slice's gradient is of its own cost.
-        """
-        priced = self.matcher(
-            self.x, self.y, slices, self.x_weights, self.y_weights, p=self.p, wanted=Wanted()
-        )
-        assert priced.u_grad is not None
-        assert priced.v_grad is not None
-        return priced.cost, priced.u_grad @ self.x + priced.v_grad @ self.y
+    def pull(
+        self, slices: Tensor, coefficients: Tensor | None, needs: Needs
+    ) -> tuple[Tensor, Gradients]:
+        """Costs as means over points, and the gradients of Σ coefficients · costs, without autograd."""
+        inputs = self._inputs(slices)
+        return pull(*inputs, coefficients, p=self.p, needs=needs, matcher=self.matcher)
+
+    def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
+        """Costs as means over points (*batch, L) and each one's gradient in its slice (*batch, L, d)."""
+        ones = slices.new_ones(*self.batch, slices.shape[-2])
+        costs, gradients = self.pull(slices, ones, Needs(slices=True))
+        assert gradients.slices is not None
+        return costs, gradients.slices
+
+    def _inputs(
+        self, slices: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
+        return self.x, self.y, slices, self.x_weights, self.y_weights
 
     def detached(self) -> Problem:
         """The same problem, held constant: what slicers and ascents look at."""
@@ -116,7 +124,12 @@ class Move(Protocol):
 
 
 class Weighting(Protocol):
-    """Says how much each slice counts: weights (*batch, L), the φ-weights of the paper over L."""
+    """Says how much each slice counts: weights (*batch, L), the φ-weights of the paper over L.
+
+    One whose weights do not depend on the costs may also say `constant(slices, problem)`: gradients
+    are then accumulated while slices are priced. `self_normalised` says that weights are divided by their
+    own sum, which standard errors must know.
+    """
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor: ...
 
@@ -148,9 +161,11 @@ def pad(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     (torch.Size([2, 2, 3]), tensor([[0.5000, 0.5000],
             [1.0000, 0.0000]]))
     """
-    if not samples or any(s.dim() != 2 or s.shape[0] == 0 for s in samples):
-        shapes = [tuple(s.shape) for s in samples]
-        raise ValueError(f"samples has shapes {shapes}: give a list of non-empty (n, d) tensors")
+    shapes = [tuple(s.shape) for s in samples]
+    if not shapes or any(len(s) != 2 or s[0] == 0 or s[1] != shapes[0][1] for s in shapes):
+        raise ValueError(
+            f"samples has shapes {shapes}: give a list of non-empty (n, d) tensors of one dimension d"
+        )
     x = torch.nn.utils.rnn.pad_sequence(list(samples), batch_first=True)
     sizes = torch.tensor([s.shape[0] for s in samples], device=x.device)
     present = torch.arange(x.shape[1], device=x.device) < sizes[:, None]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slicewise.checks import check_choice
+from slicewise.checks import check_choice, check_count
 from slicewise.presets import PRESETS, REFERENCE_ASCENT
 from slicewise.problem import Convention, Part, Slicer, Weighting
 from slicewise.weighting import Equal
@@ -57,14 +58,19 @@ class Variant:
         check_choice("convention", convention, ("mean", "reference"))
         for option in options:
             check_choice(f"option of variant {self.name!r}", option, self.options)
-        if convention == "reference" and "ascent_step" in self.options:
-            options = {"ascent_step": REFERENCE_ASCENT, **options}
+        check_count("n_slices", options.get("n_slices"))
         if defaults is not None:
             check_choice("defaults", defaults, PRESETS)
             options = {**PRESETS[defaults].get(self.name, {}), **options}
+        published = convention == "reference" or options.get("legacy", False)
+        if published and "ascent_step" in self.options:
+            options = {"ascent_step": REFERENCE_ASCENT, **options}
         return dataclasses.replace(self.build(**options), convention=convention)
 
-    @property
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _by_name, (self.name,)
+
+    @functools.cached_property
     def options(self) -> Mapping[str, Any]:
         """The variant's own options and their defaults."""
         parameters = inspect.signature(self.build).parameters.values()
@@ -74,3 +80,9 @@ class Variant:
     def summary(self) -> str:
         """The first line of its documentation."""
         return (inspect.getdoc(self.build) or "").splitlines()[0]
+
+
+def _by_name(name: str) -> Variant:
+    from slicewise.variants import VARIANTS
+
+    return VARIANTS[name]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from slicewise.checks import check_finite, check_samples, check_weights
 from slicewise.problem import Problem
 
 
@@ -95,10 +96,27 @@ def effective_subspace(
     """
     if not 0 < variance <= 1:
         raise ValueError(f"variance = {variance}: give a share of the variance in (0, 1]")
-    if x.shape[-1] != y.shape[-1]:
-        raise ValueError(
-            f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}: their last dimensions must agree"
-        )
+    check_samples(x, y)
+    check_weights("x_weights", x_weights, x)
+    check_weights("y_weights", y_weights, y)
+    check_finite(x=x, y=y)
+    return _span(x, y, variance, x_weights, y_weights, x.dtype)
+
+
+def basis_of(problem: Problem) -> Tensor:
+    """The span of a problem's samples, as a basis (*batch, d, k)."""
+    precision = problem.x.dtype if problem.precision is None else problem.precision
+    return _span(problem.x, problem.y, 1.0, problem.x_weights, problem.y_weights, precision).basis
+
+
+def _span(
+    x: Tensor,
+    y: Tensor,
+    variance: float,
+    x_weights: Tensor | None,
+    y_weights: Tensor | None,
+    precision: torch.dtype,
+) -> Subspace:
     dtype, x, y = x.dtype, x.detach().double(), y.detach().double()
     x_share, y_share = _shares(x, x_weights), _shares(y, y_weights)
     batch = torch.broadcast_shapes(
@@ -110,9 +128,13 @@ def effective_subspace(
     # Zero weight scales a padding row to nothing: it can turn no principal direction.
     centred = share.sqrt().unsqueeze(-1) * (rows - mean.unsqueeze(-2))
     _, spectrum, directions = torch.linalg.svd(centred, full_matrices=False)
-    size = max(rows.shape[-2:])
-    noise = max(1e-10, size * torch.finfo(dtype).eps)
-    ranks = (spectrum > noise * spectrum[..., :1]).sum(dim=-1)
+    # Rounding moved each coordinate by up to eps of its size; as a matrix of n rows, scaled by 1/√n as
+    # these are, such noise has singular values up to eps · size · (1 + √(d/n)).
+    n, d = rows.shape[-2:]
+    size = (rows * (share > 0).unsqueeze(-1)).abs().amax(dim=(-2, -1))
+    noise = 2 * torch.finfo(precision).eps * (1 + math.sqrt(d / n)) * size
+    threshold = torch.maximum(noise, 1e-10 * spectrum[..., 0])
+    ranks = (spectrum > threshold.unsqueeze(-1)).sum(dim=-1)
     if variance < 1:
         energy = spectrum.square().cumsum(dim=-1)
         enough = (energy < variance * energy[..., -1:]).sum(dim=-1) + 1
@@ -120,13 +142,6 @@ def effective_subspace(
     k = max(int(ranks.max()), 1)
     basis = directions[..., :k, :].mT * (torch.arange(k, device=x.device) < ranks[..., None, None])
     return Subspace(basis.to(dtype), mean.to(dtype), spectrum.to(dtype), ranks)
-
-
-def basis_of(problem: Problem) -> Tensor:
-    """The span of a problem's samples, as a basis (*batch, d, k)."""
-    return effective_subspace(
-        problem.x, problem.y, x_weights=problem.x_weights, y_weights=problem.y_weights
-    ).basis
 
 
 def _shares(samples: Tensor, weights: Tensor | None) -> Tensor:

@@ -1,19 +1,48 @@
-"""Transport along slices: project, match on each line, and one autograd node around both.
+"""Transport along slices: project, match on each line, and pull gradients back to the samples.
 
 `match_slices` is the primitive that carries the speed: every faster backend has its signature and is
-tested against it, values and all gradients. `slice_costs` makes any of them differentiable, with a
-backward pass of matrix products alone.
+tested against it, values and all gradients. `pull` runs any of them in pieces of bounded memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from slicewise.line import Match, Wanted, match
+
+Matcher = Callable[..., Match]
+
+# Projections of one piece of slices take at most this many bytes (one slice's at least).
+PIECE_BYTES = 32 * 2**20
+
+
+class Gradients(NamedTuple):
+    """Gradients of Σ coefficients · costs, for those asked for; before any broadcast is undone."""
+
+    x: Tensor | None = None
+    y: Tensor | None = None
+    slices: Tensor | None = None
+    x_weights: Tensor | None = None
+    y_weights: Tensor | None = None
+
+
+class Needs(NamedTuple):
+    """Of which inputs a gradient is asked."""
+
+    x: bool = False
+    y: bool = False
+    slices: bool = False
+    x_weights: bool = False
+    y_weights: bool = False
+
+    @property
+    def wanted(self) -> Wanted:
+        """What a matcher must return for them."""
+        return Wanted(self.x or self.slices, self.y or self.slices, self.x_weights, self.y_weights)
 
 
 def match_slices(
@@ -37,102 +66,85 @@ def match_slices(
     )
 
 
-Matcher = Callable[..., Match]
-
-
-def slice_costs(
-    x: Tensor,
-    y: Tensor,
-    slices: Tensor,
-    *,
-    p: float,
-    x_weights: Tensor | None = None,
-    y_weights: Tensor | None = None,
-    matcher: Matcher | None = None,
-) -> Tensor:
-    """W_p^p (*batch, L) between x (*batch, n, d) and y (*batch, m, d) on each of slices (*batch, L, d).
-
-    Leading dimensions broadcast. Differentiable in samples, slices and sample weights; twice, too,
-    except that for 1 < p < 2 the second derivative is infinite where matched projections coincide.
-    `matcher` is the `match_slices` that does the work.
-    """
-    wrapped = is_transformed(x, y, slices)
-    tracking = wrapped or torch.is_grad_enabled()
-    needs = [
-        t is not None and tracking and (wrapped or t.requires_grad)
-        for t in (x, y, slices, x_weights, y_weights)
-    ]
-    wanted = Wanted(needs[0] or needs[2], needs[1] or needs[2], needs[3], needs[4])
-    matcher = match_slices if matcher is None else matcher
-    return _SliceCosts.apply(x, y, slices, x_weights, y_weights, p, wanted, matcher)[0]
-
-
 def project(samples: Tensor, slices: Tensor) -> Tensor:
     """Coordinates (..., L, n) of samples (..., n, d) along slices (..., L, d)."""
     return slices @ samples.mT
 
 
-def is_transformed(*tensors: Tensor) -> bool:
-    """Does a compiler or a transform of torch.func stand between us and these tensors' values?"""
-    # torch offers no public test for its function transforms, and cannot compile the private one.
-    return torch.compiler.is_compiling() or any(
-        torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors
+def pull(
+    x: Tensor,
+    y: Tensor,
+    slices: Tensor,
+    x_weights: Tensor | None,
+    y_weights: Tensor | None,
+    coefficients: Tensor | None,
+    *,
+    p: float,
+    needs: Needs,
+    matcher: Matcher = match_slices,
+) -> tuple[Tensor, Gradients]:
+    """Costs (..., L) and the gradients of Σ coefficients · costs, a bounded piece of slices at a time.
+
+    Peak memory beyond the answer is that of one piece: projections are gone once they are pulled back.
+    """
+    n_slices = slices.shape[-2]
+    piece = slices_in_a_piece(x, y, slices, x_weights, y_weights)
+    wanted = needs.wanted if coefficients is not None else Wanted(False, False)
+    if piece >= n_slices:
+        found = matcher(x, y, slices, x_weights, y_weights, p=p, wanted=wanted)
+        if coefficients is None:
+            return found.cost, Gradients()
+        return found.cost, pull_back(found, x, y, slices, coefficients, needs)
+    costs, turns, total = [], [], Gradients()
+    for start in range(0, n_slices, piece):
+        some = slices[..., start : start + piece, :]
+        found = matcher(x, y, some, x_weights, y_weights, p=p, wanted=wanted)
+        costs.append(found.cost)
+        if coefficients is not None:
+            factor = coefficients[..., start : start + piece]
+            gradients = pull_back(found, x, y, some, factor, needs)
+            turns.append(gradients.slices)
+            total = sum_of(total, gradients._replace(slices=None))
+    if needs.slices and coefficients is not None:
+        total = total._replace(slices=torch.cat([t for t in turns if t is not None], dim=-2))
+    return torch.cat(costs, dim=-1), total
+
+
+def pull_back(
+    found: Match, x: Tensor, y: Tensor, slices: Tensor, factor: Tensor, needs: Needs
+) -> Gradients:
+    """Gradients of Σ factor · cost, factor (..., L), from those on the lines.
+
+    In a backward pass that is itself recorded, what was kept is constant to autograd; `found` then has
+    to be stated anew as a function of the inputs.
+    """
+    turned = factor.unsqueeze(-1) * slices  # (..., L, d)
+    u_grad, v_grad = found.u_grad, found.v_grad
+    x_grad = u_grad.mT @ turned if needs.x and u_grad is not None else None
+    y_grad = v_grad.mT @ turned if needs.y and v_grad is not None else None
+    slices_grad = None
+    if needs.slices and u_grad is not None and v_grad is not None:
+        slices_grad = factor.unsqueeze(-1) * (u_grad @ x + v_grad @ y)
+    a, b = (
+        (factor.unsqueeze(-1) * potential).sum(dim=-2) if potential is not None else None
+        for potential in (found.u_weights_grad, found.v_weights_grad)
     )
+    return Gradients(x_grad, y_grad, slices_grad, a, b)
 
 
-class _SliceCosts(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(
-        x: Tensor,
-        y: Tensor,
-        slices: Tensor,
-        x_weights: Tensor | None,
-        y_weights: Tensor | None,
-        p: float,
-        wanted: Wanted,
-        matcher: Matcher,
-    ) -> tuple[Tensor | None, ...]:
-        return tuple(matcher(x, y, slices, x_weights, y_weights, p=p, wanted=wanted))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-        ctx.save_for_backward(*inputs[:5], *output[1:])
-        ctx.p, ctx.wanted, _ = inputs[5:]
-        ctx.mark_non_differentiable(*(t for t in output[1:] if t is not None))
-        ctx.set_materialize_grads(False)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        grad = grads[0]
-        if grad is None:
-            return (None,) * 8
-        x, y, slices, x_weights, y_weights, *saved = ctx.saved_tensors
-        with torch.autocast(x.device.type, enabled=False):
-            if torch.is_grad_enabled():
-                # A second derivative is coming: the saved gradients are constants to autograd, so
-                # state them again as functions of the inputs.
-                again = match_slices(x, y, slices, x_weights, y_weights, p=ctx.p, wanted=ctx.wanted)
-                saved = again[1:]
-            u_grad, v_grad, u_weights_grad, v_weights_grad = saved
-            need = ctx.needs_input_grad
-            pull = grad.unsqueeze(-1) * slices  # (..., L, d)
-            x_grad = _fold(u_grad.mT @ pull, x) if need[0] else None
-            y_grad = _fold(v_grad.mT @ pull, y) if need[1] else None
-            slices_grad = None
-            if need[2]:
-                turn = u_grad @ x + v_grad @ y  # (..., L, d)
-                slices_grad = _fold(grad.unsqueeze(-1) * turn, slices)
-            x_weights_grad = _mix(grad, u_weights_grad, x_weights) if need[3] else None
-            y_weights_grad = _mix(grad, v_weights_grad, y_weights) if need[4] else None
-        return x_grad, y_grad, slices_grad, x_weights_grad, y_weights_grad, None, None, None
+def sum_of(one: Gradients, other: Gradients) -> Gradients:
+    """Two sets of gradients added, one of which may lack some."""
+    pairs = zip(one, other, strict=True)
+    return Gradients(*(b if a is None else a if b is None else a.add_(b) for a, b in pairs))
 
 
-def _mix(grad: Tensor, potentials: Tensor, weights: Tensor) -> Tensor:
-    return _fold((grad.unsqueeze(-1) * potentials).sum(dim=-2).to(weights.dtype), weights)
-
-
-def _fold(gradient: Tensor, like: Tensor) -> Tensor:
-    """Sum a gradient over the dimensions along which its tensor was broadcast."""
-    return gradient.sum_to_size(like.shape)
+def slices_in_a_piece(
+    x: Tensor, y: Tensor, slices: Tensor, x_weights: Tensor | None, y_weights: Tensor | None
+) -> int:
+    """How many slices can be projected at once within `PIECE_BYTES`."""
+    elements = max(t.shape[:-2].numel() for t in (x, y, slices))
+    if x_weights is not None or y_weights is not None:
+        given = [w for w in (x_weights, y_weights) if w is not None]
+        elements = max(elements, *(w.shape[:-1].numel() for w in given))
+    per_slice = elements * (x.shape[-2] + y.shape[-2]) * x.element_size()
+    return max(1, PIECE_BYTES // per_slice)

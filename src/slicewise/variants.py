@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from slicewise.checks import check_choice, check_count
+from slicewise.checks import check_basis, check_choice, check_count
 from slicewise.learned import PushForward
 from slicewise.legacy import AliasedTrace
 from slicewise.moves import Ascend, Best, InTurn, Orthogonal, Repeat, Spread
@@ -107,13 +107,14 @@ def vdsw(
 ) -> Recipe:
     """DSW with slices spread around one learned location (the "DSW" of the EBSW and RPSW papers)."""
     check_count("n_steps", n_steps)
+    check_choice("law", law, ("vmf", "power_spherical"))
     spread = Spread(kappa, law, copies=n_slices, legacy=legacy)
     climb = Repeat(Ascend(ascent_step, through=spread), n_steps - 1)
     return Recipe(Then(Uniform(1), InTurn(climb, spread)))
 
 
 @variant()
-def omsw(n_slices: int = 50, n_steps: int = 10, burn_in: int = 0, thin: int = 1) -> Recipe:
+def omsw(n_slices: int | None = None, n_steps: int = 10, burn_in: int = 0, thin: int = 1) -> Recipe:
     """Markovian SW whose next slice is orthogonal to the last (Nguyen et al., 2023)."""
     start = Uniform(_chains(n_slices, n_steps, burn_in, thin))
     return Recipe(Trace(start, Orthogonal(), n_steps, burn_in, thin))
@@ -121,7 +122,7 @@ def omsw(n_slices: int = 50, n_steps: int = 10, burn_in: int = 0, thin: int = 1)
 
 @variant()
 def rmsw(
-    n_slices: int = 50,
+    n_slices: int | None = None,
     n_steps: int = 10,
     kappa: Kappa = 50.0,
     burn_in: int = 0,
@@ -135,7 +136,7 @@ def rmsw(
 
 @variant(breaks={"metric"})
 def imsw(
-    n_slices: int = 50,
+    n_slices: int | None = None,
     n_steps: int = 10,
     ascent_step: float | None = None,
     burn_in: int = 0,
@@ -152,7 +153,7 @@ def imsw(
 
 @variant(breaks={"metric"})
 def vimsw(
-    n_slices: int = 50,
+    n_slices: int | None = None,
     n_steps: int = 10,
     kappa: Kappa = 50.0,
     ascent_step: float | None = None,
@@ -201,25 +202,34 @@ def ebrpsw(
     return Recipe(path, _energy(energy, temperature, detach))
 
 
-@variant()
-def phisw(n_slices: int = 50, basis: Tensor | None = None, slicer: Slicer | None = None) -> Recipe:
+@variant(breaks={"metric"})
+def phisw(
+    n_slices: int | None = None, basis: Tensor | None = None, slicer: Slicer | None = None
+) -> Recipe:
     """φ-weighted SW of the paper: slices of R^d rescaled to be slices of the data's own subspace.
 
-    `basis` (d, k) has orthonormal columns; None estimates it from the samples of each call.
+    `basis` (d, k) has orthonormal columns; None estimates it from the samples of each call, which then
+    differs from pair to pair: no metric.
     """
     if basis is not None:
-        _check_basis(basis)
-    return Recipe(Uniform(n_slices) if slicer is None else slicer, Aligned(basis))
+        check_basis(basis)
+    if slicer is None:
+        slicer = Uniform(50 if n_slices is None else n_slices)
+    elif n_slices is not None:
+        raise ValueError(f"n_slices = {n_slices} beside a slicer: let {slicer!r} say how many")
+    return Recipe(slicer, Aligned(basis))
 
 
-def _chains(n_slices: int, n_steps: int, burn_in: int, thin: int) -> int:
-    """How many chains give n_slices kept slices."""
+def _chains(n_slices: int | None, n_steps: int, burn_in: int, thin: int) -> int:
+    """How many chains give n_slices kept slices; None is as near to 50 as whole chains come."""
     check_count("n_steps", n_steps)
     check_count("burn_in", burn_in, at_least=0)
     check_count("thin", thin)
     kept = len(range(burn_in, n_steps, thin))
     if kept == 0:
         raise ValueError(f"burn_in = {burn_in} leaves nothing of n_steps = {n_steps}: lower it")
+    if n_slices is None:
+        return max(1, round(50 / kept))
     if n_slices % kept:
         below, above = n_slices // kept * kept, (n_slices // kept + 1) * kept
         near = f"{below} or {above}" if below else f"{above}"
@@ -235,15 +245,3 @@ def _energy(energy: EnergyKind, temperature: float, detach: bool) -> Energy:
     if not temperature > 0:
         raise ValueError(f"temperature = {temperature}: give a positive number")
     return Energy(energy, temperature, detach)
-
-
-def _check_basis(basis: Tensor) -> None:
-    wide = basis.double()
-    gram = wide.mT @ wide
-    # A zero column is the padding of a batched `Subspace` of lower rank.
-    expected = (gram.diagonal(dim1=-2, dim2=-1) > 0).double().diag_embed()
-    if basis.dim() < 2 or float((gram - expected).abs().max()) > 1e-4:
-        raise ValueError(
-            f"basis of shape {tuple(basis.shape)} has columns that are not orthonormal: give (d, k) "
-            f"with basisᵀ basis = 1, e.g. torch.linalg.qr(basis).Q"
-        )

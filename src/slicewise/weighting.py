@@ -21,7 +21,11 @@ class Equal(Part):
     """Every slice counts the same: φ ≡ 1."""
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
-        return torch.full_like(costs, 1 / costs.shape[-1], requires_grad=False)
+        return self.constant(slices, problem)
+
+    def constant(self, slices: Tensor, problem: Problem) -> Tensor:
+        n_slices = slices.shape[-2]
+        return slices.new_full((*problem.batch, n_slices), 1 / n_slices)
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,12 +66,16 @@ class Aligned(Part):
     basis: Tensor | None = None
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
+        return self.constant(slices, problem)
+
+    def constant(self, slices: Tensor, problem: Problem) -> Tensor:
         if self.basis is not None and self.basis.shape[-2] != problem.d:
             raise ValueError(
                 f"basis has shape {tuple(self.basis.shape)}, but samples have d = {problem.d}: give "
                 f"({problem.d}, k), a column for each direction of the subspace"
             )
-        return Phi(Alignment(self.basis), reciprocal(problem.p))(costs, slices, problem)
+        costs = slices.new_zeros(*problem.batch, slices.shape[-2])  # these weights ignore them
+        return Phi(Alignment(self.basis), Reciprocal(problem.p))(costs, slices, problem)
 
 
 Informativeness = Callable[[Tensor, Tensor, Problem], Tensor]
@@ -79,7 +87,7 @@ class Phi(Part):
 
     `phi(costs, slices, problem)` says how informative each slice is, (*batch, L); `rho` maps those
     numbers to weights. SW is φ ≡ 1; EBSW is φ = cost, ρ(r) = f(r) / mean f; RPSW under uniform slices
-    is φ = `PathDensity`, ρ(r) = r; MaxSW is the limit of `peak` at temperature 0.
+    is φ = `PathDensity`, ρ(r) = r; MaxSW is the limit of `Peak` at temperature 0.
     """
 
     phi: Informativeness
@@ -125,19 +133,21 @@ class PathDensity(Part):
         return log_density.exp().mean(dim=-1)
 
 
-def reciprocal(power: float) -> Callable[[Tensor], Tensor]:
+@dataclass(frozen=True, repr=False)
+class Reciprocal(Part):
     """ρ(r) = r^(−power), and 0 at 0."""
 
-    def rho(r: Tensor) -> Tensor:
-        return torch.where(r > 0, torch.where(r > 0, r, 1) ** -power, 0)
+    power: float
 
-    return rho
+    def __call__(self, r: Tensor) -> Tensor:
+        return torch.where(r > 0, torch.where(r > 0, r, 1) ** -self.power, 0)
 
 
-def peak(temperature: float) -> Callable[[Tensor], Tensor]:
+@dataclass(frozen=True, repr=False)
+class Peak(Part):
     """ρ ∝ exp(r / temperature), of mean one: all weight on the largest r as temperature → 0."""
 
-    def rho(r: Tensor) -> Tensor:
-        return r.shape[-1] * torch.softmax(r / temperature, dim=-1)
+    temperature: float
 
-    return rho
+    def __call__(self, r: Tensor) -> Tensor:
+        return r.shape[-1] * torch.softmax(r / self.temperature, dim=-1)

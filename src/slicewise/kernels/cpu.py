@@ -1,0 +1,108 @@
+"""`match_slices` on the CPU, many times faster than sorting with torch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slicewise.kernels.rows import as_rows, joint_shape
+from slicewise.kernels.threads import share
+from slicewise.line import Match, Wanted
+from slicewise.transport import match_slices as plain_match_slices
+from slicewise.transport import project
+
+Array = Any
+
+# Up to this many samples NumPy's vectorised sort of packed words beats a radix sort.
+_PACKED_UP_TO = 1024
+# Words by precision, and the bits of a value's place in its row's range that survive arithmetic in it.
+_WORDS = {torch.float32: (np.uint32, 32, 23), torch.float64: (np.uint64, 64, 52)}
+_NO_WEIGHTS = np.empty((1, 0))
+
+
+def match_slices(
+    x: Tensor,
+    y: Tensor,
+    slices: Tensor,
+    x_weights: Tensor | None = None,
+    y_weights: Tensor | None = None,
+    *,
+    p: float,
+    wanted: Wanted = Wanted(),
+) -> Match:
+    """`transport.match_slices` through compiled kernels; gradients to weights by the plain version."""
+    if wanted.u_weights or wanted.v_weights:
+        return plain_match_slices(x, y, slices, x_weights, y_weights, p=p, wanted=wanted)
+    with torch.no_grad():
+        u, v = project(x, slices), project(y, slices)
+        shape = joint_shape(u, v, x_weights, y_weights)
+        u_rows = as_rows(u, shape)
+        # A target shared by the whole batch is sorted once; gradients to it need a row for each.
+        shared = v.shape[:-1] == shape[-1:] and not wanted.v and y_weights is None
+        v_rows = v.contiguous() if shared else as_rows(v, shape)
+        costs = torch.empty(u_rows.shape[0], dtype=u.dtype)
+        a, b = _weights(x_weights, shape), _weights(y_weights, shape)
+        _match_rows(u_rows, v_rows, a, b, p, wanted, costs)
+    u_grad = u_rows.view(*shape, -1) if wanted.u else None
+    v_grad = v_rows.view(*shape, -1) if wanted.v else None
+    return Match(costs.view(shape), u_grad, v_grad, None, None)
+
+
+def _match_rows(
+    u: Tensor, v: Tensor, a: Array, b: Array, p: float, wanted: Wanted, costs: Tensor
+) -> None:
+    """Price rows (rows, n) against rows (rows, m); gradients take the place of the projections."""
+    # numba takes half a second to import: only once it is used.
+    from slicewise.kernels import pricing, sorting
+
+    us, vs, out = u.numpy(), v.numpy(), costs.numpy()
+    rows, n, m = us.shape[0], us.shape[1], vs.shape[1]
+    order_v = wanted.v or b.shape[1] > 0
+    if max(n, m) > _PACKED_UP_TO:
+        presorted = vs.shape[0] < rows
+        if presorted:
+            vs.sort(axis=1)
+
+        def radix(start: int, stop: int) -> None:
+            pricing.price_radix(us, vs, start, stop, presorted, a, b, p, wanted.u, wanted.v, out)
+
+        share(radix, rows, keys=rows * (n + m))
+        return
+    word, size, precision = _WORDS[u.dtype]
+    shift = max(1, math.ceil(math.log2(max(n, m))))
+    # A little under the last level, so that rounding cannot carry into the next bit.
+    levels = 2.0 ** min(precision, size - shift) * (1 - 2.0**-20)
+    u_words = np.empty(us.shape, word)
+    v_words = np.empty(vs.shape if order_v else (0, 0), word)
+    shared = vs.shape[0] < rows
+    if shared:
+        vs.sort(axis=1)
+
+    def packed(start: int, stop: int) -> None:
+        sorting.pack(us, u_words, start, stop, shift, levels)
+        u_words[start:stop].sort(axis=1)
+        if order_v:
+            sorting.pack(vs, v_words, start, stop, shift, levels)
+            v_words[start:stop].sort(axis=1)
+        elif not shared:
+            vs[start:stop].sort(axis=1)
+        pricing.price_packed(
+            us, u_words, vs, v_words, start, stop, (1 << shift) - 1, a, b, p, wanted.u, wanted.v, out
+        )  # fmt: skip
+
+    share(packed, rows, keys=rows * (n + m))
+
+
+def _weights(weights: Tensor | None, shape: torch.Size) -> Array:
+    """One row for all, or one for each element of the batch, in float64."""
+    if weights is None:
+        return _NO_WEIGHTS
+    n = weights.shape[-1]
+    rows = weights.detach().double()
+    if weights.dim() > 1:
+        rows = rows.expand(*shape[:-1], n)
+    return rows.reshape(-1, n).contiguous().numpy()

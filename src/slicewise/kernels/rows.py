@@ -1,0 +1,22 @@
+"""Projections of any batch shape as rows that a kernel may overwrite."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def joint_shape(u: Tensor, v: Tensor, *weights: Tensor | None) -> torch.Size:
+    """The shape (*batch, L) of the costs; weights are (*batch, n)."""
+    given = [w for w in weights if w is not None and w.dim() > 1]
+    if not given and u.shape[:-1] == v.shape[:-1]:
+        return u.shape[:-1]  # the usual case; the general one takes microseconds
+    return torch.broadcast_shapes(u.shape[:-1], v.shape[:-1], *((*w.shape[:-1], 1) for w in given))
+
+
+def as_rows(projections: Tensor, shape: torch.Size) -> Tensor:
+    """(rows, n), contiguous; a copy where memory was shared between rows."""
+    n = projections.shape[-1]
+    if projections.shape[:-1] == shape:
+        return projections.contiguous().view(-1, n)
+    return projections.expand(*shape, n).clone(memory_format=torch.contiguous_format).view(-1, n)

@@ -1,0 +1,170 @@
+"""Transport made differentiable: autograd nodes whose backward passes are matrix products alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from slicewise.line import Match
+from slicewise.transport import (
+    Gradients,
+    Matcher,
+    Needs,
+    match_slices,
+    pull,
+    pull_back,
+    slices_in_a_piece,
+    sum_of,
+)
+
+
+def slice_costs(
+    x: Tensor,
+    y: Tensor,
+    slices: Tensor,
+    x_weights: Tensor | None = None,
+    y_weights: Tensor | None = None,
+    *,
+    p: float,
+    matcher: Matcher = match_slices,
+) -> Tensor:
+    """W_p^p (*batch, L) between x (*batch, n, d) and y (*batch, m, d) on each of slices (*batch, L, d).
+
+    Leading dimensions broadcast. Differentiable in samples, slices and sample weights; twice, too,
+    except that for 1 < p < 2 the second derivative is infinite where matched projections coincide.
+    """
+    inputs = (x, y, slices, x_weights, y_weights)
+    if is_transformed(*inputs):
+        needs = Needs(*(t is not None for t in inputs))
+        return _Matched.apply(*inputs, p, needs, match_slices)[0]
+    if slices_in_a_piece(*inputs) >= slices.shape[-2]:
+        return _Matched.apply(*inputs, p, needs_of(*inputs), matcher)[0]
+    return _Pulled.apply(*inputs, None, p, needs_of(*inputs), matcher)[0]
+
+
+def weighted_cost(
+    x: Tensor,
+    y: Tensor,
+    slices: Tensor,
+    x_weights: Tensor | None,
+    y_weights: Tensor | None,
+    weights: Tensor,
+    *,
+    p: float,
+    matcher: Matcher = match_slices,
+) -> tuple[Tensor, Tensor]:
+    """Σ weights · costs (*batch,) for slice weights held constant, and the costs (*batch, L).
+
+    Knowing the weights beforehand, the gradients are accumulated in the forward pass, and nothing of
+    size L · n is ever kept.
+    """
+    inputs = (x, y, slices, x_weights, y_weights)
+    if is_transformed(*inputs):
+        costs = slice_costs(*inputs, p=p)
+        return (weights * costs).sum(dim=-1), costs
+    costs, total = _Pulled.apply(*inputs, weights.detach(), p, needs_of(*inputs), matcher)
+    return total, costs
+
+
+def is_transformed(*tensors: Tensor | None) -> bool:
+    """Does a compiler or a transform of torch.func stand between us and these tensors' values?"""
+    # torch offers no public test for its function transforms, and cannot compile the private one.
+    return torch.compiler.is_compiling() or any(
+        torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors if t is not None
+    )
+
+
+def needs_of(*inputs: Tensor | None) -> Needs:
+    """Which of x, y, slices and the sample weights autograd is following."""
+    tracking = torch.is_grad_enabled()
+    return Needs(*(tracking and t is not None and t.requires_grad for t in inputs))
+
+
+class _Matched(torch.autograd.Function):
+    """Costs, keeping what `match` found: the fewest operations, and a rule for vmap."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*inputs: Any) -> tuple[Tensor | None, ...]:
+        *tensors, p, needs, matcher = inputs
+        return tuple(matcher(*tensors, p=p, wanted=needs.wanted))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
+        ctx.save_for_backward(*inputs[:5], *output[1:])
+        ctx.p, ctx.needs, _ = inputs[5:]
+        ctx.mark_non_differentiable(*(t for t in output[1:] if t is not None))
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        grad = grads[0]
+        if grad is None:
+            return (None,) * 8
+        inputs, found = ctx.saved_tensors[:5], Match(grad, *ctx.saved_tensors[5:])
+        with torch.autocast(grad.device.type, enabled=False):
+            if torch.is_grad_enabled():
+                found = match_slices(*inputs, p=ctx.p, wanted=ctx.needs.wanted)
+            x, y, slices = inputs[:3]
+            needs = Needs(*ctx.needs_input_grad[:5])
+            return *_fold(pull_back(found, x, y, slices, grad, needs), inputs), None, None, None
+
+
+class _Pulled(torch.autograd.Function):
+    """Costs and, for weights known beforehand, their weighted sum; keeping only final gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor | None]:
+        x, y, slices, x_weights, y_weights, weights, p, needs, matcher = inputs
+        tensors = (x, y, slices, x_weights, y_weights, weights)
+        costs, gradients = pull(*tensors, p=p, needs=needs, matcher=matcher)
+        ctx.save_for_backward(*tensors, *gradients)
+        ctx.p, ctx.needs, ctx.matcher = p, needs, matcher
+        ctx.set_materialize_grads(False)
+        return costs, None if weights is None else (weights * costs).sum(dim=-1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        x, y, slices, x_weights, y_weights, weights = ctx.saved_tensors[:6]
+        inputs = (x, y, slices, x_weights, y_weights)
+        gradients = Gradients(*ctx.saved_tensors[6:])
+        by_cost, by_total = grads
+        any_grad = by_cost if by_cost is not None else by_total
+        if any_grad is None:
+            return (None,) * 9
+        with torch.autocast(any_grad.device.type, enabled=False):
+            if torch.is_grad_enabled():
+                factor = torch.zeros_like(weights) if by_cost is None else by_cost
+                if by_total is not None:
+                    factor = factor + by_total.unsqueeze(-1) * weights
+                found = match_slices(*inputs, p=ctx.p, wanted=ctx.needs.wanted)
+                total = pull_back(found, x, y, slices, factor, ctx.needs)
+            else:
+                total = Gradients()
+                if by_total is not None:
+                    total = _scale(gradients, by_total)
+                if by_cost is not None:
+                    again = pull(*inputs, by_cost, p=ctx.p, needs=ctx.needs, matcher=ctx.matcher)
+                    total = sum_of(total, again[1])
+            return *_fold(total, inputs), None, None, None, None
+
+
+def _scale(gradients: Gradients, factor: Tensor) -> Gradients:
+    """Gradients of one value for each element of the batch, times its upstream gradient."""
+
+    def times(gradient: Tensor | None, inner: int) -> Tensor | None:
+        return None if gradient is None else gradient * factor.reshape(factor.shape + (1,) * inner)
+
+    x, y, slices, a, b = gradients
+    return Gradients(times(x, 2), times(y, 2), times(slices, 2), times(a, 1), times(b, 1))
+
+
+def _fold(gradients: Gradients, inputs: Any) -> tuple[Tensor | None, ...]:
+    """Sum each gradient over the dimensions along which its input was broadcast."""
+    return tuple(
+        None if g is None else g.sum_to_size(t.shape).to(t.dtype)
+        for g, t in zip(gradients, inputs, strict=True)
+    )

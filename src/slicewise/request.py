@@ -1,0 +1,98 @@
+"""From a caller's arguments to a recipe and a checked problem."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from slicewise.checks import (
+    check_broadcast,
+    check_choice,
+    check_count,
+    check_finite,
+    check_order,
+    check_samples,
+    check_weights,
+)
+from slicewise.nodes import is_transformed
+from slicewise.problem import Convention, Problem
+from slicewise.recipe import Recipe, Variant
+from slicewise.transport import Matcher, match_slices
+from slicewise.variants import VARIANTS
+
+BACKENDS = ("auto", "numba", "numpy", "torch")
+
+
+def recipe_for(
+    variant: str | Variant | Recipe, n_slices: int | None, options: dict[str, Any]
+) -> Recipe:
+    """The recipe a caller means, by name or as it is."""
+    if isinstance(variant, str):
+        check_choice("variant", variant, VARIANTS)
+        variant = VARIANTS[variant]
+    if not isinstance(variant, Variant):
+        if n_slices is not None or options:
+            given = ", ".join(["n_slices"] * (n_slices is not None) + list(options))
+            raise ValueError(
+                f"{given} cannot change a recipe that is given whole: change {variant!r} itself"
+            )
+        return variant
+    check_count("n_slices", n_slices)
+    if options:
+        return variant(**(options if n_slices is None else {"n_slices": n_slices, **options}))
+    return _plain(variant, n_slices)
+
+
+@functools.lru_cache(maxsize=256)
+def _plain(variant: Variant, n_slices: int | None) -> Recipe:
+    return variant() if n_slices is None else variant(n_slices=n_slices)
+
+
+def problem_for(
+    x: Tensor,
+    y: Tensor,
+    p: float,
+    x_weights: Tensor | None,
+    y_weights: Tensor | None,
+    convention: Convention,
+    progress: float,
+    backend: str,
+) -> Problem:
+    """A checked problem in at least single precision, with the backend that will price it."""
+    check_choice("backend", backend, BACKENDS)
+    check_order(p)
+    check_samples(x, y)
+    if x_weights is not None or y_weights is not None:
+        check_weights("x_weights", x_weights, x)
+        check_weights("y_weights", y_weights, y)
+        given = {"x_weights": x_weights, "y_weights": y_weights}
+        shapes = {name: w.shape[:-1] for name, w in given.items() if w is not None}
+        check_broadcast(x=x.shape[:-2], y=y.shape[:-2], **shapes)
+    check_finite(x=x, y=y)
+    if not 0 <= progress <= 1:
+        raise ValueError(f"progress = {progress}: give the share of the run that is over, 0 to 1")
+    came = torch.promote_types(x.dtype, y.dtype)
+    dtype = torch.promote_types(came, torch.float32)
+    return Problem(
+        x.to(dtype),
+        y.to(dtype),
+        float(p),
+        x_weights,
+        y_weights,
+        convention,
+        float(progress),
+        precision=came,
+        matcher=_matcher_for(backend, x, y, x_weights, y_weights),
+    )
+
+
+def _matcher_for(backend: str, x: Tensor, *others: Tensor | None) -> Matcher:
+    # Compilers and transforms can follow the plain version only.
+    if backend == "torch" or is_transformed(x, *others):
+        return match_slices
+    from slicewise.kernels import matcher
+
+    return matcher(backend, x.device)
