@@ -4,6 +4,7 @@ Samples are (*batch, n, d), directions are rows (L, d), costs are means over sam
 """
 
 from slicewise.distance import Evaluation, evaluate, sliced_wasserstein
+from slicewise.gradient import value_and_grad
 from slicewise.judge import wasserstein
 from slicewise.loss import SlicedWasserstein
 from slicewise.problem import Anneal, Problem, pad
@@ -15,6 +16,7 @@ from slicewise.subspace import (
     essf,
     gaussian_constant,
 )
+from slicewise.target import Target
 from slicewise.variants import VARIANTS
 
 __version__ = "0.1.0"
@@ -27,6 +29,7 @@ __all__ = [
     "Recipe",
     "SlicedWasserstein",
     "Subspace",
+    "Target",
     "effective_subspace",
     "empirical_essf",
     "essf",
@@ -34,5 +37,6 @@ __all__ = [
     "gaussian_constant",
     "pad",
     "sliced_wasserstein",
+    "value_and_grad",
     "wasserstein",
 ]

@@ -17,6 +17,7 @@ from slicewise.recipe import Recipe, Variant
 from slicewise.request import problem_for, recipe_for
 from slicewise.roots import root
 from slicewise.slicers import group_size
+from slicewise.target import Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +57,7 @@ class Evaluation:
 
 def sliced_wasserstein(
     x: Tensor,
-    y: Tensor,
+    y: Tensor | Target,
     variant: str | Variant | Recipe = "sw",
     *,
     p: float = 2,
@@ -106,7 +107,7 @@ def sliced_wasserstein(
 
 def evaluate(
     x: Tensor,
-    y: Tensor,
+    y: Tensor | Target,
     variant: str | Variant | Recipe = "sw",
     *,
     p: float = 2,
@@ -132,8 +133,18 @@ def evaluate(
         x, y, p, x_weights, y_weights, recipe.convention, progress, backend=backend
     )
     with torch.autocast(problem.x.device.type, enabled=False):
-        drawn, size, _ = slices_for(recipe, problem, generator, slices, n_slices=n_slices)
+        given = fixed_slices(y, slices)
+        drawn, size, _ = slices_for(recipe, problem, generator, given, n_slices=n_slices)
         return weigh(recipe, problem, drawn, size, power=power)
+
+
+def fixed_slices(y: Tensor | Target, slices: Tensor | None) -> Tensor | None:
+    """The slices a caller fixes, by hand or with a `Target`."""
+    if isinstance(y, Target):
+        if slices is not None:
+            raise ValueError(f"slices beside {y!r}, which has its own: leave them out")
+        return y.slices
+    return slices
 
 
 def slices_for(

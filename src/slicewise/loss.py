@@ -10,13 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from slicewise.checks import check_choice, check_count, check_order, values_readable
-from slicewise.distance import slices_for, weigh
+from slicewise.distance import fixed_slices, slices_for, weigh
 from slicewise.learned import State
 from slicewise.problem import Problem
 from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
 from slicewise.request import BACKENDS, problem_for, recipe_for
 from slicewise.subspace import basis_of, essf, gaussian_constant
+from slicewise.target import Target
 
 _log = logging.getLogger("slicewise")
 _STATE = "slicer_"  # begins the names of the buffers that hold a learned slicer
@@ -73,7 +74,7 @@ class SlicedWasserstein(nn.Module):
     def forward(
         self,
         x: Tensor,
-        y: Tensor,
+        y: Tensor | Target,
         *,
         x_weights: Tensor | None = None,
         y_weights: Tensor | None = None,
@@ -86,8 +87,9 @@ class SlicedWasserstein(nn.Module):
             x, y, self.p, x_weights, y_weights, self.recipe.convention, progress, self.backend
         )
         with torch.autocast(problem.x.device.type, enabled=False):
-            state = self._state_for(problem) if slices is None else None
-            drawn, size, state = slices_for(self.recipe, problem, generator, slices, state=state)
+            given = fixed_slices(y, slices)
+            state = self._state_for(problem) if given is None else None
+            drawn, size, state = slices_for(self.recipe, problem, generator, given, state=state)
             if state is not None:
                 self._keep(state)
             value = weigh(self.recipe, problem, drawn, size, power=self.power).value

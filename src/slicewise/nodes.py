@@ -29,6 +29,7 @@ def slice_costs(
     *,
     p: float,
     matcher: Matcher = match_slices,
+    y_sorted: Tensor | None = None,
 ) -> Tensor:
     """W_p^p (*batch, L) between x (*batch, n, d) and y (*batch, m, d) on each of slices (*batch, L, d).
 
@@ -38,10 +39,10 @@ def slice_costs(
     inputs = (x, y, slices, x_weights, y_weights)
     if is_transformed(*inputs):
         needs = Needs(*(t is not None for t in inputs))
-        return _Matched.apply(*inputs, p, needs, match_slices)[0]
+        return _Matched.apply(*inputs, p, needs, match_slices, None)[0]
     if slices_in_a_piece(*inputs) >= slices.shape[-2]:
-        return _Matched.apply(*inputs, p, needs_of(*inputs), matcher)[0]
-    return _Pulled.apply(*inputs, None, p, needs_of(*inputs), matcher)[0]
+        return _Matched.apply(*inputs, p, needs_of(*inputs), matcher, y_sorted)[0]
+    return _Pulled.apply(*inputs, None, p, needs_of(*inputs), matcher, y_sorted)[0]
 
 
 def weighted_cost(
@@ -54,6 +55,7 @@ def weighted_cost(
     *,
     p: float,
     matcher: Matcher = match_slices,
+    y_sorted: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Σ weights · costs (*batch,) for slice weights held constant, and the costs (*batch, L).
 
@@ -64,7 +66,8 @@ def weighted_cost(
     if is_transformed(*inputs):
         costs = slice_costs(*inputs, p=p)
         return (weights * costs).sum(dim=-1), costs
-    costs, total = _Pulled.apply(*inputs, weights.detach(), p, needs_of(*inputs), matcher)
+    needs = needs_of(*inputs)
+    costs, total = _Pulled.apply(*inputs, weights.detach(), p, needs, matcher, y_sorted)
     return total, costs
 
 
@@ -89,13 +92,13 @@ class _Matched(torch.autograd.Function):
 
     @staticmethod
     def forward(*inputs: Any) -> tuple[Tensor | None, ...]:
-        *tensors, p, needs, matcher = inputs
-        return tuple(matcher(*tensors, p=p, wanted=needs.wanted))
+        *tensors, p, needs, matcher, y_sorted = inputs
+        return tuple(matcher(*tensors, p=p, wanted=needs.wanted, y_sorted=y_sorted))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
         ctx.save_for_backward(*inputs[:5], *output[1:])
-        ctx.p, ctx.needs, _ = inputs[5:]
+        ctx.p, ctx.needs = inputs[5:7]
         ctx.mark_non_differentiable(*(t for t in output[1:] if t is not None))
         ctx.set_materialize_grads(False)
 
@@ -103,14 +106,20 @@ class _Matched(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         grad = grads[0]
         if grad is None:
-            return (None,) * 8
+            return (None,) * 9
         inputs, found = ctx.saved_tensors[:5], Match(grad, *ctx.saved_tensors[5:])
         with torch.autocast(grad.device.type, enabled=False):
             if torch.is_grad_enabled():
                 found = match_slices(*inputs, p=ctx.p, wanted=ctx.needs.wanted)
             x, y, slices = inputs[:3]
             needs = Needs(*ctx.needs_input_grad[:5])
-            return *_fold(pull_back(found, x, y, slices, grad, needs), inputs), None, None, None
+            return (
+                *_fold(pull_back(found, x, y, slices, grad, needs), inputs),
+                None,
+                None,
+                None,
+                None,
+            )
 
 
 class _Pulled(torch.autograd.Function):
@@ -118,9 +127,9 @@ class _Pulled(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor | None]:
-        x, y, slices, x_weights, y_weights, weights, p, needs, matcher = inputs
+        x, y, slices, x_weights, y_weights, weights, p, needs, matcher, y_sorted = inputs
         tensors = (x, y, slices, x_weights, y_weights, weights)
-        costs, gradients = pull(*tensors, p=p, needs=needs, matcher=matcher)
+        costs, gradients = pull(*tensors, p=p, needs=needs, matcher=matcher, y_sorted=y_sorted)
         ctx.save_for_backward(*tensors, *gradients)
         ctx.p, ctx.needs, ctx.matcher = p, needs, matcher
         ctx.set_materialize_grads(False)
@@ -134,7 +143,7 @@ class _Pulled(torch.autograd.Function):
         by_cost, by_total = grads
         any_grad = by_cost if by_cost is not None else by_total
         if any_grad is None:
-            return (None,) * 9
+            return (None,) * 10
         with torch.autocast(any_grad.device.type, enabled=False):
             if torch.is_grad_enabled():
                 factor = torch.zeros_like(weights) if by_cost is None else by_cost
@@ -149,7 +158,7 @@ class _Pulled(torch.autograd.Function):
                 if by_cost is not None:
                     again = pull(*inputs, by_cost, p=ctx.p, needs=ctx.needs, matcher=ctx.matcher)
                     total = sum_of(total, again[1])
-            return *_fold(total, inputs), None, None, None, None
+            return *_fold(total, inputs), None, None, None, None, None
 
 
 def _scale(gradients: Gradients, factor: Tensor) -> Gradients:

@@ -15,14 +15,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from slicewise.line import Match
 from slicewise.nodes import slice_costs, weighted_cost
 from slicewise.randomness import Randomness
-from slicewise.transport import Gradients, Matcher, Needs, match_slices, pull
+from slicewise.transport import (
+    Gradients,
+    Matcher,
+    Needs,
+    match_slices,
+    pull,
+    slices_in_a_piece,
+)
 
 Convention = Literal["mean", "reference"]
 
@@ -45,6 +53,7 @@ class Problem:
     progress: float = 0.0
     precision: torch.dtype | None = None  # of the samples as they came, if they were widened
     matcher: Matcher = match_slices
+    y_sorted: Tensor | None = None  # projections of y on the slices of a `Target`, sorted
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -66,23 +75,33 @@ class Problem:
 
     def costs(self, slices: Tensor) -> Tensor:
         """W_p^p on each slice, (*batch, L), in the problem's convention; differentiable."""
-        means = slice_costs(*self._inputs(slices), p=self.p, matcher=self.matcher)
+        means = slice_costs(*self._inputs(slices), **self._how())
         return means if self.convention == "mean" else means * self.n_points()
 
     def weighted_cost(self, slices: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Σ weights · costs (*batch,) and the costs, for slice weights that are constants."""
-        total, means = weighted_cost(*self._inputs(slices), weights, p=self.p, matcher=self.matcher)
+        total, means = weighted_cost(*self._inputs(slices), weights, **self._how())
         if self.convention == "mean":
             return total, means
         n = self.n_points()
         return total * (n if isinstance(n, int) else n.squeeze(-1)), means * n
 
+    def match(self, slices: Tensor, needs: Needs) -> Match:
+        """Costs as means over points, and gradients on the lines, of all slices at once."""
+        x, y, _, a, b = self._inputs(slices)
+        return self.matcher(
+            x, y, slices, a, b, p=self.p, wanted=needs.wanted, y_sorted=self.y_sorted
+        )
+
+    def fits(self, slices: Tensor) -> bool:
+        """Can the projections on all of these slices be held at once?"""
+        return slices_in_a_piece(*self._inputs(slices)) >= slices.shape[-2]
+
     def pull(
         self, slices: Tensor, coefficients: Tensor | None, needs: Needs
     ) -> tuple[Tensor, Gradients]:
         """Costs as means over points, and the gradients of Σ coefficients · costs, without autograd."""
-        inputs = self._inputs(slices)
-        return pull(*inputs, coefficients, p=self.p, needs=needs, matcher=self.matcher)
+        return pull(*self._inputs(slices), coefficients, needs=needs, **self._how())
 
     def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
         """Costs as means over points (*batch, L) and each one's gradient in its slice (*batch, L, d)."""
@@ -95,6 +114,9 @@ class Problem:
         self, slices: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
         return self.x, self.y, slices, self.x_weights, self.y_weights
+
+    def _how(self) -> dict[str, Any]:
+        return {"p": self.p, "matcher": self.matcher, "y_sorted": self.y_sorted}
 
     def detached(self) -> Problem:
         """The same problem, held constant: what slicers and ascents look at."""

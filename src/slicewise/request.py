@@ -20,6 +20,7 @@ from slicewise.checks import (
 from slicewise.nodes import is_transformed
 from slicewise.problem import Convention, Problem
 from slicewise.recipe import Recipe, Variant
+from slicewise.target import Target
 from slicewise.transport import Matcher, match_slices
 from slicewise.variants import VARIANTS
 
@@ -53,7 +54,7 @@ def _plain(variant: Variant, n_slices: int | None) -> Recipe:
 
 def problem_for(
     x: Tensor,
-    y: Tensor,
+    y: Tensor | Target,
     p: float,
     x_weights: Tensor | None,
     y_weights: Tensor | None,
@@ -62,6 +63,11 @@ def problem_for(
     backend: str,
 ) -> Problem:
     """A checked problem in at least single precision, with the backend that will price it."""
+    y_sorted = None
+    if isinstance(y, Target):
+        if y_weights is not None:
+            raise ValueError("y_weights beside a Target: give them to the Target instead")
+        y_sorted, y_weights, y = y.sorted, y.y_weights, y.y
     check_choice("backend", backend, BACKENDS)
     check_order(p)
     check_samples(x, y)
@@ -86,6 +92,7 @@ def problem_for(
         float(progress),
         precision=came,
         matcher=_matcher_for(backend, x, y, x_weights, y_weights),
+        y_sorted=y_sorted,
     )
 
 

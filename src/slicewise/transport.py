@@ -54,11 +54,18 @@ def match_slices(
     *,
     p: float,
     wanted: Wanted = Wanted(),
+    y_sorted: Tensor | None = None,
 ) -> Match:
-    """`match` on each of slices (..., L, d) of x (..., n, d) and y (..., m, d): costs (..., L)."""
+    """`match` on each of slices (..., L, d) of x (..., n, d) and y (..., m, d): costs (..., L).
+
+    `y_sorted` (..., L, m) holds y's sorted projections where they are known. They serve while nothing
+    asks which sample is which: not for gradients to y or the slices, nor for weights.
+    """
+    known = y_sorted is not None and not wanted.v and y_weights is None
     return match(
         project(x, slices),
-        project(y, slices),
+        y_sorted if known and y_sorted is not None else project(y, slices),
+        v_is_sorted=known,
         p=p,
         u_weights=None if x_weights is None else x_weights.unsqueeze(-2),  # one row for all slices
         v_weights=None if y_weights is None else y_weights.unsqueeze(-2),
@@ -82,6 +89,7 @@ def pull(
     p: float,
     needs: Needs,
     matcher: Matcher = match_slices,
+    y_sorted: Tensor | None = None,
 ) -> tuple[Tensor, Gradients]:
     """Costs (..., L) and the gradients of Σ coefficients · costs, a bounded piece of slices at a time.
 
@@ -91,14 +99,15 @@ def pull(
     piece = slices_in_a_piece(x, y, slices, x_weights, y_weights)
     wanted = needs.wanted if coefficients is not None else Wanted(False, False)
     if piece >= n_slices:
-        found = matcher(x, y, slices, x_weights, y_weights, p=p, wanted=wanted)
+        found = matcher(x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=y_sorted)
         if coefficients is None:
             return found.cost, Gradients()
         return found.cost, pull_back(found, x, y, slices, coefficients, needs)
     costs, turns, total = [], [], Gradients()
     for start in range(0, n_slices, piece):
         some = slices[..., start : start + piece, :]
-        found = matcher(x, y, some, x_weights, y_weights, p=p, wanted=wanted)
+        known = None if y_sorted is None else y_sorted[..., start : start + piece, :]
+        found = matcher(x, y, some, x_weights, y_weights, p=p, wanted=wanted, y_sorted=known)
         costs.append(found.cost)
         if coefficients is not None:
             factor = coefficients[..., start : start + piece]

@@ -33,27 +33,41 @@ def match_slices(
     *,
     p: float,
     wanted: Wanted = Wanted(),
+    y_sorted: Tensor | None = None,
 ) -> Match:
     """`transport.match_slices` through compiled kernels; gradients to weights by the plain version."""
     if wanted.u_weights or wanted.v_weights:
         return plain_match_slices(x, y, slices, x_weights, y_weights, p=p, wanted=wanted)
     with torch.no_grad():
-        u, v = project(x, slices), project(y, slices)
+        u = project(x, slices)
+        ordered = wanted.v or y_weights is not None  # must it be known which sample of y is which?
+        known = y_sorted is not None and not ordered
+        v = y_sorted if known and y_sorted is not None else project(y, slices)
         shape = joint_shape(u, v, x_weights, y_weights)
         u_rows = as_rows(u, shape)
         # A target shared by the whole batch is sorted once; gradients to it need a row for each.
-        shared = v.shape[:-1] == shape[-1:] and not wanted.v and y_weights is None
+        shared = v.shape[:-1] == shape[-1:] and not ordered
         v_rows = v.contiguous() if shared else as_rows(v, shape)
+        if shared and not known and len(u_rows) > len(v_rows):
+            v_rows.numpy().sort(axis=1)
+            known = True
         costs = torch.empty(u_rows.shape[0], dtype=u.dtype)
         a, b = _weights(x_weights, shape), _weights(y_weights, shape)
-        _match_rows(u_rows, v_rows, a, b, p, wanted, costs)
+        _match_rows(u_rows, v_rows, known, a, b, p, wanted, costs)
     u_grad = u_rows.view(*shape, -1) if wanted.u else None
     v_grad = v_rows.view(*shape, -1) if wanted.v else None
     return Match(costs.view(shape), u_grad, v_grad, None, None)
 
 
 def _match_rows(
-    u: Tensor, v: Tensor, a: Array, b: Array, p: float, wanted: Wanted, costs: Tensor
+    u: Tensor,
+    v: Tensor,
+    v_is_sorted: bool,
+    a: Array,
+    b: Array,
+    p: float,
+    wanted: Wanted,
+    costs: Tensor,
 ) -> None:
     """Price rows (rows, n) against rows (rows, m); gradients take the place of the projections."""
     # numba takes half a second to import: only once it is used.
@@ -63,12 +77,9 @@ def _match_rows(
     rows, n, m = us.shape[0], us.shape[1], vs.shape[1]
     order_v = wanted.v or b.shape[1] > 0
     if max(n, m) > _PACKED_UP_TO:
-        presorted = vs.shape[0] < rows
-        if presorted:
-            vs.sort(axis=1)
 
         def radix(start: int, stop: int) -> None:
-            pricing.price_radix(us, vs, start, stop, presorted, a, b, p, wanted.u, wanted.v, out)
+            pricing.price_radix(us, vs, start, stop, v_is_sorted, a, b, p, wanted.u, wanted.v, out)
 
         share(radix, rows, keys=rows * (n + m))
         return
@@ -78,9 +89,6 @@ def _match_rows(
     levels = 2.0 ** min(precision, size - shift) * (1 - 2.0**-20)
     u_words = np.empty(us.shape, word)
     v_words = np.empty(vs.shape if order_v else (0, 0), word)
-    shared = vs.shape[0] < rows
-    if shared:
-        vs.sort(axis=1)
 
     def packed(start: int, stop: int) -> None:
         sorting.pack(us, u_words, start, stop, shift, levels)
@@ -88,7 +96,7 @@ def _match_rows(
         if order_v:
             sorting.pack(vs, v_words, start, stop, shift, levels)
             v_words[start:stop].sort(axis=1)
-        elif not shared:
+        elif not v_is_sorted:
             vs[start:stop].sort(axis=1)
         pricing.price_packed(
             us, u_words, vs, v_words, start, stop, (1 << shift) - 1, a, b, p, wanted.u, wanted.v, out

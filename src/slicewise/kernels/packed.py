@@ -20,6 +20,7 @@ from slicewise.transport import match_slices as plain_match_slices
 from slicewise.transport import project
 
 Array = Any
+_NO_ORDER = np.empty((0, 0), np.int64)
 
 
 def match_slices(
@@ -31,19 +32,24 @@ def match_slices(
     *,
     p: float,
     wanted: Wanted = Wanted(),
+    y_sorted: Tensor | None = None,
 ) -> Match:
     """`transport.match_slices` by NumPy, where it is the faster."""
     weighted = x_weights is not None or y_weights is not None
     if weighted or x.dtype != torch.float32 or x.shape[-2] != y.shape[-2]:
-        return plain_match_slices(x, y, slices, x_weights, y_weights, p=p, wanted=wanted)
+        return plain_match_slices(
+            x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=y_sorted
+        )
+    known = y_sorted is not None and not wanted.v
     with torch.no_grad():
-        u, v = project(x, slices), project(y, slices)
+        u = project(x, slices)
+        v = y_sorted if known and y_sorted is not None else project(y, slices)
         shape = joint_shape(u, v)
         us, vs = as_rows(u, shape).numpy(), as_rows(v, shape).numpy()
         costs = np.empty(len(us), np.float32)
 
         def work(start: int, stop: int) -> None:
-            _match(us[start:stop], vs[start:stop], p, wanted, costs[start:stop])
+            _match(us[start:stop], vs[start:stop], known, p, wanted, costs[start:stop])
 
         share(work, len(us), keys=us.size + vs.size)
     u_grad = torch.from_numpy(us).view(*shape, -1) if wanted.u else None
@@ -51,10 +57,10 @@ def match_slices(
     return Match(torch.from_numpy(costs).view(shape), u_grad, v_grad, None, None)
 
 
-def _match(u: Array, v: Array, p: float, wanted: Wanted, costs: Array) -> None:
+def _match(u: Array, v: Array, v_is_sorted: bool, p: float, wanted: Wanted, costs: Array) -> None:
     """Price rows; gradients take the place of the projections."""
     u_sorted, u_order = _sort(u, wanted.u)
-    v_sorted, v_order = _sort(v, wanted.v)
+    v_sorted, v_order = (v, _NO_ORDER) if v_is_sorted else _sort(v, wanted.v)
     gap = u_sorted - v_sorted
     if p == 2:
         np.einsum("rn,rn->r", gap, gap, out=costs)
@@ -74,7 +80,7 @@ def _match(u: Array, v: Array, p: float, wanted: Wanted, costs: Array) -> None:
 def _sort(rows: Array, with_order: bool) -> tuple[Array, Array]:
     """Rows in stable order and, if wanted, the index each value came from."""
     if not with_order:
-        return np.sort(rows, axis=1), None
+        return np.sort(rows, axis=1), _NO_ORDER
     words = _mirrored((rows + np.float32(0)).view(np.int32)).astype(np.int64)  # + 0: −0 is 0
     words <<= 32
     words |= np.arange(rows.shape[1])
