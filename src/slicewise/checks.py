@@ -6,11 +6,13 @@ import difflib
 import math
 import numbers
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from slicewise.nodes import is_transformed
+from slicewise.shapes import broadcast
 
 # How far sample weights may be from summing to one, by the precision they come in.
 _SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
@@ -144,10 +146,10 @@ def check_finite(**tensors: Tensor | None) -> None:
     present = {k: t.detach() for k, t in tensors.items() if t is not None}
     if not values_readable(*present.values()):
         return
-    # One number, one look: a sum is finite unless an entry is not (or, rarely, the sum overflows).
-    if math.isfinite(sum(t.sum(dtype=torch.float32) for t in present.values())):
-        return
     for name, tensor in present.items():
+        # One number, one look: a sum is finite unless an entry is not (or, rarely, the sum overflows).
+        if math.isfinite(tensor.sum()):
+            continue
         bad = int((~torch.isfinite(tensor)).sum())
         if bad:
             raise ValueError(
@@ -156,11 +158,23 @@ def check_finite(**tensors: Tensor | None) -> None:
             )
 
 
+def check_value(value: Tensor, problem: Any) -> None:
+    """Samples that are not finite show in the value: look there first, which costs one number.
+
+    A finite value needs no second look; the samples of one that is not are searched, and named.
+    """
+    value = value.detach()
+    if values_readable(value) and not math.isfinite(value.sum() if value.dim() else value):
+        check_finite(x=problem.x, y=problem.y)
+
+
 def check_generator(generator: object) -> None:
     """A generator, a list of them, or None; not a seed."""
+    if generator is None or isinstance(generator, torch.Generator):
+        return
     many = generator if isinstance(generator, (list, tuple)) else [generator]
     wrong = [g for g in many if not isinstance(g, torch.Generator)]
-    if wrong and generator is not None:
+    if wrong:
         raise ValueError(
             f"generator is a {type(generator).__name__} of {wrong[0]!r}: give a torch.Generator, a list "
             f"of them (one for each element of the batch) or None; for a seed, "
@@ -188,7 +202,7 @@ def values_readable(*tensors: Tensor) -> bool:
 def check_broadcast(**shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Leading dimensions that fit together."""
     try:
-        return tuple(torch.broadcast_shapes(*shapes.values()))
+        return broadcast(*shapes.values())
     except RuntimeError:
         said = " and ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
         raise ValueError(

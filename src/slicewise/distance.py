@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.checks import check_finite, check_generator, check_slices
-from slicewise.learned import LearnedSlicer, State
+from slicewise.checks import check_finite, check_generator, check_slices, check_value
+from slicewise.learned import State, is_learned
+from slicewise.precision import full_precision
 from slicewise.problem import Problem
 from slicewise.randomness import Generators, Randomness
 from slicewise.recipe import Recipe, Variant
@@ -132,10 +133,12 @@ def evaluate(
     problem = problem_for(
         x, y, p, x_weights, y_weights, recipe.convention, progress, backend=backend
     )
-    with torch.autocast(problem.x.device.type, enabled=False):
+    with full_precision(problem.x.device.type):
         given = fixed_slices(y, slices)
         drawn, size, _ = slices_for(recipe, problem, generator, given, n_slices=n_slices)
-        return weigh(recipe, problem, drawn, size, power=power)
+        found = weigh(recipe, problem, drawn, size, power=power)
+    check_value(found.value, problem)
+    return found
 
 
 def fixed_slices(y: Tensor | Target, slices: Tensor | None) -> Tensor | None:
@@ -168,7 +171,7 @@ def slices_for(
     check_generator(generator)
     rng = Randomness(generator, problem.x.device, problem.batch)
     with torch.no_grad():
-        if isinstance(recipe.slicer, LearnedSlicer):
+        if is_learned(recipe.slicer):
             state = recipe.slicer.cold(problem, rng) if state is None else state
             slices, state = recipe.slicer.learn(problem, rng, state)
         else:

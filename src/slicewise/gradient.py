@@ -7,14 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicewise.checks import check_value
 from slicewise.distance import constant_weights, fixed_slices, slices_for
+from slicewise.precision import full_precision
 from slicewise.problem import Problem
 from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
 from slicewise.request import problem_for, recipe_for
-from slicewise.roots import root
 from slicewise.target import Target
-from slicewise.transport import Needs, pull_back
+from slicewise.transport import Gradients, Needs, pull_back
 
 
 def value_and_grad(
@@ -47,45 +48,74 @@ def value_and_grad(
     problem = problem_for(
         x, y, p, x_weights, y_weights, recipe.convention, progress, backend
     ).detached()
-    with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
+    with torch.no_grad(), full_precision(x.device.type):
         drawn, _, _ = slices_for(
             recipe, problem, generator, fixed_slices(y, slices), n_slices=n_slices
         )
-        total, gradient = _power_and_grad(recipe, problem, drawn)
-        value = total
-        if not power:
-            value = root(total, problem.p)
-            # d total^(1/p); where the total is 0 so is its gradient.
-            slope = torch.where(total > 0, value / (problem.p * total), 0)
-            gradient = gradient * slope[..., None, None]
+        total, gradient = _priced(recipe, problem, drawn, power)
+        value = total if power else total ** (1 / problem.p)
         if recipe.convention == "reference":
             n = problem.n_points()
-            n = n if isinstance(n, int) else n.squeeze(-1)
-            value = value * n
-            gradient = gradient * (n if isinstance(n, int) else n[..., None, None])
+            value = value * (n if isinstance(n, int) else n.squeeze(-1))
         if gradient.shape != x.shape:
             gradient = gradient.sum_to_size(x.shape)
+    check_value(value, problem)
     return value, gradient.to(x.dtype)
 
 
-def _power_and_grad(recipe: Recipe, problem: Problem, slices: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ weights · costs and its gradient in x (*batch, n, d), in the problem's convention."""
-    n = problem.n_points() if problem.convention == "reference" else 1
+def _priced(recipe: Recipe, problem: Problem, slices: Tensor, power: bool) -> tuple[Tensor, Tensor]:
+    """Σ weights · costs (*batch,) in the problem's convention; the gradient of the value (*batch, n, d)."""
+    needs = Needs(x=True)
     weights = constant_weights(recipe, problem, slices)
-    if weights is not None:
-        costs, gradients = problem.pull(slices, weights * n, Needs(x=True))
-        total = (weights * costs * n).sum(dim=-1)
-    elif problem.fits(slices):
-        found = problem.match(slices, Needs(x=True))
-        total, coefficients = _coefficients(recipe, problem, slices, found.cost * n)
-        factor = coefficients * n
-        gradients = pull_back(found, problem.x, problem.y, slices, factor, Needs(x=True))
-    else:  # too many projections to keep: once for the weights, once for the gradient
+    if problem.fits(slices):
+        found = problem.match(slices, needs)
+        total, slope = _total_and_slope(recipe, problem, slices, weights, found.cost)
+        factor = slope * _outer(total, problem, power)
+        gradients = pull_back(found, problem.x, problem.y, slices, factor, needs)
+        assert gradients.x is not None
+        return total, gradients.x
+    # Too many projections to keep. Known weights need one pass; weights that follow the costs, two.
+    if weights is None:
         costs, _ = problem.pull(slices, None, Needs())
-        total, coefficients = _coefficients(recipe, problem, slices, costs * n)
-        _, gradients = problem.pull(slices, coefficients * n, Needs(x=True))
+        total, slope = _total_and_slope(recipe, problem, slices, None, costs)
+        _, gradients = problem.pull(slices, slope, needs)
+    else:
+        costs, gradients = problem.pull(slices, weights, needs)
+        total, slope = _total_and_slope(recipe, problem, slices, weights, costs)
+        if problem.convention == "reference" and gradients.x is not None:
+            gradients = Gradients(x=gradients.x * _n_points(problem, 2))
     assert gradients.x is not None
-    return total, gradients.x
+    return total, gradients.x.mul_(_outer(total, problem, power).unsqueeze(-1))
+
+
+def _total_and_slope(
+    recipe: Recipe, problem: Problem, slices: Tensor, weights: Tensor | None, means: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Σ weights · costs, and its derivative in each cost as a mean over points (*batch, L)."""
+    costs = means if problem.convention == "mean" else means * _n_points(problem, 1)
+    if weights is None:
+        total, slope = _coefficients(recipe, problem, slices, costs)
+    else:
+        total, slope = (weights * costs).sum(dim=-1), weights
+    return total, slope if problem.convention == "mean" else slope * _n_points(problem, 1)
+
+
+def _outer(total: Tensor, problem: Problem, power: bool) -> Tensor:
+    """The derivative of the value in the total, (*batch, 1)."""
+    if power:
+        outer = torch.ones_like(total)
+    else:
+        # total^(1/p − 1) / p, kept from infinity at 0: there the gradient it multiplies is 0 too.
+        tiny = torch.finfo(total.dtype).tiny
+        outer = total.clamp(min=tiny) ** (1 / problem.p - 1) / problem.p
+    outer = outer.unsqueeze(-1)
+    return outer if problem.convention == "mean" else outer * _n_points(problem, 1)
+
+
+def _n_points(problem: Problem, inner: int) -> Tensor | int:
+    """The number of points, shaped to multiply something with that many inner dimensions."""
+    n = problem.n_points()
+    return n if isinstance(n, int) else n.reshape(n.shape[:-1] + (1,) * inner)
 
 
 def _coefficients(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard
 
 import torch
 from torch import Tensor
@@ -16,7 +16,6 @@ from slicewise.randomness import Randomness
 State = dict[str, Tensor]
 
 
-@runtime_checkable
 class LearnedSlicer(Protocol):
     """A slicer that gets better with use. Its state is plain tensors, owned by whoever calls it."""
 
@@ -29,6 +28,11 @@ class LearnedSlicer(Protocol):
     def learn(self, problem: Problem, rng: Randomness, state: State) -> tuple[Tensor, State]:
         """Slices after some learning on this problem, and the state to go on from."""
         ...
+
+
+def is_learned(slicer: Any) -> TypeGuard[LearnedSlicer]:
+    """Does this slicer have something to learn?"""
+    return hasattr(slicer, "learn")
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,9 +9,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from slicewise.checks import check_choice, check_count, check_order, values_readable
+from slicewise.checks import (
+    check_choice,
+    check_count,
+    check_order,
+    check_value,
+    values_readable,
+)
 from slicewise.distance import fixed_slices, slices_for, weigh
 from slicewise.learned import State
+from slicewise.precision import full_precision
 from slicewise.problem import Problem
 from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
@@ -86,7 +93,7 @@ class SlicedWasserstein(nn.Module):
         problem = problem_for(
             x, y, self.p, x_weights, y_weights, self.recipe.convention, progress, self.backend
         )
-        with torch.autocast(problem.x.device.type, enabled=False):
+        with full_precision(problem.x.device.type):
             given = fixed_slices(y, slices)
             state = self._state_for(problem) if given is None else None
             drawn, size, state = slices_for(self.recipe, problem, generator, given, state=state)
@@ -95,6 +102,7 @@ class SlicedWasserstein(nn.Module):
             value = weigh(self.recipe, problem, drawn, size, power=self.power).value
             if self.scale != "classic":
                 value = value * self._factor(problem) ** (1 if self.power else 1 / self.p)
+        check_value(value, problem)
         if self.reduction == "none":
             return value
         return value.mean() if self.reduction == "mean" else value.sum()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from slicewise.line import Match
+from slicewise.precision import full_precision
 from slicewise.transport import (
     Gradients,
     Matcher,
@@ -108,7 +109,7 @@ class _Matched(torch.autograd.Function):
         if grad is None:
             return (None,) * 9
         inputs, found = ctx.saved_tensors[:5], Match(grad, *ctx.saved_tensors[5:])
-        with torch.autocast(grad.device.type, enabled=False):
+        with full_precision(grad.device.type):
             if torch.is_grad_enabled():
                 found = match_slices(*inputs, p=ctx.p, wanted=ctx.needs.wanted)
             x, y, slices = inputs[:3]
@@ -144,7 +145,7 @@ class _Pulled(torch.autograd.Function):
         any_grad = by_cost if by_cost is not None else by_total
         if any_grad is None:
             return (None,) * 10
-        with torch.autocast(any_grad.device.type, enabled=False):
+        with full_precision(any_grad.device.type):
             if torch.is_grad_enabled():
                 factor = torch.zeros_like(weights) if by_cost is None else by_cost
                 if by_total is not None:

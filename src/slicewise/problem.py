@@ -23,6 +23,7 @@ from torch import Tensor
 from slicewise.line import Match
 from slicewise.nodes import slice_costs, weighted_cost
 from slicewise.randomness import Randomness
+from slicewise.shapes import broadcast
 from slicewise.transport import (
     Gradients,
     Matcher,
@@ -58,9 +59,8 @@ class Problem:
     @property
     def batch(self) -> tuple[int, ...]:
         """The leading dimensions of the answer."""
-        shapes = [self.x.shape[:-2], self.y.shape[:-2]]
-        shapes += [w.shape[:-1] for w in (self.x_weights, self.y_weights) if w is not None]
-        return tuple(torch.broadcast_shapes(*shapes))
+        weights = [w.shape[:-1] for w in (self.x_weights, self.y_weights) if w is not None]
+        return broadcast(self.x.shape[:-2], self.y.shape[:-2], *weights)
 
     @property
     def d(self) -> int:
@@ -120,6 +120,9 @@ class Problem:
 
     def detached(self) -> Problem:
         """The same problem, held constant: what slicers and ascents look at."""
+        inputs = (self.x, self.y, self.x_weights, self.y_weights)
+        if not any(t is not None and t.requires_grad for t in inputs):
+            return self
         return dataclasses.replace(
             self,
             x=self.x.detach(),

@@ -12,7 +12,6 @@ from slicewise.checks import (
     check_broadcast,
     check_choice,
     check_count,
-    check_finite,
     check_order,
     check_samples,
     check_weights,
@@ -77,7 +76,6 @@ def problem_for(
         given = {"x_weights": x_weights, "y_weights": y_weights}
         shapes = {name: w.shape[:-1] for name, w in given.items() if w is not None}
         check_broadcast(x=x.shape[:-2], y=y.shape[:-2], **shapes)
-    check_finite(x=x, y=y)
     if not 0 <= progress <= 1:
         raise ValueError(f"progress = {progress}: give the share of the run that is over, 0 to 1")
     came = torch.promote_types(x.dtype, y.dtype)

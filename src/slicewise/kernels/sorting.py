@@ -45,12 +45,17 @@ def pack(rows: Array, words: Array, start: int, stop: int, shift: int, levels: f
 @jit
 def unpack(row: Array, words: Array, mask: int, values: Array, index: Array) -> None:
     """A row's values in order, and the index each came from, by its sorted words."""
-    n = len(row)
-    for i in range(n):
+    last = row[np.int64(words[0]) & mask]
+    tangled = False
+    for i in range(len(row)):
         j = np.int64(words[i]) & mask
+        value = row[j]
         index[i] = j
-        values[i] = row[j]
-    _repair(row, values, index)
+        values[i] = value
+        tangled |= value < last
+        last = value
+    if tangled:
+        _repair(row, values, index)
 
 
 @jit
