@@ -286,8 +286,10 @@ def test_inputs_are_left_as_they_were():
     assert line.equal(kept)
 
 
-def test_without_numba(monkeypatch):
+def test_without_numba(monkeypatch, request):
     monkeypatch.setattr(kernels, "has_numba", lambda: False)
+    kernels.matcher.cache_clear()
+    request.addfinalizer(kernels.matcher.cache_clear)
     cpu_device = torch.device("cpu")
     assert kernels.matcher("auto", cpu_device) is packed.match_slices
     with pytest.raises(ImportError, match=r"slicewise\[fast\]"):

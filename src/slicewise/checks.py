@@ -163,8 +163,7 @@ def check_value(value: Tensor, problem: Any) -> None:
 
     A finite value needs no second look; the samples of one that is not are searched, and named.
     """
-    value = value.detach()
-    if values_readable(value) and not math.isfinite(value.sum() if value.dim() else value):
+    if values_readable(value) and not math.isfinite((value.sum() if value.dim() else value).item()):
         check_finite(x=problem.x, y=problem.y)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,7 +171,7 @@ def slices_for(
         return given.to(problem.x.dtype), 1, state
     check_generator(generator)
     rng = Randomness(generator, problem.x.device, problem.batch)
-    with torch.no_grad():
+    with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
         if is_learned(recipe.slicer):
             state = recipe.slicer.cold(problem, rng) if state is None else state
             slices, state = recipe.slicer.learn(problem, rng, state)

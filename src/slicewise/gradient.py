@@ -70,7 +70,8 @@ def _priced(recipe: Recipe, problem: Problem, slices: Tensor, power: bool) -> tu
     if problem.fits(slices):
         found = problem.match(slices, needs)
         total, slope = _total_and_slope(recipe, problem, slices, weights, found.cost)
-        factor = slope * _outer(total, problem, power)
+        outer = _outer(total, problem, power)
+        factor = slope if isinstance(outer, float) and outer == 1 else slope * outer
         gradients = pull_back(found, problem.x, problem.y, slices, factor, needs)
         assert gradients.x is not None
         return total, gradients.x
@@ -85,7 +86,8 @@ def _priced(recipe: Recipe, problem: Problem, slices: Tensor, power: bool) -> tu
         if problem.convention == "reference" and gradients.x is not None:
             gradients = Gradients(x=gradients.x * _n_points(problem, 2))
     assert gradients.x is not None
-    return total, gradients.x.mul_(_outer(total, problem, power).unsqueeze(-1))
+    outer = _outer(total, problem, power)
+    return total, gradients.x.mul_(outer.unsqueeze(-1) if isinstance(outer, Tensor) else outer)
 
 
 def _total_and_slope(
@@ -100,15 +102,18 @@ def _total_and_slope(
     return total, slope if problem.convention == "mean" else slope * _n_points(problem, 1)
 
 
-def _outer(total: Tensor, problem: Problem, power: bool) -> Tensor:
-    """The derivative of the value in the total, (*batch, 1)."""
-    if power:
-        outer = torch.ones_like(total)
-    else:
+def _outer(total: Tensor, problem: Problem, power: bool) -> Tensor | float:
+    """The derivative of the value in the total, (*batch, 1); a plain number where that will do."""
+    outer: Tensor | float = 1.0
+    if not power:
         # total^(1/p − 1) / p, kept from infinity at 0: there the gradient it multiplies is 0 too.
         tiny = torch.finfo(total.dtype).tiny
-        outer = total.clamp(min=tiny) ** (1 / problem.p - 1) / problem.p
-    outer = outer.unsqueeze(-1)
+        if total.dim() == 0 and total.device.type == "cpu":
+            # One number on the CPU is read faster than four operations on it are launched.
+            number = total.item()
+            outer = (number if number != 0 else tiny) ** (1 / problem.p - 1) / problem.p
+        else:
+            outer = (total.clamp(min=tiny) ** (1 / problem.p - 1) / problem.p).unsqueeze(-1)
     return outer if problem.convention == "mean" else outer * _n_points(problem, 1)
 
 

@@ -71,7 +71,8 @@ class Randomness:
         draw, dtype = (
             (torch.randn, torch.float32) if kind == "normal" else (torch.rand, torch.float64)
         )
-        return draw(shape, generator=self._one, device=device, dtype=dtype).to(self.device)
+        drawn = draw(shape, generator=self._one, device=device, dtype=dtype)
+        return drawn if self._one is None else drawn.to(self.device)
 
 
 def first_accepted(proposals: Tensor, accepted: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from slicewise.transport import Matcher, match_slices
 
 
+@functools.cache
 def matcher(backend: str, device: torch.device) -> Matcher:
     """The `match_slices` of a backend; "auto" is the fastest there is for the device."""
     if device.type != "cpu":

@@ -1,14 +1,17 @@
-"""`match_slices` on the CPU, many times faster than sorting with torch."""
+"""`match_slices` on the CPU, many times faster than sorting with torch.
+
+Imports numba, which takes half a second: only to be imported once it is used.
+"""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from slicewise.kernels import pricing, sorting
 from slicewise.kernels.rows import as_rows, joint_shape
 from slicewise.kernels.threads import share
 from slicewise.line import Match, Wanted
@@ -38,22 +41,23 @@ def match_slices(
     """`transport.match_slices` through compiled kernels; gradients to weights by the plain version."""
     if wanted.u_weights or wanted.v_weights:
         return plain_match_slices(x, y, slices, x_weights, y_weights, p=p, wanted=wanted)
-    with torch.no_grad():
-        u = project(x, slices)
-        ordered = wanted.v or y_weights is not None  # must it be known which sample of y is which?
-        known = y_sorted is not None and not ordered
-        v = y_sorted if known and y_sorted is not None else project(y, slices)
-        shape = joint_shape(u, v, x_weights, y_weights)
-        u_rows = as_rows(u, shape)
-        # A target shared by the whole batch is sorted once; gradients to it need a row for each.
-        shared = v.shape[:-1] == shape[-1:] and not ordered
-        v_rows = v.contiguous() if shared else as_rows(v, shape)
-        if shared and not known and len(u_rows) > len(v_rows):
-            v_rows.numpy().sort(axis=1)
-            known = True
-        costs = torch.empty(u_rows.shape[0], dtype=u.dtype)
-        a, b = _weights(x_weights, shape), _weights(y_weights, shape)
-        _match_rows(u_rows, v_rows, known, a, b, p, wanted, costs)
+    u = project(x, slices)
+    ordered = wanted.v or y_weights is not None  # must it be known which sample of y is which?
+    known = y_sorted is not None and not ordered
+    v = y_sorted if known and y_sorted is not None else project(y, slices)
+    shape = joint_shape(u, v, x_weights, y_weights)
+    u_rows = as_rows(u, shape)
+    # A target shared by the whole batch is sorted once; gradients to it need a row for each.
+    shared = v.dim() == 2 and len(shape) > 1 and not ordered
+    v_rows = v.contiguous() if shared else as_rows(v, shape)
+    if shared and not known:
+        v_rows.numpy().sort(axis=1)
+        known = True
+    costs = torch.empty(u_rows.shape[0], dtype=u.dtype)
+    a, b = _weights(x_weights, shape), _weights(y_weights, shape)
+    _match_rows(u_rows, v_rows, known, a, b, p, wanted, costs)
+    if len(shape) == 1:
+        return Match(costs, u_rows if wanted.u else None, v_rows if wanted.v else None, None, None)
     u_grad = u_rows.view(*shape, -1) if wanted.u else None
     v_grad = v_rows.view(*shape, -1) if wanted.v else None
     return Match(costs.view(shape), u_grad, v_grad, None, None)
@@ -70,9 +74,6 @@ def _match_rows(
     costs: Tensor,
 ) -> None:
     """Price rows (rows, n) against rows (rows, m); gradients take the place of the projections."""
-    # numba takes half a second to import: only once it is used.
-    from slicewise.kernels import pricing, sorting
-
     us, vs, out = u.numpy(), v.numpy(), costs.numpy()
     rows, n, m = us.shape[0], us.shape[1], vs.shape[1]
     order_v = wanted.v or b.shape[1] > 0
@@ -84,7 +85,7 @@ def _match_rows(
         share(radix, rows, keys=rows * (n + m))
         return
     word, size, precision = _WORDS[u.dtype]
-    shift = max(1, math.ceil(math.log2(max(n, m))))
+    shift = max(1, (max(n, m) - 1).bit_length())
     # A little under the last level, so that rounding cannot carry into the next bit.
     levels = 2.0 ** min(precision, size - shift) * (1 - 2.0**-20)
     u_words = np.empty(us.shape, word)

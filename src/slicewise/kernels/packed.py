@@ -41,17 +41,16 @@ def match_slices(
             x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=y_sorted
         )
     known = y_sorted is not None and not wanted.v
-    with torch.no_grad():
-        u = project(x, slices)
-        v = y_sorted if known and y_sorted is not None else project(y, slices)
-        shape = joint_shape(u, v)
-        us, vs = as_rows(u, shape).numpy(), as_rows(v, shape).numpy()
-        costs = np.empty(len(us), np.float32)
+    u = project(x, slices)
+    v = y_sorted if known and y_sorted is not None else project(y, slices)
+    shape = joint_shape(u, v)
+    us, vs = as_rows(u, shape).numpy(), as_rows(v, shape).numpy()
+    costs = np.empty(len(us), np.float32)
 
-        def work(start: int, stop: int) -> None:
-            _match(us[start:stop], vs[start:stop], known, p, wanted, costs[start:stop])
+    def work(start: int, stop: int) -> None:
+        _match(us[start:stop], vs[start:stop], known, p, wanted, costs[start:stop])
 
-        share(work, len(us), keys=us.size + vs.size)
+    share(work, len(us), keys=us.size + vs.size)
     u_grad = torch.from_numpy(us).view(*shape, -1) if wanted.u else None
     v_grad = torch.from_numpy(vs).view(*shape, -1) if wanted.v else None
     return Match(torch.from_numpy(costs).view(shape), u_grad, v_grad, None, None)
@@ -61,7 +60,7 @@ def _match(u: Array, v: Array, v_is_sorted: bool, p: float, wanted: Wanted, cost
     """Price rows; gradients take the place of the projections."""
     u_sorted, u_order = _sort(u, wanted.u)
     v_sorted, v_order = (v, _NO_ORDER) if v_is_sorted else _sort(v, wanted.v)
-    gap = u_sorted - v_sorted
+    gap = np.subtract(u_sorted, v_sorted, out=u_sorted)
     if p == 2:
         np.einsum("rn,rn->r", gap, gap, out=costs)
         slope = gap
@@ -72,24 +71,26 @@ def _match(u: Array, v: Array, v_is_sorted: bool, p: float, wanted: Wanted, cost
         slope = np.sign(gap) * size ** (p - 1) * np.float32(p / u.shape[1])
     costs /= u.shape[1]
     if wanted.u:
-        np.put_along_axis(u, u_order, slope, axis=1)
+        u.reshape(-1)[u_order] = slope.reshape(-1)
     if wanted.v:
-        np.put_along_axis(v, v_order, -slope, axis=1)
+        v.reshape(-1)[v_order] = -slope.reshape(-1)
 
 
 def _sort(rows: Array, with_order: bool) -> tuple[Array, Array]:
-    """Rows in stable order and, if wanted, the index each value came from."""
+    """Rows in stable order and, if wanted, the place in the whole array each value came from."""
     if not with_order:
         return np.sort(rows, axis=1), _NO_ORDER
-    words = _mirrored((rows + np.float32(0)).view(np.int32)).astype(np.int64)  # + 0: −0 is 0
-    words <<= 32
-    words |= np.arange(rows.shape[1])
+    halves = np.empty((*rows.shape, 2), np.int32)  # of a little-endian int64: low, high
+    halves[..., 0] = np.arange(rows.size, dtype=np.int32).reshape(rows.shape)
+    halves[..., 1] = _mirrored((rows + np.float32(0)).view(np.int32))  # + 0: −0 is 0
+    words = halves.view(np.int64)[..., 0]
     words.sort(axis=1)
-    order = words & 0xFFFFFFFF
-    words >>= 32
-    return _mirrored(words.astype(np.int32)).view(np.float32), order
+    return _mirrored(halves[..., 1]).view(np.float32), (words & 0xFFFFFFFF).reshape(-1)
 
 
 def _mirrored(bits: Array) -> Array:
     """Between the bits of a float and an integer of the same order: below zero they run backwards."""
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    sign = bits >> 31
+    sign &= 0x7FFFFFFF
+    sign ^= bits
+    return sign
