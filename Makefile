@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow gpu check format dist clean
+.PHONY: help setup demo test slow gpu bench check format dist clean
 
 help: ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,9 @@ slow: $(READY) ## the tests that take longer
 
 gpu: ## the tests that need a CUDA device, with the python on the path
 	python3 -m pytest -m gpu -p no:xdist -v
+
+bench: $(READY) ## a step against POT, OTT-JAX (if installed) and a plain sort; BENCH=--quick for a glance
+	$(BIN)/python -m slicewise.lab.bench --out $(or $(OUT),benchmarks/results) $(BENCH)
 
 check: $(READY) ## style, types, layers
 	$(BIN)/ruff format --check src tests

@@ -315,3 +315,23 @@ def test_compiled_code_is_kept_between_processes():
         for _ in range(2)
     ]
     assert runs[1].stdout.strip() == "[0, 0, 0]"
+
+
+@pytest.mark.slow
+@every_backend
+@both_dtypes
+@pytest.mark.parametrize("n", [100_000])
+@pytest.mark.parametrize("kind", ["ties", "an outlier", "sorted"])
+def test_large_awkward_rows(backend, dtype, n, kind):
+    x, y, _ = problem(n, n, dtype)
+    check(backend, AWKWARD[kind](x), AWKWARD[kind](y), torch.eye(3, dtype=dtype))
+
+
+@pytest.mark.slow
+def test_a_million_points_stay_within_half_a_gigabyte():
+    from slicewise.lab.bench.timing import extra_memory
+    from slicewise.lab.bench.workloads import MEMORY_TARGET, WORKLOADS
+
+    workload = next(w for w in WORKLOADS if w.name == "F1e6")
+    for name in ("slicewise", "slicewise, autograd"):
+        assert extra_memory(workload, name) <= MEMORY_TARGET

@@ -16,6 +16,7 @@ from slicewise.recipe import Recipe, Variant
 from slicewise.request import problem_for, recipe_for
 from slicewise.target import Target
 from slicewise.transport import Gradients, Needs, pull_back
+from slicewise.weighting import Equal
 
 
 def value_and_grad(
@@ -53,36 +54,34 @@ def value_and_grad(
             recipe, problem, generator, fixed_slices(y, slices), n_slices=n_slices
         )
         total, gradient = _priced(recipe, problem, drawn, power)
-        value = total if power else total ** (1 / problem.p)
+        value = total if power else total.sqrt() if problem.p == 2 else total ** (1 / problem.p)
         if recipe.convention == "reference":
             n = problem.n_points()
             value = value * (n if isinstance(n, int) else n.squeeze(-1))
         if gradient.shape != x.shape:
             gradient = gradient.sum_to_size(x.shape)
     check_value(value, problem)
-    return value, gradient.to(x.dtype)
+    return value, gradient if gradient.dtype == x.dtype else gradient.to(x.dtype)
 
 
 def _priced(recipe: Recipe, problem: Problem, slices: Tensor, power: bool) -> tuple[Tensor, Tensor]:
     """Σ weights · costs (*batch,) in the problem's convention; the gradient of the value (*batch, n, d)."""
     needs = Needs(x=True)
-    weights = constant_weights(recipe, problem, slices)
     if problem.fits(slices):
         found = problem.match(slices, needs)
-        total, slope = _total_and_slope(recipe, problem, slices, weights, found.cost)
-        outer = _outer(total, problem, power)
-        factor = slope if isinstance(outer, float) and outer == 1 else slope * outer
+        total, slope = _total_and_slope(recipe, problem, slices, found.cost)
+        factor = slope * _outer(total, problem, power)
         gradients = pull_back(found, problem.x, problem.y, slices, factor, needs)
         assert gradients.x is not None
         return total, gradients.x
     # Too many projections to keep. Known weights need one pass; weights that follow the costs, two.
+    weights = constant_weights(recipe, problem, slices)
+    costs, gradients = problem.pull(slices, weights, needs)
+    total, slope = _total_and_slope(recipe, problem, slices, costs)
     if weights is None:
-        costs, _ = problem.pull(slices, None, Needs())
-        total, slope = _total_and_slope(recipe, problem, slices, None, costs)
+        assert isinstance(slope, Tensor)
         _, gradients = problem.pull(slices, slope, needs)
     else:
-        costs, gradients = problem.pull(slices, weights, needs)
-        total, slope = _total_and_slope(recipe, problem, slices, weights, costs)
         if problem.convention == "reference" and gradients.x is not None:
             gradients = Gradients(x=gradients.x * _n_points(problem, 2))
     assert gradients.x is not None
@@ -91,14 +90,19 @@ def _priced(recipe: Recipe, problem: Problem, slices: Tensor, power: bool) -> tu
 
 
 def _total_and_slope(
-    recipe: Recipe, problem: Problem, slices: Tensor, weights: Tensor | None, means: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Σ weights · costs, and its derivative in each cost as a mean over points (*batch, L)."""
+    recipe: Recipe, problem: Problem, slices: Tensor, means: Tensor
+) -> tuple[Tensor, Tensor | float]:
+    """Σ weights · costs, and its derivative in each cost as a mean over points: (*batch, L) or a number."""
     costs = means if problem.convention == "mean" else means * _n_points(problem, 1)
-    if weights is None:
-        total, slope = _coefficients(recipe, problem, slices, costs)
+    slope: Tensor | float
+    if isinstance(recipe.weighting, Equal):
+        total, slope = costs.mean(dim=-1), 1 / costs.shape[-1]
     else:
-        total, slope = (weights * costs).sum(dim=-1), weights
+        weights = constant_weights(recipe, problem, slices)
+        if weights is None:
+            total, slope = _coefficients(recipe, problem, slices, costs)
+        else:
+            total, slope = (weights * costs).sum(dim=-1), weights
     return total, slope if problem.convention == "mean" else slope * _n_points(problem, 1)
 
 

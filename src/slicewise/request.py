@@ -78,11 +78,14 @@ def problem_for(
         check_broadcast(x=x.shape[:-2], y=y.shape[:-2], **shapes)
     if not 0 <= progress <= 1:
         raise ValueError(f"progress = {progress}: give the share of the run that is over, 0 to 1")
-    came = torch.promote_types(x.dtype, y.dtype)
-    dtype = torch.promote_types(came, torch.float32)
+    came = x.dtype
+    if y.dtype != came or came not in (torch.float32, torch.float64):
+        came = torch.promote_types(came, y.dtype)
+        wide = torch.promote_types(came, torch.float32)
+        x, y = x.to(wide), y.to(wide)
     return Problem(
-        x.to(dtype),
-        y.to(dtype),
+        x,
+        y,
         float(p),
         x_weights,
         y_weights,

@@ -120,9 +120,9 @@ def pull(
 
 
 def pull_back(
-    found: Match, x: Tensor, y: Tensor, slices: Tensor, factor: Tensor, needs: Needs
+    found: Match, x: Tensor, y: Tensor, slices: Tensor, factor: Tensor | float, needs: Needs
 ) -> Gradients:
-    """Gradients of Σ factor · cost, factor (..., L), from those on the lines.
+    """Gradients of Σ factor · cost, factor (..., L) or one number for all, from those on the lines.
 
     In a backward pass that is itself recorded, what was kept is constant to autograd; `found` then has
     to be stated anew as a function of the inputs.
@@ -130,19 +130,23 @@ def pull_back(
     u_grad, v_grad = found.u_grad, found.v_grad
     x_grad = _turn(u_grad, slices, factor) if needs.x and u_grad is not None else None
     y_grad = _turn(v_grad, slices, factor) if needs.y and v_grad is not None else None
+    if not (needs.slices or needs.x_weights or needs.y_weights):
+        return Gradients(x_grad, y_grad)
+    each = factor.unsqueeze(-1) if isinstance(factor, Tensor) else factor  # (..., L, 1)
     slices_grad = None
     if needs.slices and u_grad is not None and v_grad is not None:
-        slices_grad = factor.unsqueeze(-1) * (u_grad @ x + v_grad @ y)
+        slices_grad = each * (u_grad @ x + v_grad @ y)
     a, b = (
-        (factor.unsqueeze(-1) * potential).sum(dim=-2) if potential is not None else None
+        (each * potential).sum(dim=-2) if potential is not None else None
         for potential in (found.u_weights_grad, found.v_weights_grad)
     )
     return Gradients(x_grad, y_grad, slices_grad, a, b)
 
 
-def _turn(on_lines: Tensor, slices: Tensor, factor: Tensor) -> Tensor:
+def _turn(on_lines: Tensor, slices: Tensor, factor: Tensor | float) -> Tensor:
     """Σ_l factor_l · on_lines_l ⊗ slices_l, (..., n, d): whichever side is smaller takes the factor."""
-    factor = factor.unsqueeze(-1)  # (..., L, 1)
+    if isinstance(factor, Tensor):
+        factor = factor.unsqueeze(-1)  # (..., L, 1)
     if on_lines.shape[-1] < slices.shape[-1]:
         return (factor * on_lines).mT @ slices
     # The transposed product reads the long side along its rows: four times faster for small d.
@@ -159,9 +163,8 @@ def slices_in_a_piece(
     x: Tensor, y: Tensor, slices: Tensor, x_weights: Tensor | None, y_weights: Tensor | None
 ) -> int:
     """How many slices can be projected at once within `PIECE_BYTES`."""
-    elements = max(t.shape[:-2].numel() for t in (x, y, slices))
-    if x_weights is not None or y_weights is not None:
-        given = [w for w in (x_weights, y_weights) if w is not None]
-        elements = max(elements, *(w.shape[:-1].numel() for w in given))
+    batched = [t.shape[:-2] for t in (x, y, slices) if t.dim() > 2]
+    batched += [w.shape[:-1] for w in (x_weights, y_weights) if w is not None and w.dim() > 1]
+    elements = max((shape.numel() for shape in batched), default=1)
     per_slice = elements * (x.shape[-2] + y.shape[-2]) * x.element_size()
     return max(1, PIECE_BYTES // per_slice)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from slicewise.kernels.sorting import BUCKETS, Array, jit, radix, unpack
+from slicewise.kernels.sorting import BUCKETS, Array, jit, radix, radix_values, unpack
 
 inline = njit(cache=True, nogil=True, error_model="numpy", inline="always")
 # Sums in float64 may be taken in any order, which lets them vectorise; NaN and infinity still count.
@@ -47,12 +47,17 @@ def price_radix(
     vs, vi = np.empty(m, v.dtype), np.arange(m).astype(np.int32)
     words, spare = np.empty(max(n, m), np.uint64), np.empty(max(n, m), np.uint64)
     counts = np.empty((4, BUCKETS), np.int64)
+    bare = u.itemsize == 4 and not want_v and b.shape[1] == 0
+    keys, spare_keys = np.empty(m, np.uint32), np.empty(m, np.uint32)
     for r in range(start, stop):
         radix(u[r], us, ui, words, spare, counts)
         row = v[r % v.shape[0]]
         sorted_row = row
         if not v_is_sorted:
-            radix(row, vs, vi, words, spare, counts)
+            if bare:
+                radix_values(row, vs, keys, spare_keys, counts)
+            else:
+                radix(row, vs, vi, words, spare, counts)
             sorted_row = vs
         aw, bw = a[r * len(a) // len(u)], b[r * len(b) // len(u)]
         costs[r] = _price(us, ui, sorted_row, vi, aw, bw, p, want_u, want_v, u[r], row)

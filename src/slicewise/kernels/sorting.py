@@ -84,18 +84,31 @@ def _repair(row: Array, values: Array, index: Array) -> None:
 
 
 @jit
+def _mirrored(bits: Any) -> Any:
+    """The bits of a float as a number of the same order: below zero they run backwards."""
+    return ~bits if bits >> np.uint32(31) else bits | np.uint32(0x80000000)
+
+
+@jit
+def _accumulate(counts: Array) -> None:
+    """From how many to where the first goes."""
+    total = 0
+    for bucket in range(len(counts)):
+        here = counts[bucket]
+        counts[bucket] = total
+        total += here
+
+
+@jit
 def radix(
     row: Array, values: Array, index: Array, words: Array, spare: Array, counts: Array
 ) -> None:
     """Stable LSD radix sort of a row: three passes over single precision, four over double."""
     n = len(row)
     if row.itemsize == 4:
-        # + 0 makes −0 the same bits as 0; a negative number's bits run backwards.
-        bits = (row + row.dtype.type(0)).view(np.uint32)
+        bits = (row + row.dtype.type(0)).view(np.uint32)  # + 0 makes −0 the same bits as 0
         for i in range(n):
-            key = bits[i]
-            key = ~key if key >> np.uint32(31) else key | np.uint32(0x80000000)
-            words[i] = (np.uint64(key) << np.uint64(32)) | np.uint64(i)
+            words[i] = (np.uint64(_mirrored(bits[i])) << np.uint64(32)) | np.uint64(i)
         shift, passes = 32, 3
     else:
         shift = 1
@@ -117,12 +130,8 @@ def radix(
         for k in range(passes):
             counts[k, (word >> np.uint64(_RADIX_BITS * k)) & digit] += 1
     for k in range(passes):
-        total = 0
-        for bucket in range(BUCKETS):
-            here = counts[k, bucket]
-            counts[k, bucket] = total
-            total += here
         place_of = counts[k]
+        _accumulate(place_of)
         by = np.uint64(shift + _RADIX_BITS * k)
         for i in range(n):
             bucket = (words[i] >> by) & digit
@@ -136,3 +145,32 @@ def radix(
         values[i] = row[j]
     if row.itemsize == 8:
         _repair(row, values, index)
+
+
+@jit
+def radix_values(row: Array, values: Array, keys: Array, spare: Array, counts: Array) -> None:
+    """A single-precision row's values in order, where nobody asks which came from where."""
+    n = len(row)
+    bits = (row + row.dtype.type(0)).view(np.uint32)
+    for i in range(n):
+        keys[i] = _mirrored(bits[i])
+    counts[:3] = 0
+    digit = np.uint32(BUCKETS - 1)
+    for i in range(n):
+        key = keys[i]
+        counts[0, key & digit] += 1
+        counts[1, (key >> np.uint32(_RADIX_BITS)) & digit] += 1
+        counts[2, key >> np.uint32(2 * _RADIX_BITS)] += 1
+    for k in range(3):
+        place_of = counts[k]
+        _accumulate(place_of)
+        by = np.uint32(_RADIX_BITS * k)
+        for i in range(n):
+            bucket = (keys[i] >> by) & digit
+            spare[place_of[bucket]] = keys[i]
+            place_of[bucket] += 1
+        keys, spare = spare, keys
+    for i in range(n):
+        key = keys[i]
+        keys[i] = key & np.uint32(0x7FFFFFFF) if key >> np.uint32(31) else ~key
+    values[:] = keys[:n].view(np.float32)
