@@ -334,4 +334,6 @@ def test_a_million_points_stay_within_half_a_gigabyte():
 
     workload = next(w for w in WORKLOADS if w.name == "F1e6")
     for name in ("slicewise", "slicewise, autograd"):
-        assert extra_memory(workload, name) <= MEMORY_TARGET
+        # At the least the gradient itself and one slice's projections, or nothing was measured.
+        assert 2e7 < extra_memory(workload, name) <= MEMORY_TARGET
+    assert extra_memory(workload, "torch sort") > MEMORY_TARGET

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -197,12 +199,21 @@ def test_training_moves_samples_onto_the_target():
 
 
 def test_importing_brings_torch_and_numpy_only():
-    import subprocess
-    import sys
-
     code = (
         "import sys, slicewise; heavy = {'scipy', 'ot', 'sklearn', 'matplotlib', 'numba', 'jax'}; "
         "print(heavy & set(sys.modules))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "set()"
+
+
+def test_importing_is_quick():
+    code = (
+        "import time, torch; start = time.process_time(); import slicewise; "
+        "print(time.process_time() - start)"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        for _ in range(3)
+    ]
+    assert min(float(run.stdout) for run in runs) < 0.15

@@ -92,9 +92,19 @@ class _Matched(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor | None, ...]:
-        *tensors, p, needs, matcher, y_sorted = inputs
-        return tuple(matcher(*tensors, p=p, wanted=needs.wanted, y_sorted=y_sorted))
+    def forward(  # spelled out: some compilers take the first of *inputs for a context
+        x: Tensor,
+        y: Tensor,
+        slices: Tensor,
+        x_weights: Tensor | None,
+        y_weights: Tensor | None,
+        p: float,
+        needs: Needs,
+        matcher: Matcher,
+        y_sorted: Tensor | None,
+    ) -> tuple[Tensor | None, ...]:
+        inputs = (x, y, slices, x_weights, y_weights)
+        return tuple(matcher(*inputs, p=p, wanted=needs.wanted, y_sorted=y_sorted))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:

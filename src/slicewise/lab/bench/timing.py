@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -89,10 +89,21 @@ def print_memory(workload_name: str, name: str) -> None:
     workload = next(w for w in WORKLOADS if w.name == workload_name)
     contender = contenders()[name]
     x, y = workload.samples()
-    contender(x[: workload.n // 100].clone(), y[: workload.n // 100].clone(), workload.n_slices)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    few = workload.n // 100  # to load and compile what is needed
+    contender(x[:few].clone(), y[:few].clone(), workload.n_slices)
+    # The peak so far belongs to imports and compilers: start the kernel's record of it anew.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _memory("VmRSS")
     contender(x, y, workload.n_slices)
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+    print(_memory("VmHWM") - before)
+
+
+def _memory(field: str) -> int:
+    """Resident bytes of this process now (VmRSS) or at their peak (VmHWM), as Linux counts them."""
+    for row in Path("/proc/self/status").read_text().splitlines():
+        if row.startswith(field):
+            return int(row.split()[1]) * 1024
+    raise RuntimeError(f"no {field} in /proc/self/status: memory can be measured on Linux only")
 
 
 @contextmanager
