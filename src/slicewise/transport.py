@@ -17,7 +17,7 @@ from slicewise.line import Match, Wanted, match
 Matcher = Callable[..., Match]
 
 # Projections of one piece of slices take at most this many bytes (one slice's at least).
-PIECE_BYTES = 32 * 2**20
+PIECE_BYTES = 64 * 2**20
 
 
 class Gradients(NamedTuple):

@@ -10,6 +10,8 @@ import torch
 
 # Below this many sorted numbers a thread costs more than it saves.
 _SERIAL_KEYS = 20_000
+# Pieces for each thread: enough to even out unequal progress, few enough to stay long.
+_PIECES_EACH = 8
 
 _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
@@ -18,19 +20,28 @@ _pool_size = 0
 def share(work: Callable[[int, int], None], rows: int, *, keys: int) -> None:
     """Call `work(start, stop)` over all rows, by as many threads as torch may use.
 
-    Python threads suffice because the kernels release the GIL; a pool of their own would have to be
-    coordinated with torch's, which spins on the same cores.
+    Python threads suffice because the kernels release the GIL. Each takes the next piece when it has
+    finished one: torch's own threads spin for milliseconds after a matrix product, and whoever shares
+    a core with them gets less done.
     """
     n_threads = min(torch.get_num_threads(), rows, 1 + keys // _SERIAL_KEYS)
     if n_threads < 2:
         work(0, rows)
         return
-    edges = [rows * k // n_threads for k in range(n_threads + 1)]
+    n_pieces = min(rows, _PIECES_EACH * n_threads)
+    edges = [rows * k // n_pieces for k in range(n_pieces + 1)]
+    pieces = iter(range(n_pieces))  # `next` on it is atomic
+
+    def take() -> None:
+        for k in pieces:
+            work(edges[k], edges[k + 1])
+
     pool = _threads(n_threads - 1)
-    others = [pool.submit(work, edges[k], edges[k + 1]) for k in range(1, n_threads)]
-    work(edges[0], edges[1])
+    others = [pool.submit(take) for _ in range(n_threads - 1)]
+    take()
     for other in others:
-        other.result()
+        if not other.cancel():  # one that has not begun finds nothing left to do
+            other.result()
 
 
 def _threads(n: int) -> ThreadPoolExecutor:
