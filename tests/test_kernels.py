@@ -12,6 +12,7 @@ from tolerances import assert_close
 import slicewise as sw
 from slicewise import kernels, transport
 from slicewise.kernels import cpu, packed
+from slicewise.kernels import threads as threads_module
 from slicewise.line import Wanted
 from slicewise.transport import match_slices as plain
 
@@ -258,7 +259,8 @@ def test_targets_with_weights_other_sizes_and_mistakes():
 
 @both_dtypes
 @pytest.mark.parametrize(("n", "m"), [(300, 300), (3000, 3000), (3000, 1000)])
-def test_one_thread_or_two(dtype, n, m):
+def test_one_thread_or_two(monkeypatch, dtype, n, m):
+    monkeypatch.setattr(threads_module, "_SERIAL_KEYS", 1000)
     x, y, slices = problem(n, m, dtype, n_slices=40)
     results = []
     threads = torch.get_num_threads()
@@ -315,6 +317,97 @@ def test_compiled_code_is_kept_between_processes():
         for _ in range(2)
     ]
     assert runs[1].stdout.strip() == "[0, 0, 0]"
+
+
+@every_backend
+@both_dtypes
+@pytest.mark.parametrize("n", [500, 2000])
+def test_absent_samples_may_be_nan_to_a_kernel(backend, dtype, n):
+    """NaN of weight zero, and an outlier beside it, must not disturb the order of the others."""
+    x, y, slices = problem(n, n, dtype)
+    x[::7] = float("nan")
+    x[5] = 1e12
+    a = torch.ones(n, dtype=dtype)
+    a[::7] = 0
+    a[5] = 0
+    real = a > 0
+    a = a / a.sum()
+    found = BACKENDS[backend](x, y, slices, a, None, p=2.0, wanted=Wanted(False, False))
+    equal = torch.full((int(real.sum()),), 1 / int(real.sum()), dtype=dtype)
+    clean = plain(x[real], y, slices, equal, None, p=2.0, wanted=Wanted(False, False))
+    assert_close(found.cost, clean.cost)
+
+
+def test_numba_that_cannot_be_imported_is_done_without(monkeypatch, request):
+    def broken(name, *rest):
+        raise ImportError("Numba needs another NumPy")
+
+    monkeypatch.setattr(kernels.importlib, "import_module", broken)
+    kernels.matcher.cache_clear()
+    request.addfinalizer(kernels.matcher.cache_clear)
+    with pytest.warns(UserWarning, match="sorting with NumPy instead"):
+        assert kernels.matcher("auto", torch.device("cpu")) is packed.match_slices
+
+
+def test_a_target_made_under_autocast_keeps_its_digits():
+    y = torch.randn(20, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        target = sw.Target(y, torch.eye(3))
+    assert target.sorted.dtype == torch.float32
+    assert target.sorted.equal(y.T.sort().values)
+
+
+@pytest.mark.parametrize("name", ["sw", "phisw", "ebsw"])
+def test_gradient_to_given_slices_is_complete(name):
+    x, y, slices = problem(6, 5, torch.float64, n_slices=4)
+    options = {"basis": torch.linalg.qr(torch.randn(3, 2).double()).Q} if name == "phisw" else {}
+
+    def value(slices):
+        return sw.sliced_wasserstein(x, y, name, slices=slices, power=True, **options)
+
+    assert torch.autograd.gradcheck(value, [slices.requires_grad_()])
+
+
+@pytest.mark.parametrize("d", [2, 40])
+def test_gradients_are_contiguous(d):
+    x, y, _ = problem(30, 30, torch.float32, d=d)
+    assert sw.value_and_grad(x, y)[1].is_contiguous()
+
+
+@pytest.mark.parametrize("gap", [1e-22, 1e-30, 0.0])
+@pytest.mark.parametrize("p", [2, 30])
+def test_the_root_near_zero_is_that_of_autograd(gap, p):
+    for batch in ((), (2,)):
+        x = torch.zeros(*batch, 3, 1).requires_grad_()
+        y = torch.full((3, 1), gap)
+        slices = torch.ones(1, 1)
+        expected = sw.sliced_wasserstein(x, y, p=p, slices=slices)
+        (slope,) = torch.autograd.grad(expected.sum(), x)
+        value, gradient = sw.value_and_grad(x, y, p=p, slices=slices)
+        assert_close(value, expected)
+        assert_close(gradient, slope)
+
+
+def test_pieces_count_the_whole_batch():
+    """x (60, 1, …) against y (60, …) is a batch of 3600, and so are its projections."""
+    x, y, slices = torch.zeros(60, 1, 500, 2), torch.zeros(60, 500, 2), torch.zeros(50, 2)
+    piece = transport.slices_in_a_piece(
+        x, y, slices, None, None, cpu.match_slices, transport.Needs()
+    )
+    assert piece * 3600 * 1000 * 4 <= transport.PIECE_BYTES
+
+
+def test_one_sample_against_a_million_keeps_its_gradient():
+    u, v = torch.zeros(1, 1), torch.rand(1_000_000, 1)
+    found = cpu.match_slices(u, v, torch.ones(1, 1), p=2.0, wanted=Wanted(True, False))
+    assert_close(found.u_grad[0, 0], -2 * v.double().mean(), rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_beyond_a_million_in_double_precision():
+    n = 1_100_000
+    x, y = torch.randn(n, 1).double(), torch.randn(n, 1).double()
+    check("numba", x, y, torch.ones(1, 1).double())
 
 
 @pytest.mark.slow

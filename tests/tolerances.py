@@ -16,6 +16,6 @@ def assert_close(actual, expected, *, rtol=None):
         rtol = max(RELATIVE[actual.dtype], RELATIVE[expected.dtype])
     actual, expected = actual.detach().double(), expected.detach().double()
     assert torch.isfinite(actual).all(), "not finite"
-    scale = max(expected.abs().max().item(), 1e-12)
+    scale = expected.abs().max().item() or 1e-12
     worst = (actual - expected).abs().max().item()
     assert worst <= rtol * scale, f"off by {worst:.3g}, {worst / scale:.3g} of {scale:.3g}"

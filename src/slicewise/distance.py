@@ -184,7 +184,9 @@ def weigh(
     recipe: Recipe, problem: Problem, slices: Tensor, size: int | None, *, power: bool
 ) -> Evaluation:
     """Price the slices, weigh them, add up."""
-    weights = constant_weights(recipe, problem, slices)
+    weights = None
+    if not (slices.requires_grad and torch.is_grad_enabled()):  # through which weights may flow too
+        weights = constant_weights(recipe, problem, slices)
     if weights is not None:
         total, costs = problem.weighted_cost(slices, weights)
     else:

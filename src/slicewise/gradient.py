@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from slicewise.checks import check_value
+from slicewise.checks import check_value, values_readable
 from slicewise.distance import constant_weights, fixed_slices, slices_for
 from slicewise.precision import full_precision
 from slicewise.problem import Problem
@@ -67,7 +68,7 @@ def value_and_grad(
 def _priced(recipe: Recipe, problem: Problem, slices: Tensor, power: bool) -> tuple[Tensor, Tensor]:
     """Σ weights · costs (*batch,) in the problem's convention; the gradient of the value (*batch, n, d)."""
     needs = Needs(x=True)
-    if problem.fits(slices):
+    if problem.fits(slices, needs):
         found = problem.match(slices, needs)
         total, slope = _total_and_slope(recipe, problem, slices, found.cost)
         factor = slope * _outer(total, problem, power)
@@ -110,14 +111,15 @@ def _outer(total: Tensor, problem: Problem, power: bool) -> Tensor | float:
     """The derivative of the value in the total, (*batch, 1); a plain number where that will do."""
     outer: Tensor | float = 1.0
     if not power:
-        # total^(1/p − 1) / p, kept from infinity at 0: there the gradient it multiplies is 0 too.
-        tiny = torch.finfo(total.dtype).tiny
-        if total.dim() == 0 and total.device.type == "cpu":
+        if total.dim() == 0 and problem.p == 2 and not total.is_cuda and values_readable(total):
             # One number on the CPU is read faster than four operations on it are launched.
             number = total.item()
-            outer = (number if number != 0 else tiny) ** (1 / problem.p - 1) / problem.p
+            outer = 0.5 / math.sqrt(number) if number != 0 else 0.0
         else:
-            outer = (total.clamp(min=tiny) ** (1 / problem.p - 1) / problem.p).unsqueeze(-1)
+            # total^(1/p − 1) / p; where the total is 0 its root counts as flat, as in `roots`.
+            zero = total == 0
+            slope = torch.where(zero, 1, total) ** (1 / problem.p - 1) / problem.p
+            outer = torch.where(zero, 0, slope).unsqueeze(-1)
     return outer if problem.convention == "mean" else outer * _n_points(problem, 1)
 
 

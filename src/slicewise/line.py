@@ -195,8 +195,9 @@ def _unsort(values: Tensor, order: Tensor) -> Tensor:
 
 
 def _collect(values: Tensor, rank: Tensor, n: int) -> Tensor:
-    empty = values.new_zeros(*values.shape[:-1], n)
-    return empty.scatter_add(-1, rank.expand(values.shape), values)
+    # float64: one sample may collect a million terms.
+    empty = values.new_zeros(*values.shape[:-1], n, dtype=torch.float64)
+    return empty.scatter_add(-1, rank.expand(values.shape), values.double()).to(values.dtype)
 
 
 def _inverse(order: Tensor) -> Tensor:

@@ -41,9 +41,10 @@ def slice_costs(
     if is_transformed(*inputs):
         needs = Needs(*(t is not None for t in inputs))
         return _Matched.apply(*inputs, p, needs, match_slices, None)[0]
-    if slices_in_a_piece(*inputs) >= slices.shape[-2]:
-        return _Matched.apply(*inputs, p, needs_of(*inputs), matcher, y_sorted)[0]
-    return _Pulled.apply(*inputs, None, p, needs_of(*inputs), matcher, y_sorted)[0]
+    needs = needs_of(*inputs)
+    if slices_in_a_piece(*inputs, matcher, needs) >= slices.shape[-2]:
+        return _Matched.apply(*inputs, p, needs, matcher, y_sorted)[0]
+    return _Pulled.apply(*inputs, None, p, needs, matcher, y_sorted)[0]
 
 
 def weighted_cost(
@@ -157,6 +158,7 @@ class _Pulled(torch.autograd.Function):
             return (None,) * 10
         with full_precision(any_grad.device.type):
             if torch.is_grad_enabled():
+                # All slices at once: autograd will want every one of them again.
                 factor = torch.zeros_like(weights) if by_cost is None else by_cost
                 if by_total is not None:
                     factor = factor + by_total.unsqueeze(-1) * weights

@@ -93,9 +93,10 @@ class Problem:
             x, y, slices, a, b, p=self.p, wanted=needs.wanted, y_sorted=self.y_sorted
         )
 
-    def fits(self, slices: Tensor) -> bool:
+    def fits(self, slices: Tensor, needs: Needs) -> bool:
         """Can the projections on all of these slices be held at once?"""
-        return slices_in_a_piece(*self._inputs(slices)) >= slices.shape[-2]
+        inputs = self._inputs(slices)
+        return slices_in_a_piece(*inputs, self.matcher, needs) >= slices.shape[-2]
 
     def pull(
         self, slices: Tensor, coefficients: Tensor | None, needs: Needs

@@ -5,7 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from slicewise.checks import check_finite, check_generator, check_samples, check_slices
+from slicewise.checks import (
+    check_count,
+    check_finite,
+    check_generator,
+    check_samples,
+    check_slices,
+    check_weights,
+)
+from slicewise.precision import full_precision
 from slicewise.randomness import Generators, Randomness
 from slicewise.sphere import uniform
 from slicewise.transport import project
@@ -33,7 +41,9 @@ class Target:
         generator: Generators = None,
     ) -> None:
         check_samples(y, y)
-        check_finite(y=y)
+        check_count("n_slices", n_slices)
+        check_weights("y_weights", y_weights, y)
+        check_finite(y=y, slices=slices)
         self.y = y.detach()
         self.y_weights = y_weights
         wide = self.y.to(torch.promote_types(y.dtype, torch.float32))
@@ -44,7 +54,8 @@ class Target:
             slices = uniform((*batch, n_slices, y.shape[-1]), rng, wide.dtype)
         check_slices(slices, y, batch)
         self.slices = slices.detach().to(wide.dtype)
-        self.sorted = project(wide, self.slices).sort(dim=-1).values  # (*batch, L, m)
+        with full_precision(y.device.type):
+            self.sorted = project(wide, self.slices).sort(dim=-1).values  # (*batch, L, m)
 
     def __repr__(self) -> str:
         return f"Target(y {tuple(self.y.shape)}, slices {tuple(self.slices.shape)})"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
+import warnings
 
 import torch
 
@@ -20,7 +22,7 @@ def matcher(backend: str, device: torch.device) -> Matcher:
             )
         return match_slices
     if backend == "auto":
-        backend = "numba" if has_numba() else "numpy"
+        backend = _fastest_on_cpu()
     if backend == "numba":
         if not has_numba():
             raise ImportError("backend 'numba' needs numba: pip install 'slicewise[fast]'")
@@ -32,6 +34,21 @@ def matcher(backend: str, device: torch.device) -> Matcher:
 
         return packed
     return match_slices
+
+
+def _fastest_on_cpu() -> str:
+    if not has_numba():
+        return "numpy"
+    try:
+        importlib.import_module("slicewise.kernels.cpu")
+    except ImportError as trouble:
+        warnings.warn(
+            f"numba is installed but cannot be used ({trouble}); sorting with NumPy instead, two to three "
+            f"times slower. Choose backend='numpy' to say no more of it",
+            stacklevel=2,
+        )
+        return "numpy"
+    return "numba"
 
 
 @functools.cache

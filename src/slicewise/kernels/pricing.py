@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from slicewise.kernels.sorting import BUCKETS, Array, jit, radix, radix_values, unpack
+from slicewise.kernels.sorting import BUCKETS, CACHE, Array, jit, radix, radix_values, unpack
 
-inline = njit(cache=True, nogil=True, error_model="numpy", inline="always")
+inline = njit(cache=CACHE, nogil=True, error_model="numpy", inline="always")
 # Sums in float64 may be taken in any order, which lets them vectorise; NaN and infinity still count.
-sums = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})
+sums = njit(cache=CACHE, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})
 
 
 @jit
@@ -112,25 +112,32 @@ def _price(
     u_end = _knot(0, n, u_sum, u_total, len(a) > 0, whole)
     v_end = _knot(0, m, v_sum, v_total, len(b) > 0, whole)
     done = 0.0
+    u_slope = v_slope = 0.0  # of the two samples at hand, in float64
     while True:
         end = min(u_end, v_end)
         width = end - done
         if width > 0:
             gap = us[i] - vs[j]
             total += width * _power(gap, p)
-            slope = us.dtype.type(width * _slope(gap, p) / whole)
-            if want_u:
-                u_out[ui[i]] += slope
-            if want_v:
-                v_out[vi[j]] -= slope
+            slope = width * _slope(gap, p) / whole
+            u_slope += slope
+            v_slope -= slope
             done = end
         if u_end <= v_end:
+            if want_u:
+                u_out[ui[i]] = u_slope
+            u_slope = 0.0
             if i == n - 1:
+                if want_v:
+                    v_out[vi[j]] = v_slope
                 return total / whole
             i += 1
             u_sum += a[ui[i]] if len(a) else 0.0
             u_end = _knot(i, n, u_sum, u_total, len(a) > 0, whole)
         else:
+            if want_v:
+                v_out[vi[j]] = v_slope
+            v_slope = 0.0
             j += 1
             v_sum += b[vi[j]] if len(b) else 0.0
             v_end = _knot(j, m, v_sum, v_total, len(b) > 0, whole)

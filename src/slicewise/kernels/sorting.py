@@ -15,7 +15,18 @@ from numba import njit
 
 Array = Any  # numba specialises on dtypes: float32 and float64
 
-jit = njit(cache=True, nogil=True, error_model="numpy")
+
+def _can_cache() -> bool:
+    """Is there a place to keep compiled code? Not where neither the package nor a home can be written."""
+    try:
+        njit(cache=True)(lambda: None)
+    except RuntimeError:
+        return False
+    return True
+
+
+CACHE = _can_cache()
+jit = njit(cache=CACHE, nogil=True, error_model="numpy")
 
 _RADIX_BITS = 11
 BUCKETS = 1 << _RADIX_BITS
@@ -52,7 +63,7 @@ def unpack(row: Array, words: Array, mask: int, values: Array, index: Array) -> 
         value = row[j]
         index[i] = j
         values[i] = value
-        tangled |= value < last
+        tangled |= not value >= last  # also where one of them is NaN
         last = value
     if tangled:
         _repair(row, values, index)
@@ -60,11 +71,20 @@ def unpack(row: Array, words: Array, mask: int, values: Array, index: Array) -> 
 
 @jit
 def _repair(row: Array, values: Array, index: Array) -> None:
-    """Insertion on nearly sorted values; a row whose range hid its order is sorted outright."""
+    """Insertion on nearly sorted values; a row with NaN, or whose range hid its order, is sorted outright."""
     n = len(row)
     budget = 64 * n
+    for i in range(n):
+        if values[i] != values[i]:
+            budget = -1  # insertion would stop at NaN; NaN belongs last
     for i in range(1, n):
         value = values[i]
+        if budget < 0:
+            order = np.argsort(row, kind="mergesort")
+            for q in range(n):
+                index[q] = order[q]
+                values[q] = row[order[q]]
+            return
         if value < values[i - 1]:
             j = index[i]
             k = i - 1
@@ -75,12 +95,6 @@ def _repair(row: Array, values: Array, index: Array) -> None:
             values[k + 1] = value
             index[k + 1] = j
             budget -= i - k
-            if budget < 0:
-                order = np.argsort(row, kind="mergesort")
-                for q in range(n):
-                    index[q] = order[q]
-                    values[q] = row[order[q]]
-                return
 
 
 @jit
@@ -116,7 +130,7 @@ def radix(
             shift += 1
         shift, passes = max(shift, 20), 4
         low, high = row.min(), row.max()
-        scale = (2.0**44 - 1) / (high - low) if high > low else 0.0
+        scale = (2.0 ** min(44, 64 - shift) - 1) / (high - low) if high > low else 0.0
         if not (scale < np.inf and high - low < np.inf):
             scale = 0.0
         for i in range(n):
