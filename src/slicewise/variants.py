@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Literal
 
 from torch import Tensor
@@ -22,11 +22,11 @@ Kappa = float | Schedule
 Law = Literal["vmf", "power_spherical"]
 
 
-def variant(*, breaks: set[str] = frozenset()) -> Callable[[Callable[..., Recipe]], Variant]:  # type: ignore[assignment]
+def variant(*, breaks: Collection[str] = ()) -> Callable[[Callable[..., Recipe]], Variant]:
     """Enter a recipe into `VARIANTS` under its function's name, with the laws it breaks."""
 
     def enter(build: Callable[..., Recipe]) -> Variant:
-        entry = Variant(build.__name__, build, LAWS - breaks)
+        entry = Variant(build.__name__, build, LAWS.difference(breaks))
         VARIANTS[entry.name] = entry
         return entry
 
