@@ -43,7 +43,7 @@ def _fastest_on_cpu() -> str:
         importlib.import_module("slicewise.kernels.cpu")
     except ImportError as trouble:
         warnings.warn(
-            f"numba is installed but cannot be used ({trouble}); sorting with NumPy instead, two to three "
+            f"numba is installed but cannot be used ({trouble}); sorting with NumPy instead, up to five "
             f"times slower. Choose backend='numpy' to say no more of it",
             stacklevel=2,
         )
