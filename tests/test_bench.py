@@ -22,6 +22,15 @@ def test_contenders_do_the_same_work(name):
     assert gradient_error < 5e-3
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "workload", [w for w in WORKLOADS if w.name.startswith("F")], ids=lambda w: w.name
+)
+@pytest.mark.parametrize("name", ["slicewise", "slicewise, NumPy"])
+def test_large_clouds_are_checked_too(workload, name):
+    assert timing.check(workload, name, contenders()[name])[1] < 5e-3
+
+
 def test_a_wrong_contender_is_not_timed():
     def wrong(x, y, n_slices, slices=None):
         return torch.tensor(1.0), torch.zeros_like(x)

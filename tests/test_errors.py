@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -105,6 +106,11 @@ def test_message_names_what_was_given_and_what_is_wanted(case):
     with pytest.raises(ValueError, match=re.escape(given_words)) as caught:
         sw.sliced_wasserstein(*arguments, **options)
     assert wanted_words in str(caught.value)
+
+
+def test_numbers_of_numpy_are_numbers():
+    value = sw.sliced_wasserstein(X, Y, n_slices=np.int64(4), p=np.float64(2))
+    assert value.isfinite()
 
 
 MODULE_CASES = {

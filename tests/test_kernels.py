@@ -12,12 +12,12 @@ from tolerances import assert_close
 
 import slicewise as sw
 from slicewise import kernels, transport
-from slicewise.kernels import cpu, packed
+from slicewise.kernels import compiled, packed
 from slicewise.kernels import threads as threads_module
 from slicewise.line import Wanted
 from slicewise.transport import match_slices as plain
 
-BACKENDS = {"numba": cpu.match_slices, "numpy": packed.match_slices}
+BACKENDS = {"numba": compiled.match_slices, "numpy": packed.match_slices}
 SIZES = [(1, 1), (2, 2), (63, 63), (1000, 1000), (1024, 1024), (4097, 4097)]
 UNEQUAL = [(1, 7), (63, 1000), (4097, 100), (1000, 999), (5, 4097)]
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
@@ -268,7 +268,7 @@ def test_one_thread_or_two(monkeypatch, dtype, n, m):
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
-            results.append(cpu.match_slices(x, y, slices, p=2.0)[:3])
+            results.append(compiled.match_slices(x, y, slices, p=2.0)[:3])
     finally:
         torch.set_num_threads(threads)
     for one, two in zip(*results, strict=True):
@@ -284,7 +284,7 @@ def test_inputs_are_left_as_they_were():
     one = torch.ones(1, 1)
     line = x[:, :1].contiguous()
     kept = line.clone()
-    cpu.match_slices(line, line.clone(), one, p=2.0)
+    compiled.match_slices(line, line.clone(), one, p=2.0)
     assert all(a.equal(b) for a, b in zip((x, y, slices), before, strict=True))
     assert line.equal(kept)
 
@@ -395,14 +395,14 @@ def test_pieces_count_the_whole_batch():
     """x (60, 1, …) against y (60, …) is a batch of 3600, and so are its projections."""
     x, y, slices = torch.zeros(60, 1, 500, 2), torch.zeros(60, 500, 2), torch.zeros(50, 2)
     piece = transport.slices_in_a_piece(
-        x, y, slices, None, None, cpu.match_slices, transport.Needs()
+        x, y, slices, None, None, compiled.match_slices, transport.Needs()
     )
     assert piece * 3600 * 1000 * 4 <= transport.PIECE_BYTES
 
 
 def test_one_sample_against_a_million_keeps_its_gradient():
     u, v = torch.zeros(1, 1), torch.rand(1_000_000, 1)
-    found = cpu.match_slices(u, v, torch.ones(1, 1), p=2.0, wanted=Wanted(True, False))
+    found = compiled.match_slices(u, v, torch.ones(1, 1), p=2.0, wanted=Wanted(True, False))
     assert_close(found.u_grad[0, 0], -2 * v.double().mean(), rtol=1e-6)
 
 

@@ -77,6 +77,14 @@ def test_ascend_through_a_spread_climbs_the_mean_cost_of_its_draws():
         assert abs(slope - gradient[0, axis]) < 1e-6
 
 
+def test_a_fixed_rate_through_a_spread_moves_along_the_sphere_only():
+    problem, start = make_problem(), unit_slices(1)
+    climb = moves.Ascend(0.1, through=moves.Spread(20.0, copies=8))
+    step = climb.raised(start, problem, rng(5)) - start
+    assert step.norm() > 1e-3
+    assert abs((step * start).sum()) < 1e-12 * step.norm()
+
+
 def test_equal_samples_leave_a_climbing_slice_where_it_is():
     x = torch.randn(5, 3, dtype=torch.float64)
     slices = unit_slices(4, 3)

@@ -35,7 +35,7 @@ def slice_costs(
     """W_p^p (*batch, L) between x (*batch, n, d) and y (*batch, m, d) on each of slices (*batch, L, d).
 
     Leading dimensions broadcast. Differentiable in samples, slices and sample weights; twice, too,
-    except that for 1 < p < 2 the second derivative is infinite where matched projections coincide.
+    where for 1 < p < 2 the infinite second derivative at coincident projections counts as 0.
     """
     inputs = (x, y, slices, x_weights, y_weights)
     if is_transformed(*inputs):
@@ -125,13 +125,8 @@ class _Matched(torch.autograd.Function):
                 found = match_slices(*inputs, p=ctx.p, wanted=ctx.needs.wanted)
             x, y, slices = inputs[:3]
             needs = Needs(*ctx.needs_input_grad[:5])
-            return (
-                *_fold(pull_back(found, x, y, slices, grad, needs), inputs),
-                None,
-                None,
-                None,
-                None,
-            )
+            gradients = pull_back(found, x, y, slices, grad, needs)
+            return *_fold(gradients, inputs), *(None,) * 4
 
 
 class _Pulled(torch.autograd.Function):
@@ -171,7 +166,7 @@ class _Pulled(torch.autograd.Function):
                 if by_cost is not None:
                     again = pull(*inputs, by_cost, p=ctx.p, needs=ctx.needs, matcher=ctx.matcher)
                     total = sum_of(total, again[1])
-            return *_fold(total, inputs), None, None, None, None, None
+            return *_fold(total, inputs), *(None,) * 5
 
 
 def _scale(gradients: Gradients, factor: Tensor) -> Gradients:

@@ -28,8 +28,8 @@ class Randomness:
         self.device = device
         self._one = generator if isinstance(generator, torch.Generator) else None
         self._runs: list[Randomness] | None = None
-        if generator is not None and self._one is None:
-            generators = list(generator)  # type: ignore[arg-type]
+        if generator is not None and not isinstance(generator, torch.Generator):
+            generators = list(generator)
             if len(generators) != math.prod(batch):
                 raise ValueError(
                     f"generator holds {len(generators)} generators, but the batch {tuple(batch)} has "

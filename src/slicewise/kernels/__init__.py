@@ -26,7 +26,7 @@ def matcher(backend: str, device: torch.device) -> Matcher:
     if backend == "numba":
         if not has_numba():
             raise ImportError("backend 'numba' needs numba: pip install 'slicewise[fast]'")
-        from slicewise.kernels.cpu import match_slices as compiled
+        from slicewise.kernels.compiled import match_slices as compiled
 
         return compiled
     if backend == "numpy":
@@ -40,7 +40,7 @@ def _fastest_on_cpu() -> str:
     if not has_numba():
         return "numpy"
     try:
-        importlib.import_module("slicewise.kernels.cpu")
+        importlib.import_module("slicewise.kernels.compiled")
     except ImportError as trouble:
         warnings.warn(
             f"numba is installed but cannot be used ({trouble}); sorting with NumPy instead, up to five "
