@@ -3,6 +3,8 @@
 Samples are (*batch, n, d), directions are rows (L, d), costs are means over samples.
 """
 
+from slicewise import steps
+from slicewise.displacement import displacement
 from slicewise.distance import Evaluation, evaluate, sliced_wasserstein
 from slicewise.gradient import value_and_grad
 from slicewise.judge import wasserstein
@@ -30,6 +32,7 @@ __all__ = [
     "SlicedWasserstein",
     "Subspace",
     "Target",
+    "displacement",
     "effective_subspace",
     "empirical_essf",
     "essf",
@@ -37,6 +40,7 @@ __all__ = [
     "gaussian_constant",
     "pad",
     "sliced_wasserstein",
+    "steps",
     "value_and_grad",
     "wasserstein",
 ]

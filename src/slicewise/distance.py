@@ -18,8 +18,10 @@ from slicewise.randomness import Generators, Randomness
 from slicewise.recipe import Recipe, Variant
 from slicewise.request import problem_for, recipe_for
 from slicewise.roots import root
+from slicewise.rules import moved, pull_of
 from slicewise.slicers import group_size
 from slicewise.target import Target
+from slicewise.weighting import constant_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,18 @@ class Evaluation:
     slices: Tensor  # (*batch, L, d), or as they were given
     group_size: int | None  # how many successive slices depend on each other, if that is known
     self_normalised: bool  # were the weights divided by their own sum?
+    problem: Problem  # what was compared
+
+    @property
+    def displacement(self) -> Tensor:
+        """The move these slices suggest for each sample of x (*batch, n, d): add it to x.
+
+        Scaled by the Cauchy step, with slice weights held constant; see `displacement`.
+        """
+        with torch.no_grad(), full_precision(self.costs.device.type):
+            weights = self.weights.detach()
+            problem, slices = self.problem.detached(), self.slices.detach()
+            return moved(pull_of(problem, slices.to(problem.x.dtype), weights))
 
     @property
     def stderr(self) -> Tensor:
@@ -186,7 +200,7 @@ def weigh(
     """Price the slices, weigh them, add up."""
     weights = None
     if not (slices.requires_grad and torch.is_grad_enabled()):  # through which weights may flow too
-        weights = constant_weights(recipe, problem, slices)
+        weights = constant_weights(recipe.weighting, slices, problem)
     if weights is not None:
         total, costs = problem.weighted_cost(slices, weights)
     else:
@@ -198,10 +212,4 @@ def weigh(
         n = problem.n_points()
         value = value * (n if isinstance(n, int) else n.squeeze(-1))
     normalised = getattr(recipe.weighting, "self_normalised", False)
-    return Evaluation(value, total, costs, weights, slices, size, normalised)
-
-
-def constant_weights(recipe: Recipe, problem: Problem, slices: Tensor) -> Tensor | None:
-    """Slice weights that do not depend on the costs, if the weighting knows them beforehand."""
-    known = getattr(recipe.weighting, "constant", None)
-    return None if known is None else known(slices, problem)
+    return Evaluation(value, total, costs, weights, slices, size, normalised, problem)

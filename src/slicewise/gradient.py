@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from slicewise.checks import check_value, values_readable
-from slicewise.distance import constant_weights, fixed_slices, slices_for
+from slicewise.distance import fixed_slices, slices_for
 from slicewise.precision import full_precision
 from slicewise.problem import Problem
 from slicewise.randomness import Generators
@@ -17,7 +17,7 @@ from slicewise.recipe import Recipe, Variant
 from slicewise.request import problem_for, recipe_for
 from slicewise.target import Target
 from slicewise.transport import Gradients, Needs, pull_back
-from slicewise.weighting import Equal
+from slicewise.weighting import Equal, coefficients, constant_weights
 
 
 def value_and_grad(
@@ -76,7 +76,7 @@ def _priced(recipe: Recipe, problem: Problem, slices: Tensor, power: bool) -> tu
         assert gradients.x is not None
         return total, gradients.x
     # Too many projections to keep. Known weights need one pass; weights that follow the costs, two.
-    weights = constant_weights(recipe, problem, slices)
+    weights = constant_weights(recipe.weighting, slices, problem)
     costs, gradients = problem.pull(slices, weights, needs)
     total, slope = _total_and_slope(recipe, problem, slices, costs)
     if weights is None:
@@ -99,9 +99,9 @@ def _total_and_slope(
     if isinstance(recipe.weighting, Equal):
         total, slope = costs.mean(dim=-1), 1 / costs.shape[-1]
     else:
-        weights = constant_weights(recipe, problem, slices)
+        weights = constant_weights(recipe.weighting, slices, problem)
         if weights is None:
-            total, slope = _coefficients(recipe, problem, slices, costs)
+            total, slope = coefficients(recipe.weighting, slices, problem, costs)
         else:
             total, slope = (weights * costs).sum(dim=-1), weights
     return total, slope if problem.convention == "mean" else slope * _n_points(problem, 1)
@@ -127,14 +127,3 @@ def _n_points(problem: Problem, inner: int) -> Tensor | int:
     """The number of points, shaped to multiply something with that many inner dimensions."""
     n = problem.n_points()
     return n if isinstance(n, int) else n.reshape(n.shape[:-1] + (1,) * inner)
-
-
-def _coefficients(
-    recipe: Recipe, problem: Problem, slices: Tensor, costs: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Σ weights · costs and its derivative in each cost, for weights that follow the costs."""
-    with torch.inference_mode(False), torch.enable_grad():
-        live = costs.clone().requires_grad_()
-        total = (recipe.weighting(live, slices, problem) * live).sum(dim=-1)
-        (coefficients,) = torch.autograd.grad(total.sum(), live)
-    return total.detach(), coefficients

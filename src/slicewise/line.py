@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -94,6 +95,33 @@ def match(
         potential = _potential(v_sorted, u_sorted, v_mass, cells, p, side="v")
         v_weights_grad = _unsort(potential, v_order)
     return Match(cost, u_grad, v_grad, u_weights_grad, v_weights_grad)
+
+
+def plan_mean(
+    u: Tensor,
+    v: Tensor,
+    function: Callable[[Tensor], Tensor],
+    *,
+    u_weights: Tensor | None = None,
+    v_weights: Tensor | None = None,
+) -> Tensor:
+    """For each u (..., n), the mean of function(u − partner) over its partners in the plan `match` prices.
+
+    0 for samples of weight zero, which have none.
+    """
+    u_sorted, u_order = u.sort(dim=-1, stable=True)
+    v_sorted, v_order = v.sort(dim=-1, stable=True)
+    if u_weights is None and v_weights is None and u.shape[-1] == v.shape[-1]:
+        return _unsort(function(u_sorted - v_sorted), u_order)
+    u_mass = None if u_weights is None else _sorted_weights(u_weights, u_order)
+    v_mass = None if v_weights is None else _sorted_weights(v_weights, v_order)
+    cells = _cells(u, v, u_mass, v_mass)
+    gap = _pick(u_sorted, cells.u_rank) - _pick(v_sorted, cells.v_rank)  # (..., n + m)
+    width = cells.width.to(gap.dtype).expand(gap.shape)
+    present = width > 0
+    values = torch.where(present, width * function(torch.where(present, gap, 0)), 0)
+    total, mass = (_collect(t, cells.u_rank, u.shape[-1]) for t in (values, width))
+    return _unsort(torch.where(mass > 0, total / torch.where(mass > 0, mass, 1), 0), u_order)
 
 
 def _cells(u: Tensor, v: Tensor, u_mass: Tensor | None, v_mass: Tensor | None) -> Cells:

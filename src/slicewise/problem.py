@@ -132,6 +132,17 @@ class Problem:
             y_weights=None if self.y_weights is None else self.y_weights.detach(),
         )
 
+    def swapped(self) -> Problem:
+        """The same problem seen from y."""
+        return dataclasses.replace(
+            self,
+            x=self.y,
+            y=self.x,
+            x_weights=self.y_weights,
+            y_weights=self.x_weights,
+            y_sorted=None,
+        )
+
 
 class Slicer(Protocol):
     """Proposes directions, unit rows (*batch, L, d).

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from slicewise import sphere
-from slicewise.problem import Part, Problem
+from slicewise.problem import Part, Problem, Weighting
 from slicewise.subspace import basis_of
 
 EnergyKind = Literal["exp", "identity", "poly"]
@@ -151,3 +151,41 @@ class Peak(Part):
 
     def __call__(self, r: Tensor) -> Tensor:
         return r.shape[-1] * torch.softmax(r / self.temperature, dim=-1)
+
+
+Weights = Tensor | Callable[[Tensor], Tensor]
+
+
+def constant_weights(weighting: Weighting, slices: Tensor, problem: Problem) -> Tensor | None:
+    """Slice weights that do not depend on the costs, if the weighting knows them beforehand."""
+    known = getattr(weighting, "constant", None)
+    return None if known is None else known(slices, problem)
+
+
+def weights_for(weighting: Weighting, slices: Tensor, problem: Problem, *, hold: bool) -> Weights:
+    """Slice weights as constants, or how they follow from costs that are means over points.
+
+    Without `hold`, the derivative of Σ weights · costs in each cost, energies differentiated.
+    """
+    known = constant_weights(weighting, slices, problem)
+    if known is not None:
+        return known
+    n = problem.n_points() if problem.convention == "reference" else 1
+
+    def follow(means: Tensor) -> Tensor:
+        if hold:
+            return weighting(means * n, slices, problem)
+        return coefficients(weighting, slices, problem, means * n)[1]
+
+    return follow
+
+
+def coefficients(
+    weighting: Weighting, slices: Tensor, problem: Problem, costs: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Σ weights · costs and its derivative in each cost, for weights that follow the costs."""
+    with torch.inference_mode(False), torch.enable_grad():
+        live = costs.clone().requires_grad_()
+        total = (weighting(live, slices, problem) * live).sum(dim=-1)
+        (slope,) = torch.autograd.grad(total.sum(), live)
+    return total.detach(), slope

@@ -1,0 +1,76 @@
+"""The move that slices suggest for each sample: a gradient step whose length is computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from slicewise.checks import check_value
+from slicewise.distance import fixed_slices, slices_for
+from slicewise.precision import full_precision
+from slicewise.randomness import Generators
+from slicewise.recipe import Recipe, Variant
+from slicewise.request import problem_for, recipe_for
+from slicewise.rules import Rule, moved, pull_of, rule_for
+from slicewise.target import Target
+from slicewise.weighting import weights_for
+
+
+def displacement(
+    x: Tensor,
+    y: Tensor | Target,
+    variant: str | Variant | Recipe = "sw",
+    *,
+    step: str | float | Rule = "cauchy",
+    p: float = 2,
+    n_slices: int | None = None,
+    x_weights: Tensor | None = None,
+    y_weights: Tensor | None = None,
+    hold_weights: bool = True,
+    slices: Tensor | None = None,
+    generator: Generators = None,
+    backend: str = "auto",
+    progress: float = 0.0,
+    **options: Any,
+) -> Tensor:
+    """The move −a D (*batch, n, d) that slices suggest for each sample of x, towards y.
+
+    `x + displacement(x, y)` is one step of a flow, with nothing to tune: the step a is computed from the
+    slices drawn. Samples of weight zero do not move. The other arguments are those of `sliced_wasserstein`.
+
+    Args:
+        step: "cauchy" (the exact line search on these slices' plans), "trace", "polyak", "constant", a number
+            (the dimensionless a itself) or a `slicewise.steps.Rule` of your own.
+        hold_weights: take slice weights as constants. With False energies are differentiated, as the
+            loss does; slices may then push samples away.
+
+    >>> x, y = torch.zeros(4, 2), torch.tensor([3.0, 4.0]).expand(4, 2)
+    >>> displacement(x, y, "orthosw", n_slices=2)[0].round()  # one frame of R^2 sees all there is
+    tensor([3., 4.])
+    """
+    rule = rule_for(step)
+    recipe = recipe_for(variant, n_slices, options)
+    problem = problem_for(
+        x, y, p, x_weights, y_weights, recipe.convention, progress, backend
+    ).detached()
+    with torch.no_grad(), full_precision(problem.x.device.type):
+        given = fixed_slices(y, slices)
+        drawn, _, _ = slices_for(recipe, problem, generator, given, n_slices=n_slices)
+        pull = pull_of(
+            problem, drawn, weights_for(recipe.weighting, drawn, problem, hold=hold_weights)
+        )
+        move = moved(pull, rule)
+    check_value(pull.costs, problem)
+    return move.to(x.dtype)
+
+
+def carried(value: Tensor, samples: Tensor, move: Tensor, weights: Tensor | None) -> Tensor:
+    """`value` as it is, with a gradient of −q_i · move_i at sample i, q_i its weight."""
+    if weights is None:
+        share: Tensor | float = 1 / samples.shape[-2]
+    else:
+        share = (weights / weights.sum(dim=-1, keepdim=True)).unsqueeze(-1).to(move.dtype)
+    pulled = (samples * (share * -move)).sum(dim=(-2, -1))  # (*batch,), linear in the samples
+    return value + (pulled - pulled.detach())
