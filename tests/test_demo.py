@@ -9,7 +9,7 @@ import pytest
 
 import slicewise as sw
 from slicewise.lab import demo
-from slicewise.lab.files import write_whole
+from slicewise.files import write_whole
 
 
 def test_it_ends_in_a_page_with_every_variant(tmp_path, capsys):

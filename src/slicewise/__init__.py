@@ -8,6 +8,8 @@ from slicewise.displacement import displacement
 from slicewise.distance import Evaluation, evaluate, sliced_wasserstein
 from slicewise.gradient import value_and_grad
 from slicewise.judge import wasserstein
+from slicewise.learn.flow import flow
+from slicewise.learn.record import Flow
 from slicewise.loss import SlicedWasserstein
 from slicewise.problem import Anneal, Problem, pad
 from slicewise.recipe import Recipe
@@ -27,6 +29,7 @@ __all__ = [
     "VARIANTS",
     "Anneal",
     "Evaluation",
+    "Flow",
     "Problem",
     "Recipe",
     "SlicedWasserstein",
@@ -37,6 +40,7 @@ __all__ = [
     "empirical_essf",
     "essf",
     "evaluate",
+    "flow",
     "gaussian_constant",
     "pad",
     "sliced_wasserstein",

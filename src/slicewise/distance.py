@@ -185,13 +185,19 @@ def slices_for(
         return given.to(problem.x.dtype), 1, state
     check_generator(generator)
     rng = Randomness(generator, problem.x.device, problem.batch)
+    slices, state = draw_slices(recipe, problem, rng, state)
+    return slices, group_size(recipe.slicer, problem.d), state
+
+
+def draw_slices(
+    recipe: Recipe, problem: Problem, rng: Randomness, state: State | None
+) -> tuple[Tensor, State | None]:
+    """Fresh slices (*batch, L, d), constants for the gradient; a learned slicer's state, in and out."""
     with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
         if is_learned(recipe.slicer):
             state = recipe.slicer.cold(problem, rng) if state is None else state
-            slices, state = recipe.slicer.learn(problem, rng, state)
-        else:
-            slices = recipe.slicer(problem.detached(), rng)
-    return slices, group_size(recipe.slicer, problem.d), state
+            return recipe.slicer.learn(problem, rng, state)
+        return recipe.slicer(problem.detached(), rng), state
 
 
 def weigh(

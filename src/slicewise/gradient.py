@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from slicewise.request import problem_for, recipe_for
 from slicewise.target import Target
 from slicewise.transport import Gradients, Needs, pull_back
 from slicewise.weighting import Equal, coefficients, constant_weights
+
+# SW_p^p, its root SW_p, or the mean over slices of W_p (the paper's generative loss).
+Objective = Literal["power", "root", "mean_root"]
 
 
 def value_and_grad(
@@ -54,73 +57,94 @@ def value_and_grad(
         drawn, _, _ = slices_for(
             recipe, problem, generator, fixed_slices(y, slices), n_slices=n_slices
         )
-        total, gradient = _priced(recipe, problem, drawn, power)
-        value = total if power else total.sqrt() if problem.p == 2 else total ** (1 / problem.p)
-        if recipe.convention == "reference":
-            n = problem.n_points()
-            value = value * (n if isinstance(n, int) else n.squeeze(-1))
+        value, gradient = priced(recipe, problem, drawn, "power" if power else "root")
         if gradient.shape != x.shape:
             gradient = gradient.sum_to_size(x.shape)
     check_value(value, problem)
     return value, gradient if gradient.dtype == x.dtype else gradient.to(x.dtype)
 
 
-def _priced(recipe: Recipe, problem: Problem, slices: Tensor, power: bool) -> tuple[Tensor, Tensor]:
-    """Σ weights · costs (*batch,) in the problem's convention; the gradient of the value (*batch, n, d)."""
+def priced(
+    recipe: Recipe, problem: Problem, slices: Tensor, objective: Objective
+) -> tuple[Tensor, Tensor]:
+    """The value (*batch,) in the recipe's convention, and its gradient in x (*batch, n, d)."""
     needs = Needs(x=True)
     if problem.fits(slices, needs):
         found = problem.match(slices, needs)
-        total, slope = _total_and_slope(recipe, problem, slices, found.cost)
-        factor = slope * _outer(total, problem, power)
+        total, slope = _total_and_slope(recipe, problem, slices, found.cost, objective)
+        factor = slope * _outer(total, problem, objective)
         gradients = pull_back(found, problem.x, problem.y, slices, factor, needs)
         assert gradients.x is not None
-        return total, gradients.x
-    # Too many projections to keep. Known weights need one pass; weights that follow the costs, two.
+        return _value(total, problem, objective), gradients.x
+    # Too many projections to keep. Known coefficients need one pass; those that follow the costs, two.
     weights = constant_weights(recipe.weighting, slices, problem)
-    costs, gradients = problem.pull(slices, weights, needs)
-    total, slope = _total_and_slope(recipe, problem, slices, costs)
+    if objective == "mean_root":
+        weights = None
+    costs, gradients = problem.pull(slices, weights, needs if weights is not None else Needs())
+    total, slope = _total_and_slope(recipe, problem, slices, costs, objective)
     if weights is None:
         assert isinstance(slope, Tensor)
         _, gradients = problem.pull(slices, slope, needs)
-    else:
-        if problem.convention == "reference" and gradients.x is not None:
-            gradients = Gradients(x=gradients.x * _n_points(problem, 2))
+    elif problem.convention == "reference" and gradients.x is not None:
+        gradients = Gradients(x=gradients.x * _n_points(problem, 2))
     assert gradients.x is not None
-    outer = _outer(total, problem, power)
-    return total, gradients.x.mul_(outer.unsqueeze(-1) if isinstance(outer, Tensor) else outer)
+    outer = _outer(total, problem, objective)
+    gradient = gradients.x.mul_(outer.unsqueeze(-1) if isinstance(outer, Tensor) else outer)
+    return _value(total, problem, objective), gradient
 
 
 def _total_and_slope(
-    recipe: Recipe, problem: Problem, slices: Tensor, means: Tensor
+    recipe: Recipe, problem: Problem, slices: Tensor, means: Tensor, objective: Objective
 ) -> tuple[Tensor, Tensor | float]:
     """Σ weights · costs, and its derivative in each cost as a mean over points: (*batch, L) or a number."""
     costs = means if problem.convention == "mean" else means * _n_points(problem, 1)
     slope: Tensor | float
-    if isinstance(recipe.weighting, Equal):
+    plain = isinstance(recipe.weighting, Equal) and objective != "mean_root"
+    weights = None if plain else constant_weights(recipe.weighting, slices, problem)
+    if plain:
         total, slope = costs.mean(dim=-1), 1 / costs.shape[-1]
-    else:
-        weights = constant_weights(recipe.weighting, slices, problem)
+    elif objective == "mean_root":
         if weights is None:
-            total, slope = coefficients(recipe.weighting, slices, problem, costs)
-        else:
-            total, slope = (weights * costs).sum(dim=-1), weights
+            raise ValueError(
+                f"objective='mean_root' with {recipe.weighting!r}, whose weights follow the costs: use "
+                f"'power' or 'root'"
+            )
+        total = (weights * costs ** (1 / problem.p)).sum(dim=-1)
+        slope = weights * root_slope(costs, problem.p)
+    elif weights is None:
+        total, slope = coefficients(recipe.weighting, slices, problem, costs)
+    else:
+        total, slope = (weights * costs).sum(dim=-1), weights
     return total, slope if problem.convention == "mean" else slope * _n_points(problem, 1)
 
 
-def _outer(total: Tensor, problem: Problem, power: bool) -> Tensor | float:
+def _value(total: Tensor, problem: Problem, objective: Objective) -> Tensor:
+    value = total
+    if objective == "root":
+        value = total.sqrt() if problem.p == 2 else total ** (1 / problem.p)
+    if problem.convention == "mean":
+        return value
+    n = problem.n_points()
+    return value * (n if isinstance(n, int) else n.squeeze(-1))
+
+
+def _outer(total: Tensor, problem: Problem, objective: Objective) -> Tensor | float:
     """The derivative of the value in the total, (*batch, 1); a plain number where that will do."""
     outer: Tensor | float = 1.0
-    if not power:
+    if objective == "root":
         if total.dim() == 0 and problem.p == 2 and not total.is_cuda and values_readable(total):
             # One number on the CPU is read faster than four operations on it are launched.
             number = total.item()
             outer = 0.5 / math.sqrt(number) if number != 0 else 0.0
         else:
-            # total^(1/p − 1) / p; where the total is 0 its root counts as flat, as in `roots`.
-            zero = total == 0
-            slope = torch.where(zero, 1, total) ** (1 / problem.p - 1) / problem.p
-            outer = torch.where(zero, 0, slope).unsqueeze(-1)
+            outer = root_slope(total, problem.p).unsqueeze(-1)
     return outer if problem.convention == "mean" else outer * _n_points(problem, 1)
+
+
+def root_slope(power: Tensor, p: float) -> Tensor:
+    """power^(1/p − 1) / p; where the power is 0 its root counts as flat, as in `roots`."""
+    zero = power == 0
+    return torch.where(zero, 0, torch.where(zero, 1, power) ** (1 / p - 1) / p)
 
 
 def _n_points(problem: Problem, inner: int) -> Tensor | int:

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from slicewise.checks import check_order, check_samples, check_weights
 
+# Not from ‖x‖² + ‖y‖² − 2 x·y, whose rounding puts equal samples apart.
+_DIFFERENCES = "donot_use_mm_for_euclid_dist"
+
 
 def wasserstein(
     x: Tensor,
@@ -45,10 +48,30 @@ def wasserstein(
     return torch.tensor(values, dtype=torch.float64).reshape(batch)
 
 
+def within(x: Tensor, y: Tensor, distance: float) -> bool:
+    """Is the exact W_2 between x (n, d) and y (n, d), equally weighted, at most this?
+
+    The distance to nearest neighbours is a lower bound, and mostly answers without an assignment.
+    """
+    x, y = x.detach().double().cpu(), y.detach().double().cpu()
+    nearest = torch.cdist(x, y, compute_mode=_DIFFERENCES).amin(dim=1)
+    if not float(nearest.square().mean()) <= distance**2:
+        return False
+    return float(wasserstein(x, y)) <= distance
+
+
+def assignment(x: Tensor, y: Tensor) -> Tensor:
+    """For each sample of x (n, d), its partner in y (n, d) in the optimal plan for W_2: an index (n,)."""
+    from scipy.optimize import linear_sum_assignment
+
+    distances = torch.cdist(x.double().cpu(), y.double().cpu(), compute_mode=_DIFFERENCES)
+    return torch.as_tensor(linear_sum_assignment(distances.square().numpy())[1])
+
+
 def _distance(x: Tensor, y: Tensor, p: float, a: Tensor | None, b: Tensor | None) -> float:
     x, a = _present(x, a)
     y, b = _present(y, b)
-    distances = torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+    distances = torch.cdist(x, y, compute_mode=_DIFFERENCES)
     # A solver handed NaN or infinity may well answer 0, which would win every comparison.
     if not bool(torch.isfinite(distances).all()):
         return math.inf
@@ -56,13 +79,19 @@ def _distance(x: Tensor, y: Tensor, p: float, a: Tensor | None, b: Tensor | None
     scale = distances.max().item()
     if scale == 0:
         return 0.0
-    matrix = (distances / scale).pow(p).numpy()
+    powers = (distances / scale).pow(p)
+    matrix = powers.numpy()
     try:
         if a is None and b is None and len(x) == len(y):
-            from scipy.optimize import linear_sum_assignment
+            least, nearest = powers.min(dim=1)
+            if len(nearest.unique()) == len(y):
+                # Everyone has their nearest, which no plan can better: near convergence, all it takes.
+                mean = float(least.mean())
+            else:
+                from scipy.optimize import linear_sum_assignment
 
-            rows, columns = linear_sum_assignment(matrix)
-            mean = float(matrix[rows, columns].mean())
+                rows, columns = linear_sum_assignment(matrix)
+                mean = float(matrix[rows, columns].mean())
         else:
             import ot
 

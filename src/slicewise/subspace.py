@@ -102,10 +102,15 @@ def effective_subspace(
     return _span(x, y, variance, x_weights, y_weights, x.dtype)
 
 
+def span_of(problem: Problem) -> Subspace:
+    """The span of a problem's samples."""
+    precision = problem.x.dtype if problem.precision is None else problem.precision
+    return _span(problem.x, problem.y, 1.0, problem.x_weights, problem.y_weights, precision)
+
+
 def basis_of(problem: Problem) -> Tensor:
     """The span of a problem's samples, as a basis (*batch, d, k)."""
-    precision = problem.x.dtype if problem.precision is None else problem.precision
-    return _span(problem.x, problem.y, 1.0, problem.x_weights, problem.y_weights, precision).basis
+    return span_of(problem).basis
 
 
 def _span(

@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 
 import slicewise as sw
+from slicewise.files import write_whole
 from slicewise.lab.data import Pair, digits, photographs
-from slicewise.lab.files import write_whole
 
 
 @dataclass(frozen=True)

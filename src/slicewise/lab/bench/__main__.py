@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 import slicewise as sw
+from slicewise.files import write_whole
 from slicewise.lab.bench import scaling
 from slicewise.lab.bench.timing import environment, extra_memory, pinned, time_workload
 from slicewise.lab.bench.workloads import MEMORY_TARGET, NUMPY_TARGETS, WORKLOADS, Workload
-from slicewise.lab.files import write_whole
 
 
 def verdicts(workload: Workload, seconds: dict[str, float]) -> list[dict[str, Any]]:

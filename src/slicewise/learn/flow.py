@@ -1,0 +1,138 @@
+"""Samples carried to samples: the gradient flow of a sliced distance, with the step computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from slicewise.checks import check_choice, check_count, check_finite
+from slicewise.gradient import Objective
+from slicewise.learn.checkpoint import Checkpoint, fingerprint
+from slicewise.learn.loop import Loop
+from slicewise.learn.record import Flow, Trace
+from slicewise.learn.runs import Stopping
+from slicewise.learn.setup import Rates, Seeds, Settings, groups_for, runs_of
+from slicewise.precision import full_precision
+from slicewise.randomness import Generators
+from slicewise.recipe import Recipe, Variant
+from slicewise.request import problem_for, recipe_for
+from slicewise.rules import Rule, rule_for
+
+
+def flow(
+    x: Tensor,
+    y: Tensor,
+    variant: str | Variant | Recipe = "sw",
+    *,
+    lr: Rates = "auto",
+    steps: int = 1000,
+    objective: Objective = "power",
+    p: float = 2,
+    n_slices: int | None = None,
+    x_weights: Tensor | None = None,
+    y_weights: Tensor | None = None,
+    seeds: Seeds = None,
+    generator: Generators = None,
+    reduce: bool | Literal["auto"] = "auto",
+    step: str | float | Rule | None = None,
+    share: float = 1.0,
+    hold_weights: bool = True,
+    stop_w2: float | None = None,
+    tolerance: float | Literal["auto"] | None = "auto",
+    finish: Literal["assign"] | None = None,
+    w2_at: Sequence[int] = (),
+    particles_at: Sequence[int] = (),
+    resume: dict[str, Any] | None = None,
+    checkpoint: str | Path | None = None,
+    bar: bool | None = None,
+    backend: str = "auto",
+    **options: Any,
+) -> Flow:
+    """Move samples x (*batch, n, d) until they are samples y (*batch, m, d), down a sliced distance.
+
+    With `lr="auto"` nothing needs tuning: each step is computed from the slices it draws. For "sw" that is
+    the whole default: exact reduction to the data's own dimensions, evenly spread slices, momentum with
+    restarts, escapes from dead ends. Other variants take their own slices and the Cauchy step.
+
+    Every leading dimension is a batch of runs, those of `lr` and `seeds` included: 36 rates (36, 1) and 3
+    seeds (3,) are 108 runs in one call. What a run draws depends on its seed and the step alone.
+
+    Args:
+        lr: "auto", or plain gradient steps of this rate: a number, or a tensor over the batch.
+        objective: what is descended: "power" (SW_p^p), "root" (SW_p) or "mean_root" (the mean W_p).
+        seeds: one for each run, or one for all; None draws them from `generator`.
+        reduce: work in the data's own k dimensions, which is exact; "auto" does so for computed steps.
+        step: "cauchy", "trace", "polyak", "constant", a number (the dimensionless a) or a rule: plain computed
+            steps by that rule, also for "sw". Needs lr="auto".
+        share: of the computed step; stable below 2, 1 is right, 0.7 for a constant one.
+        hold_weights: computed steps take slice weights as constants; False differentiates energies.
+        stop_w2: end a run once its exact W_2 is at most this (extra `exact`).
+        tolerance: end a run once no sample is asked to move further than this, relative to the largest
+            coordinate; "auto" is 1e-9 (float32: 1e-6) for computed steps and no such end for rates.
+        finish: "assign" solves one exact assignment when a run first stalls and jumps there. That is a
+            solver's answer, not the flow's: such runs are marked, and compare no objectives.
+        w2_at, particles_at: after how many steps to note the exact W_2, to keep the particles.
+        resume: the `state` of a flow with the same samples and settings, to go on from.
+        checkpoint: a file to go on from if it exists, kept up to date while the flow runs.
+        bar: show progress; None does on a terminal.
+
+    A run that diverges is stopped, marked and keeps its last finite particles; the others go on.
+
+    >>> x, y = torch.randn(2, 100, 2, dtype=torch.float64)
+    >>> found = flow(x, y, seeds=0)
+    >>> bool(found.converged), bool(found.w2 < 1e-6)
+    (True, True)
+    """
+    check_count("steps", steps, at_least=0)
+    check_choice("objective", objective, ("power", "root", "mean_root"))
+    if isinstance(lr, str):
+        check_choice("lr", lr, ("auto",))
+    if finish is not None:
+        check_choice("finish", finish, ("assign",))
+    recipe = recipe_for(variant, n_slices, options)
+    problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, 0.0, backend).detached()
+    settings = Settings(
+        recipe=recipe,
+        objective=objective,
+        auto=isinstance(lr, str),
+        reduce=reduce,
+        rule=None if step is None else rule_for(step),
+        share=share,
+        hold_weights=hold_weights,
+        n_slices_given=n_slices is not None or not isinstance(variant, str | Variant),
+    )
+    saver = None if checkpoint is None else Checkpoint(checkpoint)
+    if saver is not None and resume is None:
+        resume = saver.load()
+    if seeds is None and resume is not None:
+        seeds = resume.get("seeds")
+    with torch.no_grad(), full_precision(problem.x.device.type):
+        runs = runs_of(problem, settings, lr, seeds, generator)
+        check_finite(x=runs.problem.x, y=runs.problem.y)
+        arrived = settings.tolerance(tolerance, problem)
+        groups = groups_for(runs, settings, Stopping(stop_w2, arrived, finish == "assign"))
+        samples = (problem.x, problem.y, x_weights, y_weights, problem.p)
+        identity = fingerprint(settings, runs.rates, runs.seeds, *samples)
+        loop = Loop(runs, groups, Trace(runs.batch, w2_at, particles_at), identity)
+        if resume is not None:
+            loop.restore(resume)
+        loop.run(steps, saver, bar)
+        particles = loop.particles().reshape(*runs.batch, *x.shape[-2:])
+        if x_weights is not None:
+            particles = torch.where(x_weights.unsqueeze(-1) > 0, particles, x)
+    return Flow(
+        particles=particles.to(x.dtype),
+        target=y,
+        trace=loop.trace,
+        status=loop.whole("status").reshape(runs.batch),
+        steps=loop.whole("steps").reshape(runs.batch),
+        ranks=runs.ranks.reshape(runs.batch),
+        seeds=runs.seeds.reshape(runs.batch),
+        state=loop.saved(),
+        x_weights=x_weights,
+        y_weights=y_weights,
+    )

@@ -1,0 +1,112 @@
+"""The loop of a flow: all groups of runs, step by step."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from slicewise.judge import wasserstein
+from slicewise.learn.bar import progress_bar
+from slicewise.learn.checkpoint import Checkpoint
+from slicewise.learn.record import Trace
+from slicewise.learn.runs import Group
+from slicewise.learn.setup import Runs
+
+
+class Loop:
+    """All runs of one call, their trace, and where they are."""
+
+    def __init__(self, runs: Runs, groups: list[Group], trace: Trace, identity: str) -> None:
+        self.runs, self.groups, self.trace = runs, groups, trace
+        self._identity = identity
+        self._begun = 0
+        self._step = 0
+        self._seconds = 0.0
+
+    def run(self, steps: int, checkpoint: Checkpoint | None, bar: bool | None) -> None:
+        """Go on to this many steps, or until every run has ended."""
+        self._clock = time.perf_counter() - self._seconds
+        self._look()
+        with progress_bar(steps, bar) as tick:
+            try:
+                while self._step < steps and self._alive():
+                    self._advance(steps)
+                    tick(self._step, f"{self._alive()} of {len(self.runs.seeds)} runs")
+                    if checkpoint is not None and checkpoint.due():
+                        checkpoint.save(self.saved())
+            finally:
+                # An interrupt too leaves a state to go on from.
+                if checkpoint is not None:
+                    checkpoint.save(self.saved())
+        for step in (*self.trace.w2_at, *self.trace.particles_at):
+            if self._step < step <= steps:  # every run had ended before: it stays as it is
+                self._look(step)
+
+    def _alive(self) -> int:
+        return sum(len(group.alive) for group in self.groups)
+
+    def _advance(self, steps: int) -> None:
+        n_runs = len(self.runs.seeds)
+        dtype = self.runs.problem.x.dtype
+        loss, size = (torch.full((n_runs,), torch.nan, dtype=dtype) for _ in range(2))
+        for group in self.groups:
+            ids = group.ids[group.alive]
+            done = group.advance(self._step, self._step / steps)
+            if done is not None:
+                loss[ids] = done.loss.cpu()
+                size[ids] = done.step.to(dtype).cpu()
+        self._step += 1
+        self._seconds = time.perf_counter() - self._clock
+        self.trace.add(loss=loss, step=size, seconds=torch.full_like(loss, self._seconds))
+        self._look()
+
+    def _look(self, step: int | None = None) -> None:
+        """Note what was asked for after this many steps."""
+        step = self._step if step is None else step
+        if step in self.trace.particles_at and not self.trace.has("particles", step):
+            self.trace.keep("particles", step, self.particles())
+        if step in self.trace.w2_at and not self.trace.has("w2", step):
+            problem = self.runs.problem
+            a, b = problem.x_weights, problem.y_weights
+            left = wasserstein(self.particles(), problem.y, x_weights=a, y_weights=b)
+            self.trace.keep("w2", step, left)
+
+    def particles(self) -> Tensor:
+        """Where all particles are, (R, n, d), in the coordinates they came in."""
+        particles = torch.empty_like(self.runs.problem.x)
+        for group in self.groups:
+            particles[group.ids.to(particles.device)] = group.now()
+        return particles
+
+    def whole(self, name: str) -> Tensor:
+        """A number of each run, (R,)."""
+        numbers = torch.zeros(len(self.runs.seeds), dtype=torch.int64)
+        for group in self.groups:
+            numbers[group.ids] = getattr(group, name)
+        return numbers
+
+    def saved(self) -> dict[str, Any]:
+        """All that is needed to go on."""
+        return {
+            "identity": self._identity,
+            "step": self._step,
+            "seconds": self._seconds,
+            "seeds": self.runs.seeds.reshape(self.runs.batch),
+            "groups": [group.saved() for group in self.groups],
+            "trace": self.trace.saved(),
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from what was saved, if it is of the same flow."""
+        if not isinstance(saved, dict) or saved.get("identity") != self._identity:
+            raise ValueError(
+                "the state to resume is of other samples or settings: give those it began with (only "
+                "`steps`, and what is looked at, may change), or start anew without it"
+            )
+        self._step, self._seconds = saved["step"], saved["seconds"]
+        for group, state in zip(self.groups, saved["groups"], strict=True):
+            group.restore(state)
+        self.trace.restore(saved["trace"])
