@@ -72,7 +72,8 @@ def low_discrepancy(shape: Shape, rng: Randomness, dtype: torch.dtype = torch.fl
     """Evenly spread directions under one random rotation for each element of the batch.
 
     Equispaced angles on the half circle (d = 2), a Fibonacci lattice on the half sphere (d = 3; a
-    slice and its negative price the same), else Sobol points through the normal quantile function.
+    slice and its negative price the same), else lines that repel each other; for more than 512 of them
+    Sobol points through the normal quantile function.
     The rotation makes each row uniform on the sphere, so averages over rows are unbiased.
     """
     *batch, n, d = shape
@@ -82,7 +83,8 @@ def low_discrepancy(shape: Shape, rng: Randomness, dtype: torch.dtype = torch.fl
         offset = rng.uniform(*batch, 1)
         angle = math.pi / n * (torch.arange(n, device=rng.device) + offset)  # (*batch, n)
         return torch.stack([angle.cos(), angle.sin()], dim=-1).to(dtype)
-    points = (_fibonacci(n) if d == 3 else _sobol(n, d)).to(rng.device)
+    lattice = _fibonacci(n) if d == 3 else _repelling(n, d) if n <= 512 else _sobol(n, d)
+    points = lattice.to(rng.device)
     return normalise((points @ rotation(tuple(batch), d, rng, torch.float64)).to(dtype))
 
 
@@ -178,6 +180,24 @@ def _fibonacci(n: int) -> Tensor:
     angle = math.pi * (3 - math.sqrt(5)) * index
     radius = torch.sqrt(1 - z * z)
     return torch.stack([radius * angle.cos(), radius * angle.sin(), z], dim=-1)
+
+
+@functools.lru_cache(maxsize=32)
+def _repelling(n: int, d: int) -> Tensor:
+    """n lines that minimise Σ exp(4 cos²): all even moments near those of the uniform law.
+
+    Always the same for the same n and d; the chance of a call is in the rotation alone.
+    """
+    generator = torch.Generator().manual_seed(0)
+    lines = normalise(torch.randn(n, d, generator=generator, dtype=torch.float64))
+    n_steps = 300  # enough for four digits of the energy's minimum, in 20 ms for n = 50
+    for i in range(n_steps):
+        cosine = lines @ lines.mT
+        force = (cosine * torch.exp(4 * cosine * cosine)) @ lines
+        force = force - (force * lines).sum(dim=-1, keepdim=True) * lines
+        largest = torch.linalg.vector_norm(force, dim=-1).max().clamp(min=1e-300)
+        lines = normalise(lines - 0.3 * (1 - i / n_steps) ** 2 / largest * force)
+    return lines
 
 
 @functools.lru_cache(maxsize=32)

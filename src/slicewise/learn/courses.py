@@ -20,9 +20,13 @@ from slicewise.recipe import Recipe
 from slicewise.rules import Cauchy, Pull, Rule, pull_of
 from slicewise.weighting import Weights, weights_for
 
-# After how many steps without halving the loss a run counts as stuck, and how long the first escape is.
+# After how many steps without halving the loss a run counts as stuck, for up to 3 dimensions and for each
+# further one (there losses fall more slowly, and an escape from nowhere only costs); the first escape.
 PATIENCE = 50
+PATIENCE_PER_DIMENSION = 17
 FIRST_ESCAPE = 20
+# Beyond, orthonormal frames are as even as slices that repel each other, and need no preparation.
+SPREAD_UP_TO = 10
 
 
 class Advance(NamedTuple):
@@ -101,9 +105,9 @@ class Accelerated:
     `surprise` standard errors. It never carries further than 2a/k − 1, nothing for one slice and nearly all
     for isotropic ones, and needs 5 slices for each dimension.
 
-    A run whose loss has not halved for 50 steps sits where slices disagree and cancel. One random
-    orthonormal basis at a time shakes it loose: 20 steps, twice as many each further time. That needs a
-    loss that can reach zero, and 10 slices for each dimension; with fewer it does harm.
+    A run whose loss has not halved for 50 steps (more in more dimensions) sits where slices disagree and cancel. One random
+    orthonormal basis at a time shakes it loose: 20 steps, twice as many and hotter each further time. That
+    needs a loss that can reach zero, and 10 slices for each dimension; with fewer it does harm.
     """
 
     n_slices: int
@@ -134,6 +138,8 @@ class Accelerated:
         step = Cauchy()(pull) * self.share  # (R, 1)
         if self.settle:
             step = step * settling(t, problem.progress)
+        if self.escapes:
+            step = step * torch.where(escaping, _heat(state), 1).unsqueeze(-1)
         move = -step.unsqueeze(-1) * pull.direction
         x = state["ahead"] + move
 
@@ -150,7 +156,9 @@ class Accelerated:
         state = {**state, "ahead": ahead, "pace": faster, "loss": loss}
         state["loss"] = torch.where(escaping, math.inf, loss)
         if self.escapes and self.n_slices >= 10 * k:
-            state |= _stalls(loss, escaping, state)
+            state |= _stalls(
+                loss, escaping, state, PATIENCE if k <= 3 else PATIENCE_PER_DIMENSION * k
+            )
         return Advance(x, _loss(pull, self.objective), step.squeeze(-1), _reach(move), state)
 
     def _slices(
@@ -158,7 +166,7 @@ class Accelerated:
     ) -> tuple[Tensor, Tensor]:
         runs, _, k = problem.x.shape
         shape = (runs, self.n_slices, k)
-        draw = sphere.low_discrepancy if k <= 3 else sphere.orthonormal
+        draw = sphere.low_discrepancy if k <= SPREAD_UP_TO else sphere.orthonormal
         slices = draw(shape, seeds.at(t), problem.x.dtype)
         weights = slices.new_full(shape[:-1], 1 / self.n_slices)
         if self.escapes and self.n_slices >= 10 * k and bool(escaping.any()):
@@ -174,13 +182,13 @@ class Accelerated:
         return slices, weights
 
 
-def _stalls(loss: Tensor, escaping: Tensor, state: State) -> State:
+def _stalls(loss: Tensor, escaping: Tensor, state: State, patience: int) -> State:
     """Who has halved the loss, who is stuck, and who is done escaping."""
     halved = loss <= state["mark"] / 2
     mark = torch.where(halved, loss, state["mark"])
     since = torch.where(halved, 0, state["since"] + 1)
     left = (state["escaping"] - 1).clamp(min=0)
-    stuck = ~escaping & (since >= PATIENCE)
+    stuck = ~escaping & (since >= patience)
     fresh = stuck | escaping  # what is measured on one basis says nothing about the loss
     return {
         "mark": torch.where(fresh, math.inf, mark),
@@ -188,6 +196,17 @@ def _stalls(loss: Tensor, escaping: Tensor, state: State) -> State:
         "escaping": torch.where(stuck, state["escape"], left),
         "escape": torch.where(stuck, 2 * state["escape"], state["escape"]),
     }
+
+
+def _heat(state: State) -> Tensor:
+    """How much further than computed an escape steps: not at all the first time, then twice.
+
+    Twice the step is a reflection, which keeps the loss and forgets the arrangement; it cools to 1 within
+    each escape. Gentle first: where a run was merely slow, heat undoes what it had reached.
+    """
+    length = state["escape"] / 2  # of this escape; the next one is already twice as long
+    times = torch.log2(length / FIRST_ESCAPE)
+    return 1 + times.clamp(max=1) * state["escaping"] / length
 
 
 def settling(t: int, progress: float) -> float:

@@ -85,8 +85,8 @@ class Settings:
 
 
 def slices_for_rank(k: int) -> int:
-    """How many slices a step in k dimensions takes: 50, in whole frames, and no fewer than 4 for each."""
-    return 50 if k <= 3 else k * max(4, -(-50 // k))
+    """How many slices a step in k dimensions takes: 50, in whole frames, and no fewer than 5 for each."""
+    return 50 if k <= 3 else k * max(5, -(-50 // k))
 
 
 @dataclass(frozen=True, eq=False)
