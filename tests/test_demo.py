@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import slicewise as sw
-from slicewise.lab import demo
 from slicewise.files import write_whole
+from slicewise.lab import demo
 
 
 def test_it_ends_in_a_page_with_every_variant(tmp_path, capsys):

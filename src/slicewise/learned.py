@@ -66,7 +66,7 @@ class PushForward(Part):
         state = {k: ((2 * u - 1) * bound).to(problem.x.dtype) for k, u in draws.items()}
         for moment in ("first", "second"):
             state |= {f"{moment}_{name}": torch.zeros_like(state[name]) for name in draws}
-        state["step"] = torch.zeros((), dtype=torch.int64, device=problem.x.device)
+        state["step"] = torch.zeros(batch, dtype=torch.int64, device=problem.x.device)
         return state
 
     def learn(self, problem: Problem, rng: Randomness, state: State) -> tuple[Tensor, State]:
@@ -101,6 +101,7 @@ class PushForward(Part):
         first = state[f"first_{name}"].lerp(gradient, 1 - early)
         second = state[f"second_{name}"].lerp(gradient.square(), 1 - late)
         step = state["step"].to(gradient.dtype)
+        step = step.reshape(step.shape + (1,) * (gradient.dim() - step.dim()))
         direction = first / (1 - early**step)
         size = (second / (1 - late**step)).sqrt() + 1e-8
         state[name] = state[name] + self.lr * direction / size  # + : this climbs

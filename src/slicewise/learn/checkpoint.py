@@ -55,9 +55,9 @@ def fingerprint(*words: Any) -> str:
     digest = hashlib.sha256()
     for word in words:
         if isinstance(word, Tensor):
-            plain = word.detach().cpu().contiguous()
+            plain = word.detach().cpu()
             digest.update(repr((plain.dtype, tuple(plain.shape))).encode())
-            digest.update(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
+            digest.update(plain.numpy().tobytes())
         else:
             digest.update(repr(word).encode())
         digest.update(b"\0")

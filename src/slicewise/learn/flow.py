@@ -93,6 +93,8 @@ def flow(
         check_choice("lr", lr, ("auto",))
     if finish is not None:
         check_choice("finish", finish, ("assign",))
+    if stop_w2 is not None and not stop_w2 > 0:
+        raise ValueError(f"stop_w2 = {stop_w2}: give a positive distance, or None")
     recipe = recipe_for(variant, n_slices, options)
     problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, 0.0, backend).detached()
     settings = Settings(
@@ -104,6 +106,7 @@ def flow(
         share=share,
         hold_weights=hold_weights,
         n_slices_given=n_slices is not None or not isinstance(variant, str | Variant),
+        assign=finish == "assign",
     )
     saver = None if checkpoint is None else Checkpoint(checkpoint)
     if saver is not None and resume is None:

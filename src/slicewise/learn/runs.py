@@ -9,11 +9,13 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
+from slicewise import sphere
 from slicewise.judge import assignment, wasserstein, within
 from slicewise.learn.courses import Advance, Course
 from slicewise.learn.seeds import RunSeeds
 from slicewise.learned import State
 from slicewise.problem import Problem
+from slicewise.rules import moved, pull_of
 from slicewise.subspace import Subspace
 
 
@@ -91,8 +93,10 @@ class Group:
         x = torch.where(diverged[:, None, None], before, done.x) if bool(diverged.any()) else done.x
         status = torch.where(diverged, int(Status.DIVERGED), -1)
         if self.stopping.tolerance is not None:
-            still = done.reach <= self.stopping.tolerance * size
-            status = torch.where(still & ~diverged, int(Status.CONVERGED), status)
+            still = ~diverged & (done.reach <= self.stopping.tolerance * size)
+            if bool(still.any()):
+                still = still & self._seen_by_all(x, size, steps)
+            status = torch.where(still, int(Status.CONVERGED), status)
         self._problem = dataclasses.replace(self._problem, x=x)
         self.steps[rows] = steps
         if self.stopping.w2 is not None:
@@ -106,6 +110,17 @@ class Group:
             self.status[rows[ended]] = status.cpu()[ended]
             self.state = {k: t[~ended] if t.dim() else t for k, t in self.state.items()}
             self._take(rows[~ended])
+
+    def _seen_by_all(self, x: Tensor, size: Tensor, steps: int) -> Tensor:
+        """Do fresh uniform slices have nowhere to go either? A variant's own may be blind to what is left."""
+        assert self.stopping.tolerance is not None
+        problem = dataclasses.replace(self._problem, x=x)
+        runs, _, k = x.shape
+        n_slices = max(50, 5 * k)
+        slices = sphere.uniform((runs, n_slices, k), self._streams.at(steps, purpose=3), x.dtype)
+        pull = pull_of(problem, slices, slices.new_full((runs, n_slices), 1 / n_slices))
+        reach = torch.linalg.vector_norm(moved(pull), dim=-1).amax(dim=-1)
+        return reach <= 100 * self.stopping.tolerance * size
 
     def _judge(self, done: Advance, status: Tensor) -> None:
         """End runs whose exact W_2 is small enough. The sliced loss only says whether a look is worth it."""

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from slicewise.checks import check_broadcast
 from slicewise.gradient import Objective
-from slicewise.learn.courses import Accelerated, Computed, Course, Descent
+from slicewise.learn.accelerated import Accelerated
+from slicewise.learn.courses import Computed, Course, Descent
+from slicewise.learn.escape import Escapes, escapes_for
 from slicewise.learn.runs import Group, Stopping, rows_of
 from slicewise.learn.seeds import draw_seeds
 from slicewise.learned import State
@@ -41,8 +43,11 @@ class Settings:
     share: float
     hold_weights: bool
     n_slices_given: bool
+    assign: bool
 
     def __post_init__(self) -> None:
+        if self.assign and not self.auto:
+            raise ValueError("finish='assign' needs lr='auto': plain gradient steps know no stall")
         if self.rule is not None and not self.auto:
             raise ValueError(
                 f"step = {self.rule!r} beside a rate: give lr='auto', or leave step out"
@@ -67,18 +72,31 @@ class Settings:
         # Otherwise no move of x makes the loss zero, and fresh slices never stop pulling.
         n, m, k = problem.x.shape[-2], problem.y.shape[-2], problem.d
         exact = n == m and problem.x_weights is None and problem.y_weights is None
+        if self.assign and not exact:
+            raise ValueError(
+                f"finish='assign' with {n} and {m} samples, perhaps weighted: an assignment needs equal "
+                f"numbers of equal weight"
+            )
         if not self.accelerated(problem):
             rule = Cauchy() if self.rule is None else self.rule
-            return Computed(
-                self.recipe, self.objective, rule, self.share, self.hold_weights, settle=not exact
-            )
+            # Few dimensions only: there a random basis sees as much as any slices of the variant's.
+            escapes = self._escapes(k, 50) if exact and problem.p == 2 else None
+            held = self.hold_weights
+            return Computed(self.recipe, self.objective, rule, self.share, held, not exact, escapes)
         slicer = self.recipe.slicer
         assert isinstance(slicer, Uniform)
         n_slices = slicer.n if self.n_slices_given else slices_for_rank(k)
-        return Accelerated(n_slices, self.objective, self.share, settle=not exact, escapes=exact)
+        escapes = self._escapes(k, n_slices) if exact else None
+        return Accelerated(n_slices, self.objective, self.share, not exact, escapes)
+
+    def _escapes(self, k: int, n_slices: int) -> Escapes | None:
+        # A run that ends at its first stall escapes from nothing: any dimension will do.
+        return Escapes(50) if self.assign else escapes_for(k, n_slices)
 
     def tolerance(self, given: float | Literal["auto"] | None, problem: Problem) -> float | None:
         """How still a run must be to count as arrived."""
+        if given is not None and given != "auto" and not 0 <= given < math.inf:
+            raise ValueError(f"tolerance = {given}: give a share of the data's size, 0 or more")
         if given != "auto":
             return given
         return None if not self.auto else 1e-9 if problem.x.dtype == torch.float64 else 1e-6
@@ -106,7 +124,7 @@ def runs_of(
 ) -> Runs:
     """Every run that the leading dimensions of samples, rates and seeds make."""
     rates = None if isinstance(lr, str) else _rates(lr)
-    seeds = None if seeds is None else torch.as_tensor(seeds, dtype=torch.int64, device="cpu")
+    seeds = None if seeds is None else _whole(seeds)
     shapes = {"samples": problem.batch, "lr": () if rates is None else tuple(rates.shape)}
     if seeds is not None:
         shapes["seeds"] = tuple(seeds.shape)
@@ -171,6 +189,13 @@ def _rates(lr: float | Tensor) -> Tensor:
     if not bool((torch.isfinite(rates) & (rates > 0)).all()):
         raise ValueError(f"lr = {lr}: give positive, finite rates, or 'auto'")
     return rates
+
+
+def _whole(seeds: int | Sequence[int] | Tensor) -> Tensor:
+    whole = torch.as_tensor(seeds, device="cpu")
+    if whole.is_floating_point() or whole.is_complex():
+        raise ValueError(f"seeds = {seeds}: give whole numbers, one for each run or one for all")
+    return whole.long()
 
 
 def _present(samples: Tensor, weights: Tensor | None) -> Tensor:

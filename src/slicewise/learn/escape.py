@@ -1,0 +1,70 @@
+"""Out of dead ends: noticing that a run is stuck, and shaking it loose."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from slicewise import sphere
+from slicewise.learn.seeds import RunSeeds
+from slicewise.learned import State
+from slicewise.problem import Problem
+
+
+@dataclass(frozen=True)
+class Escapes:
+    """Steps on one random orthonormal basis each, for runs whose loss has not halved for `patience` steps.
+
+    Such a run sits where slices disagree and cancel. The first escape takes 20 steps, each further one
+    twice as many, and these start with twice the computed step: a reflection, which keeps the loss and
+    forgets the arrangement. It cools to one within the escape. The first time is gentle because a run may
+    be merely slow, and heat undoes what it had reached.
+    """
+
+    patience: int
+    first: int = 20
+
+    def start(self, like: Tensor) -> State:
+        """What runs remember for it, from a tensor of as many ones."""
+        return {
+            "mark": like * math.inf,  # the loss from which the next half is counted
+            "since": torch.zeros_like(like),  # steps since
+            "escape": like * self.first,  # how long the next escape will be
+            "escaping": torch.zeros_like(like),  # steps of it that are left
+        }
+
+    def watch(self, loss: Tensor, state: State) -> State:
+        """Who has halved the loss, who is stuck, and who is done escaping."""
+        escaping = state["escaping"] > 0
+        halved = loss <= state["mark"] / 2
+        mark = torch.where(halved, loss, state["mark"])
+        since = torch.where(halved, 0, state["since"] + 1)
+        stuck = ~escaping & (since >= self.patience)
+        anew = stuck | escaping  # what is measured on one basis says nothing about the loss
+        left = (state["escaping"] - 1).clamp(min=0)
+        return {
+            "mark": torch.where(anew, math.inf, mark),
+            "since": torch.where(anew, 0, since),
+            "escaping": torch.where(stuck, state["escape"], left),
+            "escape": torch.where(stuck, 2 * state["escape"], state["escape"]),
+        }
+
+    def heat(self, state: State) -> Tensor:
+        """How much further than computed a step goes, (R,): 1 outside an escape."""
+        length = state["escape"] / 2  # of this escape; the next one is already twice as long
+        hot = (length > self.first).to(length.dtype)
+        return torch.where(state["escaping"] > 0, 1 + hot * state["escaping"] / length, 1)
+
+    def basis(self, problem: Problem, seeds: RunSeeds, t: int) -> Tensor:
+        """A random orthonormal basis for each run, (R, k, k)."""
+        return sphere.rotation(problem.batch, problem.d, seeds.at(t, purpose=1), problem.x.dtype)
+
+
+def escapes_for(k: int, n_slices: int) -> Escapes | None:
+    """Escapes for runs in k dimensions, or None where they would do harm: with few slices, losses are slow."""
+    if n_slices < 10 * k:
+        return None
+    return Escapes(50 if k <= 3 else 17 * k)

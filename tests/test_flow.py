@@ -1,0 +1,429 @@
+"""Flows: converge without a rate, equal their parts, remember nothing they should not, stop and go on."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tolerances import assert_close
+
+import slicewise as sw
+from slicewise.lab.data import TOYS, toy
+from slicewise.learn import courses
+from slicewise.learn.record import Flow
+from slicewise.learn.runs import Status
+
+STUCK_SEED = 20040  # of a swiss roll; one in fifty is like it
+ELEVEN = ["sw", "maxsw", "dsw", "maxksw", "imsw", "vimsw", "omsw", "rmsw", "ebsw", "rpsw", "ebrpsw"]
+
+
+def clouds(*shape, seed=0, offset=1.0):
+    g = torch.Generator().manual_seed(seed)
+    x, y = (torch.randn(*shape, generator=g, dtype=torch.float64) for _ in range(2))
+    return x, 0.5 * y + offset
+
+
+def toys(name, n, d, seeds):
+    pairs = [toy(name, n, d, seed) for seed in seeds]
+    return torch.stack([p.x for p in pairs]), torch.stack([p.y for p in pairs])
+
+
+# Converges.
+
+
+@pytest.mark.parametrize("d", [2, 50])
+@pytest.mark.parametrize("name", TOYS)
+def test_toys_without_a_rate(name, d):
+    """Three of the ten seeds that `make bench-steps` reports; as many steps as the issue allows."""
+    x, y = toys(name, 300, d, (901, 902, 903))
+    found = sw.flow(x, y, seeds=[901, 902, 903], stop_w2=1e-3)
+    assert found.converged.all()
+    assert (found.w2 <= 1e-3).all()
+    assert found.steps.median() <= (80 if name == "knot" else 60)
+    assert (found.ranks == 2).all()
+
+
+@pytest.mark.parametrize("d", [2, 50])
+@pytest.mark.parametrize("name", ["swiss", "8gaussians"])
+@pytest.mark.parametrize("variant", ELEVEN)
+def test_every_variant_without_a_rate(variant, name, d):
+    seeds = (911, 912, 913)
+    x, y = toys(name, 150, d, seeds)
+    found = sw.flow(x, y, variant, seeds=seeds, stop_w2=1e-2)
+    assert found.converged.all(), found.w2
+    assert (found.w2 <= 1e-2).all()
+
+
+@pytest.mark.parametrize("variant", ["ksw", "vdsw", "orthosw", "phisw"])
+def test_the_other_variants_too(variant):
+    x, y = toys("8gaussians", 100, 10, (1, 2))
+    assert sw.flow(x, y, variant, seeds=[1, 2], stop_w2=1e-2).converged.all()
+
+
+def test_to_rounding_and_no_further():
+    x, y = clouds(40, 3)
+    found = sw.flow(x, y, seeds=0)
+    assert found.converged
+    assert found.w2 < 1e-8
+    single = sw.flow(x.float(), y.float(), seeds=0)
+    assert single.converged
+    assert single.particles.dtype == torch.float32
+    assert single.w2 < 1e-5
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 3])
+def test_other_orders(p):
+    x, y = toys("swiss", 100, 2, (1, 2))
+    found = sw.flow(x, y, p=p, seeds=[1, 2], steps=400)
+    start = sw.wasserstein(x, y)
+    assert (found.w2 < 0.05 * start).all()
+
+
+@pytest.mark.parametrize("objective", ["power", "root", "mean_root"])
+def test_objectives(objective):
+    x, y = clouds(30, 2)
+    start = sw.sliced_wasserstein(x, y, power=objective == "power", n_slices=500)
+    found = sw.flow(x, y, objective=objective, seeds=0, reduce=False)
+    assert found.w2 < 1e-6
+    # mean_root lies below the root, by how much W varies from slice to slice.
+    assert float(found.trace.loss[0]) == pytest.approx(float(start), rel=0.25)
+    given_rate = sw.flow(x, y, lr=0.5, objective=objective, steps=300, seeds=0)
+    assert given_rate.w2 < 0.5 * sw.wasserstein(x, y)
+
+
+def test_unequal_sizes_and_weights_settle():
+    x, y = clouds(60, 2)
+    weights = torch.rand(40, dtype=torch.float64) + 0.1
+    weights = weights / weights.sum()
+    slices = sw.Target(y[:40], n_slices=200).slices
+    for extra in ({}, {"y_weights": weights}):
+        found = sw.flow(x, y[:40], seeds=0, steps=200, **extra)
+        known = {"slices": slices, "power": True, **extra}
+        before = sw.sliced_wasserstein(x, y[:40], **known)
+        assert sw.sliced_wasserstein(found.particles, y[:40], **known) < 2e-3 * before
+        assert found.status == Status.FINISHED
+
+
+def test_escape_from_a_dead_end(monkeypatch):
+    """A swiss roll whose particles get stuck near W_2 = 0.02, and stay there without escapes."""
+    x, y = toys("swiss", 300, 2, [STUCK_SEED])
+    found = sw.flow(x, y, seeds=[STUCK_SEED], stop_w2=1e-3)
+    assert found.converged.all()
+    monkeypatch.setattr("slicewise.learn.setup.escapes_for", lambda k, n_slices: None)
+    stays = sw.flow(x, y, seeds=[STUCK_SEED], stop_w2=1e-3, steps=int(found.steps))
+    assert not stays.converged.any()
+    assert (stays.w2 > 0.01).all()
+
+
+# A batch is its parts.
+
+
+def test_rates_and_seeds_are_a_batch():
+    """The rates of a sweep and their seeds in one call equal separate calls, run for run."""
+    x, y = clouds(30, 3, seed=4)
+    rates, seeds = 15 * torch.tensor([[0.05], [0.2], [0.5], [1.0]]).double(), [7, 8, 9]
+    together = sw.flow(x, y, lr=rates, seeds=seeds, steps=200)
+    assert together.particles.shape == (4, 3, 30, 3)
+    for i, rate in enumerate(rates.flatten().tolist()):
+        for j, seed in enumerate(seeds):
+            alone = sw.flow(x, y, lr=rate, seeds=seed, steps=200)
+            assert (together.particles[i, j] - alone.particles).abs().max() < 1e-9
+            assert_close(together.trace.loss[:, i, j], alone.trace.loss, rtol=1e-6)
+
+
+@pytest.mark.parametrize("variant", ELEVEN)
+def test_a_batch_is_a_loop_for_computed_steps(variant):
+    x, y = clouds(3, 20, 4, seed=1)
+    # Ascents amplify rounding, by up to 5 a step: two steps for them, not nine.
+    options = {"n_steps": 3} if "ascent_step" in sw.VARIANTS[variant].options else {}
+    together = sw.flow(x, y, variant, seeds=[3, 4, 5], steps=4, **options)
+    for i in range(3):
+        alone = sw.flow(x[i], y[i], variant, seeds=3 + i, steps=4, **options)
+        assert_close(together.particles[i], alone.particles, rtol=1e-9)
+
+
+def test_neighbours_that_end_early_or_diverge_change_nothing():
+    x, y = clouds(20, 3)
+    rates = torch.tensor([1.0, 1e4, 2.0]).double()
+    together = sw.flow(x, y, lr=rates, seeds=0, steps=100)
+    assert together.diverged.tolist() == [False, True, False]
+    assert together.steps.tolist()[0::2] == [100, 100]
+    assert together.steps[1] < 100
+    assert together.particles.isfinite().all()
+    assert together.w2[1] == torch.inf
+    assert torch.isnan(together.trace.loss[-1, 1])
+    for i in (0, 2):
+        alone = sw.flow(x, y, lr=float(rates[i]), seeds=0, steps=100)
+        assert_close(together.particles[i], alone.particles)
+
+
+def test_ranks_do_not_mix():
+    """Runs of different rank in one batch are worked in their own dimensions."""
+    flat = clouds(20, 2)
+    x = torch.stack([torch.nn.functional.pad(flat[0], (0, 3)), clouds(20, 5, seed=1)[0]])
+    y = torch.stack([torch.nn.functional.pad(flat[1], (0, 3)), clouds(20, 5, seed=1)[1]])
+    together = sw.flow(x, y, seeds=[1, 2], steps=30)
+    assert together.ranks.tolist() == [2, 5]
+    for i in range(2):
+        alone = sw.flow(x[i], y[i], seeds=i + 1, steps=30)
+        assert_close(together.particles[i], alone.particles)
+
+
+def test_seeds_decide_and_nothing_else():
+    x, y = clouds(15, 3)
+    one = sw.flow(x, y, "rpsw", seeds=3, steps=5)
+    torch.manual_seed(99)
+    assert torch.equal(one.particles, sw.flow(x, y, "rpsw", seeds=3, steps=5).particles)
+    assert not torch.equal(one.particles, sw.flow(x, y, "rpsw", seeds=4, steps=5).particles)
+    torch.manual_seed(1)
+    first = sw.flow(x, y, steps=5)
+    torch.manual_seed(1)
+    assert torch.equal(first.particles, sw.flow(x, y, steps=5).particles)
+    by_generator = [
+        sw.flow(x, y, steps=5, generator=torch.Generator().manual_seed(2)) for _ in "12"
+    ]
+    assert torch.equal(by_generator[0].particles, by_generator[1].particles)
+    again = sw.flow(x, y, steps=5, seeds=first.seeds)
+    assert torch.equal(first.particles, again.particles)
+
+
+def test_the_best_rate_is_computed():
+    """Fixed rates at, below and above a*: none is much better than the Cauchy step."""
+    x, y = clouds(64, 10, seed=3)
+    best = sw.steps.rate_of_step(sw.steps.best_step(50, 10), n=64)
+    rates = best * torch.tensor([0.25, 0.5, 0.71, 1.0, 1.41]).double()
+    fixed = sw.flow(x, y, lr=rates, seeds=1, steps=1500, stop_w2=1e-3)
+    computed = sw.flow(x, y, step="cauchy", reduce=False, seeds=1, steps=1500, stop_w2=1e-3)
+    assert computed.converged
+    assert computed.steps <= 2 * fixed.steps[fixed.converged].min()
+
+
+# Exact reduction.
+
+
+def test_reduction_is_exact_and_reported():
+    x, y = toys("swiss", 60, 40, [1])
+    reduced, ambient = (sw.flow(x, y, seeds=[1], stop_w2=1e-3, reduce=r) for r in (True, False))
+    assert reduced.ranks.item() == 2
+    assert ambient.ranks.item() == 40
+    assert reduced.steps < ambient.steps
+    # Particles stay in the plane of the data, to rounding.
+    plane = sw.effective_subspace(x[0], y[0])
+    inside = plane.lift(plane.reduce(reduced.particles[0]))
+    assert_close(reduced.particles[0], inside)
+    assert sw.flow(x, y, lr=1.0, steps=1, reduce=True).ranks.item() == 2
+
+
+@given(
+    log_scale=st.floats(-3, 3),
+    offset=st.floats(-100, 100),
+    n=st.integers(20, 60),
+    d=st.integers(1, 6),
+    seed=st.integers(0, 10**6),
+)
+@settings(max_examples=15, deadline=None, derandomize=True)
+def test_units_offsets_and_rotations_do_not_matter(log_scale, offset, n, d, seed):
+    x, y = clouds(n, d, seed=seed)
+    g = torch.Generator().manual_seed(seed)
+    turn = torch.linalg.qr(torch.randn(d, d, generator=g, dtype=torch.float64)).Q
+    scale = 10**log_scale
+    start = float(sw.wasserstein(x, y))
+    plain = sw.flow(x, y, seeds=seed, stop_w2=1e-3 * start)
+    assert plain.converged
+    moved = sw.flow(
+        scale * (x @ turn) + offset,
+        scale * (y @ turn) + offset,
+        seeds=seed,
+        stop_w2=1e-3 * start * scale,
+    )
+    assert moved.converged
+    assert float(moved.w2) <= 1e-3 * start * scale
+    same_axes = sw.flow(
+        scale * x + offset, scale * y + offset, seeds=seed, stop_w2=1e-3 * start * scale
+    )
+    assert same_axes.steps == plain.steps
+
+
+@pytest.mark.parametrize("variant", [v for v in ELEVEN if "homogeneous" in sw.VARIANTS[v].laws])
+def test_units_do_not_matter_to_homogeneous_variants(variant):
+    x, y = clouds(30, 3)
+    start = float(sw.wasserstein(x, y))
+    counts = [
+        sw.flow(c * x, c * y, variant, seeds=0, stop_w2=1e-2 * start * c).steps.item()
+        for c in (2.0**-10, 1.0, 2.0**10)  # powers of two round alike
+    ]
+    assert counts[0] == counts[1] == counts[2] < 1000
+
+
+@pytest.mark.parametrize("variant", sorted(sw.VARIANTS))
+def test_no_rate_gives_nan(variant):
+    x, y = clouds(12, 3)
+    rates = 10.0 ** torch.arange(-6, 4).double()
+    for objective in ("power", "root"):
+        found = sw.flow(x, y, variant, lr=rates, steps=30, seeds=0, objective=objective)
+        assert found.particles.isfinite().all()
+        assert found.w2[~found.diverged].isfinite().all()
+
+
+# Weights, padding, degenerate samples.
+
+
+def test_padding_changes_nothing():
+    sets = [clouds(n, 2, seed=n)[0] for n in (12, 9)]
+    y = clouds(10, 2)[1]
+    padded, weights = sw.pad(sets)
+    padded[1, 9:] = 1e7  # absent samples may lie anywhere
+    together = sw.flow(padded, y, x_weights=weights, seeds=[1, 2], steps=20)
+    assert torch.equal(together.particles[1, 9:], padded[1, 9:])
+    for i, x in enumerate(sets):
+        equal = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
+        alone = sw.flow(x, y, x_weights=equal, seeds=i + 1, steps=20)
+        assert_close(together.particles[i, : len(x)], alone.particles, rtol=1e-8)
+
+
+@pytest.mark.parametrize("variant", ["sw", "maxsw", "rpsw", "dsw"])
+def test_nowhere_to_go(variant):
+    x = torch.randn(6, 3, dtype=torch.float64)
+    for samples in (x, torch.ones(6, 3, dtype=torch.float64), x[:1]):
+        found = sw.flow(samples, samples, variant, seeds=0)
+        assert found.converged
+        assert_close(found.particles, samples)
+        assert found.steps <= 2
+
+
+def test_a_single_sample_on_a_line():
+    found = sw.flow(torch.zeros(1, 1), torch.ones(1, 1))
+    assert_close(found.particles, torch.ones(1, 1))
+
+
+# What is left behind; stop and go on.
+
+
+def test_trace():
+    x, y = clouds(2, 15, 3)
+    found = sw.flow(
+        x, y, seeds=[1, 2], steps=10, tolerance=None, w2_at=[0, 5, 10], particles_at=[0, 10]
+    )
+    trace = found.trace
+    assert trace.loss.shape == trace.step.shape == trace.seconds.shape == (10, 2)
+    assert (trace.seconds.diff(dim=0) > 0).all()
+    assert trace.w2.shape == (3, 2)
+    assert trace.particles.shape == (2, 2, 15, 3)
+    assert_close(trace.particles[0], x)
+    assert_close(trace.particles[1], found.particles)
+    assert_close(trace.w2[0], sw.wasserstein(x, y))
+    assert_close(trace.w2[2], found.w2)
+    assert "worked in 3 of 3 dimensions" in repr(found)
+    ended = sw.flow(x, y, seeds=[1, 2], w2_at=[900])
+    assert ended.converged.all()
+    assert_close(ended.trace.w2[0] + 1, ended.w2 + 1)
+
+
+@pytest.mark.parametrize("variant", ["sw", "dsw", "maxsw"])
+def test_going_on_is_never_having_stopped(variant):
+    x, y = clouds(2, 15, 3)
+    settings = {"seeds": [1, 2], "tolerance": None}
+    whole = sw.flow(x, y, variant, steps=12, **settings)
+    half = sw.flow(x, y, variant, steps=5, **settings)
+    rest = sw.flow(x, y, variant, steps=12, resume=half.state, **settings)
+    assert torch.equal(rest.particles, whole.particles)
+    assert torch.equal(rest.trace.loss, whole.trace.loss)
+    assert torch.equal(rest.steps, whole.steps)
+
+
+def test_drawn_seeds_are_kept_when_going_on():
+    x, y = clouds(15, 3)
+    half = sw.flow(x, y, steps=5, tolerance=None)
+    rest = sw.flow(x, y, steps=9, tolerance=None, resume=half.state)
+    whole = sw.flow(x, y, steps=9, tolerance=None, seeds=half.seeds)
+    assert torch.equal(rest.particles, whole.particles)
+
+
+def test_an_interrupt_leaves_a_checkpoint(tmp_path, monkeypatch):
+    x, y = clouds(15, 3)
+    file = tmp_path / "flow.pt"
+    whole = sw.flow(x, y, "orthosw", steps=20, seeds=1, tolerance=None)
+    advance = courses.Computed.advance
+
+    def interrupted(self, problem, seeds, t, state):
+        if t == 7:
+            raise KeyboardInterrupt
+        return advance(self, problem, seeds, t, state)
+
+    monkeypatch.setattr(courses.Computed, "advance", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sw.flow(x, y, "orthosw", steps=20, seeds=1, tolerance=None, checkpoint=file)
+    monkeypatch.undo()
+    assert file.exists()
+    rest = sw.flow(x, y, "orthosw", steps=20, seeds=1, tolerance=None, checkpoint=file)
+    assert torch.equal(rest.particles, whole.particles)
+    assert len(rest.trace.loss) == 20
+    assert [p.name for p in tmp_path.iterdir()] == ["flow.pt"]
+
+
+def test_a_state_of_something_else_is_refused(tmp_path):
+    x, y = clouds(15, 3)
+    state = sw.flow(x, y, steps=3, seeds=1).state
+    for other in ({"x": x + 1}, {"variant": "orthosw"}, {"seeds": 2}, {"lr": 1.0}):
+        arguments = {"x": x, "y": y, "variant": "sw", "seeds": 1, **other}
+        with pytest.raises(ValueError, match="other samples or settings"):
+            sw.flow(**arguments, steps=5, resume=state)
+    wrong = tmp_path / "wrong.pt"
+    wrong.write_text("not a state")
+    with pytest.raises(ValueError, match="remove it to start anew"):
+        sw.flow(x, y, checkpoint=wrong)
+    with pytest.raises(ValueError, match="is a folder"):
+        sw.flow(x, y, checkpoint=tmp_path)
+
+
+def test_assign_is_a_solvers_finish():
+    x, y = toys("swiss", 300, 2, [STUCK_SEED])
+    found = sw.flow(x, y, seeds=[STUCK_SEED], finish="assign")
+    assert found.status.item() == Status.ASSIGNED
+    assert found.w2 < 1e-12
+    assert "assigned" in repr(found)
+
+
+def test_bar_on_request(capsys):
+    x, y = clouds(10, 2)
+    sw.flow(x, y, seeds=0, steps=3, bar=True)
+    assert "3/3" in capsys.readouterr().err
+    sw.flow(x, y, seeds=0, steps=3)
+    assert capsys.readouterr().err == ""
+
+
+def test_zero_steps():
+    x, y = clouds(10, 2)
+    found = sw.flow(x, y, steps=0)
+    assert isinstance(found, Flow)
+    assert_close(found.particles, x)
+    assert found.trace.loss.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"lr": "fast"}, "did you mean|choose from auto"),
+        ({"lr": -1.0}, "positive, finite rates"),
+        ({"lr": torch.tensor([1.0, torch.nan])}, "positive, finite rates"),
+        ({"steps": -1}, "steps = -1"),
+        ({"objective": "square"}, "choose from power, root, mean_root"),
+        ({"finish": "jump"}, "choose from assign"),
+        ({"finish": "assign", "lr": 1.0}, "needs lr='auto'"),
+        ({"finish": "assign", "y": torch.randn(9, 2)}, "equal numbers"),
+        ({"reduce": "yes"}, "True, False or 'auto'"),
+        ({"share": 0.0}, "positive share"),
+        ({"step": "trace", "lr": 1.0}, "give lr='auto'"),
+        ({"seeds": [1, 2, 3], "lr": torch.ones(2)}, "do not fit together"),
+        ({"seeds": 0.5}, "whole numbers"),
+        ({"variant": "swx"}, "did you mean"),
+        ({"y": torch.full((10, 2), torch.nan)}, "NaN or infinite"),
+        ({"tolerance": -1.0}, "tolerance = -1.0"),
+        ({"stop_w2": 0.0}, "stop_w2 = 0.0"),
+    ],
+)
+def test_errors_speak(arguments, words):
+    given = {"x": torch.randn(10, 2), "y": torch.randn(10, 2), **arguments}
+    with pytest.raises(ValueError, match=words):
+        sw.flow(**given)
