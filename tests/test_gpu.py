@@ -143,3 +143,39 @@ def test_compiles_whole():
     slices = torch.nn.functional.normalize(torch.randn(20, 5, device=CUDA), dim=-1)
     compiled = torch.compile(loss, fullgraph=True)
     assert_close(compiled(x, y, slices=slices), loss(x, y, slices=slices))
+
+
+@pytest.mark.parametrize("variant", ["sw", "ebsw", "rpsw", "dsw"])
+def test_a_flow_is_the_same_on_the_device(variant):
+    """Seeds draw on the CPU, so that both devices see the same slices."""
+    x, y = pair(m=40)
+    here, there = (
+        sw.flow(x.to(device), y.to(device), variant, seeds=[1, 2], steps=20)
+        for device in ("cpu", "cuda")
+    )
+    assert there.particles.is_cuda
+    assert_close(there.particles.cpu(), here.particles, rtol=1e-8)
+    assert_close(there.trace.loss, here.trace.loss, rtol=1e-6)
+    state = sw.flow(x.cuda(), y.cuda(), variant, seeds=[1, 2], steps=9).state
+    rest = sw.flow(x.cuda(), y.cuda(), variant, seeds=[1, 2], steps=20, resume=state)
+    assert_close(rest.particles, there.particles)
+
+
+def test_flows_converge_on_the_device():
+    x, y = pair(torch.float32, n=200, m=200, d=2)
+    found = sw.flow(x.cuda(), y.cuda(), seeds=[1, 2], stop_w2=1e-3)
+    assert found.converged.all()
+    rates = torch.tensor([10.0, 1e5], device="cuda")
+    assert sw.flow(x.cuda()[0], y.cuda()[0], lr=rates, steps=50).diverged.tolist() == [False, True]
+
+
+def test_displacement_on_the_device():
+    x, y = pair()
+    for variant in ("sw", "ebsw", "maxsw"):
+        moves = []
+        for device in ("cpu", "cuda"):
+            a = x.to(device).requires_grad_()
+            loss = sw.SlicedWasserstein(variant, scale="displacement")
+            loss(a, y.to(device), generator=torch.Generator().manual_seed(0)).backward()
+            moves.append(a.grad.cpu())
+        assert_close(moves[1], moves[0], rtol=1e-8)

@@ -1,0 +1,1 @@
+"""How many steps learning takes: flows, rules and networks, each against what it promises."""

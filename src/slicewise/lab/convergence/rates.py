@@ -1,0 +1,63 @@
+"""What trained networks say about rates: which is best where, and what one rate for all would cost."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any
+
+Rows = list[dict[str, Any]]  # setting, optimiser, scale, rate, w2
+
+
+def spread(rows: Rows) -> Rows:
+    """For each optimiser and scale: best rates over the settings, and the regret of the best common one.
+
+    `factor` is the largest best rate over the smallest. `common` is the one rate whose worst W_2, relative
+    to the best of each setting, is least; `regret` that worst ratio. `within` is how many settings are
+    within 5 % of their best at the common rate.
+    """
+    groups: dict[tuple[str, str], dict[str, dict[float, float]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
+    for row in rows:
+        groups[row["optimiser"], row["scale"]][row["setting"]][row["rate"]] = row["w2"]
+    found = []
+    for (optimiser, scale), settings in groups.items():
+        best = {name: min(at, key=at.__getitem__) for name, at in settings.items()}
+        rates = sorted({rate for at in settings.values() for rate in at})
+        regrets = {
+            rate: [at[rate] / at[best[name]] for name, at in settings.items()] for rate in rates
+        }
+        common = min(rates, key=lambda rate: max(regrets[rate]))
+        edges = sum(best[name] in (min(at), max(at)) for name, at in settings.items())
+        found.append(
+            {
+                "optimiser": optimiser,
+                "scale": scale,
+                "settings": len(settings),
+                "lowest": min(best.values()),
+                "highest": max(best.values()),
+                "factor": max(best.values()) / min(best.values()),
+                "common": common,
+                "regret": max(regrets[common]),
+                "within": sum(ratio <= 1.05 for ratio in regrets[common]),
+                "at_the_edge": edges,
+            }
+        )
+    return found
+
+
+def table(found: Rows) -> str:
+    """The spread as a Markdown table."""
+    lines = [
+        "| optimiser | scale | best rates | factor | one rate for all | its worst W_2 / best | within 5 % |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in found:
+        worst = f"{row['regret']:.2f}" if math.isfinite(row["regret"]) else "diverges"
+        edge = f" ({row['at_the_edge']} at the grid's edge)" if row["at_the_edge"] else ""
+        lines.append(
+            f"| {row['optimiser']} | {row['scale']} | {row['lowest']:.3g} to {row['highest']:.3g}{edge} | "
+            f"{row['factor']:.0f} | {row['common']:.3g} | {worst} | {row['within']} of {row['settings']} |"
+        )
+    return "\n".join(lines)
