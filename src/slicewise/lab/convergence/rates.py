@@ -6,10 +6,10 @@ import math
 from collections import defaultdict
 from typing import Any
 
-Rows = list[dict[str, Any]]  # setting, optimiser, scale, rate, w2
+Rows = list[dict[str, Any]]  # setting, optimiser, scale, rate, w2, sw2
 
 
-def spread(rows: Rows) -> Rows:
+def spread(rows: Rows, judge: str = "w2") -> Rows:
     """For each optimiser and scale: best rates over the settings, and the regret of the best common one.
 
     `factor` is the largest best rate over the smallest. `common` is the one rate whose worst W_2, relative
@@ -20,7 +20,7 @@ def spread(rows: Rows) -> Rows:
         lambda: defaultdict(dict)
     )
     for row in rows:
-        groups[row["optimiser"], row["scale"]][row["setting"]][row["rate"]] = row["w2"]
+        groups[row["optimiser"], row["scale"]][row["setting"]][row["rate"]] = row[judge]
     found = []
     for (optimiser, scale), settings in groups.items():
         best = {name: min(at, key=at.__getitem__) for name, at in settings.items()}
