@@ -50,7 +50,7 @@ class Accelerated:
         loss = (weights * pull.costs).sum(dim=-1)  # (R,)
         step = Cauchy()(pull).squeeze(-1) * self.share
         if self.settle:
-            step = step * settling(t, problem.progress)
+            step = step * settling(t, problem.progress, k)
         if escaping is not None and self.escapes is not None:
             step = step * self.escapes.heat(state)
         move = -step[:, None, None] * pull.direction

@@ -89,7 +89,7 @@ class Computed:
         loss = _value(self.recipe, pull, self.objective)
         step = self.rule(pull) * self.share  # (R, 1) or (R, n)
         if self.settle:
-            step = step * settling(t, problem.progress)
+            step = step * settling(t, problem.progress, problem.d)
         move = -step.unsqueeze(-1) * pull.direction
         after = {**state, **_named(learned)}
         if self.escapes is not None:
@@ -114,12 +114,13 @@ class Computed:
         return -step * pull.direction
 
 
-def settling(t: int, progress: float) -> float:
+def settling(t: int, progress: float, k: int) -> float:
     """Shorter and shorter steps over the last 40 % of a run: averages out the noise of fresh slices.
 
     For losses whose minimum is not zero (n ≠ m, unequal weights), around which full steps keep jittering.
+    Not for runs so short that they are still on their way, which takes some 15 steps a dimension.
     """
-    if progress <= 0.6:
+    if progress <= 0.6 or 0.6 * t / progress < 15 * k:
         return 1.0
     return 10 / (10 + t * (1 - 0.6 / progress))
 

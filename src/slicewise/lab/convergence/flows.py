@@ -154,20 +154,17 @@ def digits(*, quick: bool) -> list[Row]:
     goal = 1e-3 * float(sw.wasserstein(x, y))
     seeds = HELD_OUT[:1] if quick else HELD_OUT[:3]
     rows = []
-    for reduce in (True, False):
-        runs = [count(x, y, [seed], goal, 20_000, reduce=reduce) for seed in seeds]
-        middle = sorted(runs, key=lambda row: row["seconds"])[len(runs) // 2]
-        rows.append(
-            {
-                "what": "reduced" if reduce else "ambient",
-                **middle,
-                "steps": [r["steps"][0] for r in runs],
-            }
+    # Ambient with its own default too, though a few slices a step get there sooner.
+    ways: list[tuple[str, dict[str, Any]]] = [("reduced", {"reduce": True})]
+    for n_slices in (200,) if quick else (50, 200, None):
+        ways.append(
+            (f"ambient, L = {n_slices or 'default'}", {"reduce": False, "n_slices": n_slices})
         )
-    gain = rows[1]["seconds"] / rows[0]["seconds"]
-    rows[0] |= {
-        "target": "10 × faster than ambient",
-        "met": gain >= 10 and all(r["arrived"] for r in rows),
-        "gain": gain,
-    }
+    for name, how in ways:
+        runs = [count(x, y, [seed], goal, 20_000, **how) for seed in seeds]
+        middle = sorted(runs, key=lambda row: row["seconds"])[len(runs) // 2]
+        rows.append({"what": name, **middle, "steps": [r["steps"][0] for r in runs]})
+    gain = min(row["seconds"] for row in rows[1:]) / rows[0]["seconds"]
+    good = gain >= 10 and all(row["arrived"] for row in rows)
+    rows[0] |= {"target": "10 × faster than ambient", "met": good, "gain": gain}
     return rows

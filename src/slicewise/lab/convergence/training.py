@@ -25,9 +25,9 @@ LATENT, HIDDEN, MANIFOLD = 8, 128, 10
 SCALES: tuple[Scale, ...] = ("classic", "displacement")
 # Rates to try, as powers of two: what is best lies inside, or the record says that it does not.
 RATES = {
-    ("sgd", "classic"): (-4, 11),
+    ("sgd", "classic"): (-12, 11),
     ("sgd", "displacement"): (-8, 3),
-    ("momentum", "classic"): (-8, 8),
+    ("momentum", "classic"): (-16, 8),
     ("momentum", "displacement"): (-12, 0),
     ("adam", "classic"): (-16, -3),
     ("adam", "displacement"): (-16, -3),
