@@ -7,10 +7,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow gpu bench check format dist clean
+.PHONY: help setup demo test slow gpu bench bench-steps examples check format dist clean
 
 help: ## what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 setup: $(READY) ## the environment in .venv, made anew when its requirements change
 
@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PIP) --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## every variant between two real point sets; ends in report/index.html
+demo: $(READY) ## flows without a rate, every variant on real data; ends in report/index.html
 	$(BIN)/python -m slicewise.lab.demo --out report
 
 test: $(READY) ## the tests
@@ -32,20 +32,26 @@ slow: $(READY) ## the tests that take longer
 	$(PYTEST) -m slow
 
 gpu: ## the tests that need a CUDA device, with the python on the path
-	python3 -m pytest -m gpu -p no:xdist -v
+	python3 -m pytest tests/test_gpu.py -m gpu -p no:xdist -v
 
 bench: $(READY) ## a step against POT, OTT-JAX (if installed) and a plain sort; BENCH=--quick for a glance
 	$(BIN)/python -m slicewise.lab.bench --out $(or $(OUT),benchmarks/results) $(BENCH)
 
+bench-steps: $(READY) ## how many steps flows take, each beside its promise; BENCH=--quick for a glance
+	$(BIN)/python -m slicewise.lab.convergence --out $(or $(OUT),benchmarks/results) $(BENCH)
+
+examples: $(READY) ## run them; STEPS=20 for a glance
+	$(BIN)/python examples/train_generator.py --steps $(or $(STEPS),500)
+
 check: $(READY) ## style, types, layers
-	$(BIN)/ruff format --check src tests
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests examples
+	$(BIN)/ruff check src tests examples
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
 format: $(READY) ## put the source in order
-	$(BIN)/ruff format src tests
-	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests examples
+	$(BIN)/ruff check --fix src tests examples
 
 dist: $(READY) ## sdist and wheel; the wheel is installed into an empty environment and used
 	rm -rf dist build/empty

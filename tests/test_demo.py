@@ -16,7 +16,10 @@ def test_it_ends_in_a_page_with_every_variant(tmp_path, capsys):
     assert demo.main(["--out", str(tmp_path / "new" / "report")]) == 0
     page = (tmp_path / "new" / "report" / "index.html").read_text()
     assert (tmp_path / "new" / "report" / "distances.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "new" / "report" / "flows.png").read_bytes().startswith(b"\x89PNG")
+    assert "Flows that are given no rate" in page
     printed = capsys.readouterr().out
+    assert printed.count("no rate given, W2 <= 1e-3 after") == 3
     for name in sw.VARIANTS:
         assert f"<code>{name}</code>" in page
         assert f"\n  {name} " in printed
@@ -38,7 +41,7 @@ def test_help_says_what_it_does():
         text=True,
         check=True,
     )
-    assert "Every variant between two real point sets" in out.stdout
+    assert "every variant between two real point sets" in out.stdout
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):

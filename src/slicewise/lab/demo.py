@@ -1,4 +1,4 @@
-"""Every variant between two real point sets: a table, a picture, a page.
+"""Flows that are given no rate, and every variant between two real point sets: pictures, tables, a page.
 
 python -m slicewise.lab.demo --out report
 """
@@ -18,7 +18,8 @@ import torch
 
 import slicewise as sw
 from slicewise.files import write_whole
-from slicewise.lab.data import Pair, digits, photographs
+from slicewise.lab import race
+from slicewise.lab.data import TOYS, Pair, digits, photographs
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,13 @@ def run(out: Path) -> Path:
     """Measure, draw and write the page; returns where it is."""
     from jinja2 import Environment, PackageLoader
 
+    races = []
+    for name in TOYS:
+        races.append(race.race(name))
+        print(race.as_text(races[-1]), flush=True)
+    flows = race.draw_races(races)
+    write_whole(out / "flows.png", flows)
+    print()
     pairs, tables, texts = [photographs(), digits()], [], []
     for pair in pairs:
         exact = sw.wasserstein(pair.x, pair.y).item()
@@ -157,6 +165,8 @@ def run(out: Path) -> Path:
     template = Environment(loader=PackageLoader("slicewise.lab"), autoescape=True)
     page = template.get_template("demo.html").render(
         picture=base64.b64encode(picture).decode(),
+        flows=base64.b64encode(flows).decode(),
+        races=races,
         tables=texts,
         versions=f"slicewise {sw.__version__}, torch {torch.__version__}, "
         f"Python {platform.python_version()}, {torch.get_num_threads()} threads",
