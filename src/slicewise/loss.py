@@ -48,7 +48,7 @@ class SlicedWasserstein(nn.Module):
             the rank of the first batch, kept in `subspace_dim` from then on. "displacement" leaves the
             value as it is and makes the gradient at each sample minus its weight times the move that the
             slices suggest (`sw.displacement`): one learning rate then serves every dimension, batch size,
-            slice count and variant. 0.1 to 0.3 is a good rate for plain SGD. Slice weights are constants
+            slice count and variant. About 0.1 is a good one for plain SGD. Slice weights are constants
             there, gradients go to samples alone, and the root is refused.
         reduction: over batch dimensions only: "mean", "sum" or "none".
 

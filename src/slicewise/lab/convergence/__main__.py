@@ -42,12 +42,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="smaller versions of all")
     parser.add_argument("--only", nargs="+", choices=[*PARTS, "training"], help="some parts")
     parser.add_argument("--steps", type=int, default=400, help="of each network in `training`")
-    parser.add_argument("--skip", type=int, default=0, help="settings of `training` done before")
     asked = parser.parse_args(arguments)
     names = asked.only or list(PARTS)
     stamp = datetime.date.today().isoformat()
     if "training" in names:
-        train_all(asked.out / f"training-{stamp}.json", asked.steps, asked.skip)
+        train_all(asked.out / f"training-{stamp}.json", asked.steps)
     results: dict[str, Any] = {}
     begun = time.perf_counter()
     for name in names:
@@ -67,18 +66,28 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if all(kept) else 1
 
 
-def train_all(file: Path, steps: int, skip: int) -> None:
-    """Train every setting, writing after each; what is there already is kept."""
+def train_all(file: Path, steps: int) -> None:
+    """Train every setting that the record does not have yet, writing after each."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    rows = json.loads(file.read_text())["rows"] if file.exists() else []
-    for i, setting in enumerate(training.SETTINGS[skip:], skip):
+    kept = json.loads(file.read_text())["curves"] if file.exists() else []
+    done = {curve["setting"] for curve in kept}
+    for i, setting in enumerate(training.SETTINGS, 1):
+        if setting.name in done:
+            continue
         begun = time.perf_counter()
-        rows += training.train(setting, training.candidates(), steps=steps, seed=1, device=device)
+        rows = training.train(setting, training.candidates(), steps=steps, seed=1, device=device)
+        kept += rates.curves(rows)
+        record = {"environment": environment(), "steps": steps, "curves": kept}
+        write_whole(file, json.dumps(record))
         seconds = time.perf_counter() - begun
-        print(f"{i + 1} of {len(training.SETTINGS)}: {setting.name}, {seconds:.1f} s", flush=True)
-        write_whole(file, json.dumps({"steps": steps, "rows": rows}))
-    for judge in ("w2", "sw2"):
-        print(f"\nby {judge}\n\n{rates.table(rates.spread(rows, judge))}")
+        print(f"{i} of {len(training.SETTINGS)}: {setting.name}, {seconds:.1f} s", flush=True)
+    words = [
+        f"by {judge}\n\n{rates.table(rates.spread(rates.rows_of(kept), judge))}\n"
+        for judge in ("w2", "sw2")
+    ]
+    page = "# Networks trained over rates\n\n" + "\n".join(words)
+    write_whole(file.with_suffix(".md"), page)
+    print(page)
 
 
 def summary(results: dict[str, Any], *, quick: bool) -> str:

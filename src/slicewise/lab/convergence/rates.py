@@ -48,6 +48,42 @@ def spread(rows: Rows, judge: str = "w2") -> Rows:
     return found
 
 
+def curves(rows: Rows) -> Rows:
+    """The rows as one curve over rates for each setting, optimiser and scale: what a record keeps."""
+    groups: dict[tuple[str, str, str], Rows] = defaultdict(list)
+    for row in rows:
+        groups[row["setting"], row["optimiser"], row["scale"]].append(row)
+    return [
+        {
+            "setting": setting,
+            "optimiser": optimiser,
+            "scale": scale,
+            "rates": [row["rate"] for row in some],
+            # Strict JSON knows no infinity: a network that diverged is null.
+            **{
+                judge: [round(row[judge], 4) if math.isfinite(row[judge]) else None for row in some]
+                for judge in ("w2", "sw2")
+            },
+        }
+        for (setting, optimiser, scale), some in groups.items()
+    ]
+
+
+def rows_of(kept: Rows) -> Rows:
+    """Undoes `curves`, to four digits."""
+    return [
+        {
+            "setting": curve["setting"],
+            "optimiser": curve["optimiser"],
+            "scale": curve["scale"],
+            "rate": rate,
+            **{judge: math.inf if (w := curve[judge][i]) is None else w for judge in ("w2", "sw2")},
+        }
+        for curve in kept
+        for i, rate in enumerate(curve["rates"])
+    ]
+
+
 def table(found: Rows) -> str:
     """The spread as a Markdown table."""
     lines = [
