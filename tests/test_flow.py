@@ -110,7 +110,7 @@ def test_escape_from_a_dead_end(monkeypatch):
     x, y = toys("swiss", 300, 2, [STUCK_SEED])
     found = sw.flow(x, y, seeds=[STUCK_SEED], stop_w2=1e-3)
     assert found.converged.all()
-    monkeypatch.setattr("slicewise.learn.setup.escapes_for", lambda k, n_slices: None)
+    monkeypatch.setattr("slicewise.learn.settings.escapes_for", lambda k: None)
     stays = sw.flow(x, y, seeds=[STUCK_SEED], stop_w2=1e-3, steps=int(found.steps))
     assert not stays.converged.any()
     assert (stays.w2 > 0.01).all()

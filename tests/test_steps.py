@@ -74,7 +74,7 @@ def test_limits_of_fixed_slices():
     moment = slices.mT @ slices / 400
     limit = steps.fixed_slices_limit(slices)
     assert_close(limit, 2 / torch.linalg.eigvalsh(moment).max())
-    assert float(limit) == pytest.approx(steps.mean_eigenvalue_limit(400, 100), rel=0.05)
+    assert float(limit) == pytest.approx(steps.marchenko_pastur_limit(400, 100), rel=0.05)
     # Kept slices allow less than fresh ones: their strongest direction never averages out.
     assert float(limit) < steps.stability_limit(400, 100)
     weights = torch.rand(400, dtype=torch.float64)

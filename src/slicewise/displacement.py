@@ -10,6 +10,7 @@ from torch import Tensor
 from slicewise.checks import check_value
 from slicewise.distance import fixed_slices, slices_for
 from slicewise.precision import full_precision
+from slicewise.problem import shares_of
 from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
 from slicewise.request import problem_for, recipe_for
@@ -68,9 +69,9 @@ def displacement(
 
 def carried(value: Tensor, samples: Tensor, move: Tensor, weights: Tensor | None) -> Tensor:
     """`value` as it is, with a gradient of −q_i · move_i at sample i, q_i its weight."""
-    if weights is None:
-        share: Tensor | float = 1 / samples.shape[-2]
-    else:
-        share = (weights / weights.sum(dim=-1, keepdim=True)).unsqueeze(-1).to(move.dtype)
+    share = shares_of(weights, samples.shape[-2], move.dtype)
+    if isinstance(share, Tensor):
+        share = share.unsqueeze(-1)
+        samples = torch.where(share > 0, samples, 0)  # absent ones may lie anywhere, at NaN too
     pulled = (samples * (share * -move)).sum(dim=(-2, -1))  # (*batch,), linear in the samples
     return value + (pulled - pulled.detach())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -35,7 +35,7 @@ class Evaluation:
     slices: Tensor  # (*batch, L, d), or as they were given
     group_size: int | None  # how many successive slices depend on each other, if that is known
     self_normalised: bool  # were the weights divided by their own sum?
-    problem: Problem  # what was compared
+    problem: Problem = field(repr=False)  # what was compared
 
     @property
     def displacement(self) -> Tensor:
@@ -46,7 +46,8 @@ class Evaluation:
         with torch.no_grad(), full_precision(self.costs.device.type):
             weights = self.weights.detach()
             problem, slices = self.problem.detached(), self.slices.detach()
-            return moved(pull_of(problem, slices.to(problem.x.dtype), weights))
+            move = moved(pull_of(problem, slices.to(problem.x.dtype), weights))
+            return move if problem.precision is None else move.to(problem.precision)
 
     @property
     def stderr(self) -> Tensor:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -53,10 +55,10 @@ def within(x: Tensor, y: Tensor, distance: float) -> bool:
 
     The distance to nearest neighbours is a lower bound, and mostly answers without an assignment.
     """
-    from scipy.spatial import cKDTree
-
     x, y = x.detach().double().cpu(), y.detach().double().cpu()
     if x.shape[-1] <= 8:
+        with _extra():
+            from scipy.spatial import cKDTree
         nearest = torch.from_numpy(cKDTree(y.numpy()).query(x.numpy())[0])
     else:
         nearest = torch.cdist(x, y, compute_mode=_DIFFERENCES).amin(dim=1)
@@ -67,8 +69,8 @@ def within(x: Tensor, y: Tensor, distance: float) -> bool:
 
 def assignment(x: Tensor, y: Tensor) -> Tensor:
     """For each sample of x (n, d), its partner in y (n, d) in the optimal plan for W_2: an index (n,)."""
-    from scipy.optimize import linear_sum_assignment
-
+    with _extra():
+        from scipy.optimize import linear_sum_assignment
     distances = torch.cdist(x.double().cpu(), y.double().cpu(), compute_mode=_DIFFERENCES)
     return torch.as_tensor(linear_sum_assignment(distances.square().numpy())[1])
 
@@ -86,27 +88,22 @@ def _distance(x: Tensor, y: Tensor, p: float, a: Tensor | None, b: Tensor | None
         return 0.0
     powers = (distances / scale).pow(p)
     matrix = powers.numpy()
-    try:
-        if a is None and b is None and len(x) == len(y):
-            least, nearest = powers.min(dim=1)
-            if len(nearest.unique()) == len(y):
-                # Everyone has their nearest, which no plan can better: near convergence, all it takes.
-                mean = float(least.mean())
-            else:
-                from scipy.optimize import linear_sum_assignment
-
-                rows, columns = linear_sum_assignment(matrix)
-                mean = float(matrix[rows, columns].mean())
+    if a is None and b is None and len(x) == len(y):
+        least, nearest = powers.min(dim=1)
+        if len(nearest.unique()) == len(y):
+            # Everyone has their nearest, which no plan can better: near convergence, all it takes.
+            mean = float(least.mean())
         else:
+            with _extra():
+                from scipy.optimize import linear_sum_assignment
+            rows, columns = linear_sum_assignment(matrix)
+            mean = float(matrix[rows, columns].mean())
+    else:
+        with _extra():
             import ot
-
-            uniform = [torch.full((len(s),), 1 / len(s), dtype=torch.float64) for s in (x, y)]
-            a, b = (u if w is None else w / w.sum() for w, u in zip((a, b), uniform, strict=True))
-            mean = float(ot.emd2(a.numpy(), b.numpy(), matrix, numItermax=10_000_000))
-    except ImportError as missing:
-        raise ImportError(
-            f"wasserstein needs {missing.name}: pip install 'slicewise[exact]'"
-        ) from None
+        uniform = [torch.full((len(s),), 1 / len(s), dtype=torch.float64) for s in (x, y)]
+        a, b = (u if w is None else w / w.sum() for w, u in zip((a, b), uniform, strict=True))
+        mean = float(ot.emd2(a.numpy(), b.numpy(), matrix, numItermax=10_000_000))
     return scale * float(mean ** (1 / p))
 
 
@@ -115,3 +112,14 @@ def _present(samples: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | 
     if weights is None:
         return samples, None
     return samples[weights > 0], weights[weights > 0]
+
+
+@contextmanager
+def _extra() -> Iterator[None]:
+    """Imports that only the extra `exact` brings: without it, a line that says so."""
+    try:
+        yield
+    except ImportError as missing:
+        raise ImportError(
+            f"exact distances need {missing.name}: pip install 'slicewise[exact]'"
+        ) from None

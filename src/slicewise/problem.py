@@ -187,6 +187,14 @@ class Part:
         return f"{type(self).__name__}({', '.join(words)})"
 
 
+def shares_of(weights: Tensor | None, n: int, dtype: torch.dtype) -> Tensor | float:
+    """Sample weights divided by their sum, (*batch, n), or 1/n where all are equal."""
+    if weights is None:
+        return 1 / n
+    wide = weights.double()
+    return (wide / wide.sum(dim=-1, keepdim=True)).to(dtype)
+
+
 def pad(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Sample sets of unequal sizes as one batch: samples (B, n, d) and sample weights (B, n).
 

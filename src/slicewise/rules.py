@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +12,7 @@ from torch import Tensor
 
 from slicewise.checks import check_choice
 from slicewise.line import plan_mean
-from slicewise.problem import Part, Problem
+from slicewise.problem import Part, Problem, shares_of
 from slicewise.transport import Needs, project, pull_back
 from slicewise.weighting import Weights
 
@@ -32,10 +34,8 @@ class Pull:
     @property
     def masses(self) -> Tensor | float:
         """Sample weights (*batch, n), or the one they all have."""
-        weights = self.problem.x_weights
-        if weights is None:
-            return 1 / self.problem.x.shape[-2]
-        return (weights / weights.sum(dim=-1, keepdim=True)).to(self.direction.dtype)
+        problem = self.problem
+        return shares_of(problem.x_weights, problem.x.shape[-2], self.direction.dtype)
 
     def size(self) -> Tensor:
         """Σ_i q_i |D_i|², (*batch,)."""
@@ -80,9 +80,13 @@ class Cauchy(Part):
     """
 
     def __call__(self, pull: Pull) -> Tensor:
-        if pull.problem.p == 2:
-            return _ratio(pull.size(), pull.spread()).unsqueeze(-1)
-        return self._curved(pull)
+        if pull.problem.p != 2:
+            return self._curved(pull)
+        # The ratio does not depend on D's size; its squares must neither underflow nor overflow.
+        largest = pull.direction.abs().amax(dim=(-2, -1), keepdim=True)
+        unit = pull.direction / torch.where(largest > 0, largest, 1)
+        pull = dataclasses.replace(pull, direction=unit)
+        return _ratio(pull.size(), pull.spread()).unsqueeze(-1)
 
     def _curved(self, pull: Pull) -> Tensor:
         problem = pull.problem
@@ -110,7 +114,7 @@ class Cauchy(Part):
 class Trace(Part):
     """The best step for an error of unknown direction: a = tr M / tr M². It looks at slices alone.
 
-    Exactly a* on average over uniform slices. p = 2 only.
+    For uniform slices the mean of 1/a is 1/a*. p = 2 only.
     """
 
     def __call__(self, pull: Pull) -> Tensor:
@@ -142,10 +146,15 @@ class Constant(Part):
 
     step: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.step is not None and not 0 < self.step < math.inf:
+            raise ValueError(f"step = {self.step}: give a positive, finite step, or 'cauchy'")
+
     def __call__(self, pull: Pull) -> Tensor:
         _only_squares(self, pull)
-        n_slices, d = pull.slices.shape[-2:]
-        step = 0.7 * n_slices * d / (n_slices + d - 1) if self.step is None else self.step
+        from slicewise.steps import best_step
+
+        step = 0.7 * best_step(*pull.slices.shape[-2:]) if self.step is None else self.step
         return pull.direction.new_full((*pull.direction.shape[:-2], 1), step)
 
 
@@ -162,7 +171,11 @@ def rule_for(step: str | float | Rule) -> Rule:
     if isinstance(step, str):
         check_choice("step", step, RULES)
         return RULES[step]
-    return Constant(float(step)) if isinstance(step, (int, float)) else step
+    if isinstance(step, (int, float)):
+        return Constant(float(step))
+    if not callable(step):
+        raise ValueError(f"step = {step!r}: give a name ({', '.join(RULES)}), a number or a rule")
+    return step
 
 
 def pull_of(problem: Problem, slices: Tensor, weights: Weights) -> Pull:
@@ -193,8 +206,9 @@ def direction_of(problem: Problem, gradient: Tensor) -> Tensor:
     """D from the gradient of Σ weights · costs, costs as means over points: divide by p q_i."""
     if problem.x_weights is None:
         return gradient * (problem.x.shape[-2] / problem.p)
-    share = problem.x_weights.double()
-    share = (share / share.sum(dim=-1, keepdim=True)).unsqueeze(-1) * problem.p
+    share = shares_of(problem.x_weights, problem.x.shape[-2], torch.float64)
+    assert isinstance(share, Tensor)
+    share = share.unsqueeze(-1) * problem.p
     present = share > 0
     return torch.where(present, gradient / torch.where(present, share, 1), 0).to(gradient.dtype)
 

@@ -21,6 +21,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from slicewise.checks import check_choice
 from slicewise.rules import Cauchy, Constant, Polyak, Rule, Trace
 
 __all__ = [
@@ -32,7 +33,7 @@ __all__ = [
     "best_step",
     "contraction",
     "fixed_slices_limit",
-    "mean_eigenvalue_limit",
+    "marchenko_pastur_limit",
     "orthonormal_step",
     "paper_step",
     "projected_step",
@@ -86,7 +87,7 @@ def fixed_slices_limit(slices: Tensor, weights: Tensor | None = None) -> Tensor:
     return 2 / torch.linalg.matrix_norm(scaled, ord=2).square()
 
 
-def mean_eigenvalue_limit(n_slices: int, d: int) -> float:
+def marchenko_pastur_limit(n_slices: int, d: int) -> float:
     """What `fixed_slices_limit` comes to for many uniform slices: 2 L d / (√L + √d)².
 
     By the Marchenko–Pastur law, λ_max(M) → (1 + √(d/L))² / d.
@@ -173,6 +174,8 @@ def rate_of_step(
 def _step_of_unit_rate(
     n: int, objective: Objective, sw: float | None, reduction: Reduction, times_n: bool
 ) -> float:
+    check_choice("objective", objective, ("power", "root"))
+    check_choice("reduction", reduction, ("mean", "sum"))
     outer = n if times_n else 1
     if objective == "power":
         return outer * 2 * (1 / n if reduction == "mean" else 1)

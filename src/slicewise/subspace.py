@@ -146,6 +146,9 @@ def _span(
         ranks = torch.minimum(ranks, enough)
     k = max(int(ranks.max()), 1)
     basis = directions[..., :k, :].mT * (torch.arange(k, device=x.device) < ranks[..., None, None])
+    # A decomposition may turn a direction round with the machine or its threads: fix which way they point.
+    largest = torch.take_along_dim(basis, basis.abs().argmax(dim=-2, keepdim=True), dim=-2)
+    basis = basis * torch.where(largest < 0, -1, 1)
     return Subspace(basis.to(dtype), mean.to(dtype), spectrum.to(dtype), ranks)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from slicewise import sphere
 from slicewise.gradient import Objective
-from slicewise.learn.courses import Advance, reach_of, settling
+from slicewise.learn.courses import Advance, reach_of, settling, stated
 from slicewise.learn.escape import Escapes
 from slicewise.learn.seeds import RunSeeds
 from slicewise.learned import State
@@ -56,7 +56,8 @@ class Accelerated:
         move = -step[:, None, None] * pull.direction
         x = state["ahead"] + move
 
-        error = pull.costs.std(dim=-1) / math.sqrt(self.n_slices)
+        # One slice says nothing of its own error: any rise then counts.
+        error = pull.costs.std(dim=-1) / math.sqrt(self.n_slices) if self.n_slices > 1 else 0.0
         restart = loss > state["loss"] + (2 if k <= 3 else 1) * error
         if escaping is not None:
             restart = restart | escaping
@@ -71,7 +72,7 @@ class Accelerated:
             after["loss"] = torch.where(escaping, math.inf, loss)
         if self.escapes is not None:
             after |= self.escapes.watch(loss, state)
-        return Advance(x, self._said(loss), step, reach_of(move), after)
+        return Advance(x, stated(loss, problem, self.objective), step, reach_of(move), after)
 
     def _slices(
         self, problem: Problem, seeds: RunSeeds, t: int, state: State
@@ -91,6 +92,3 @@ class Accelerated:
         even[:, : copies * k] = 1 / (copies * k)
         slices = torch.where(escaping[:, None, None], filled, slices)
         return slices, torch.where(escaping[:, None], even, weights), escaping
-
-    def _said(self, loss: Tensor) -> Tensor:
-        return loss if self.objective == "power" else loss.sqrt()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import time
@@ -31,7 +32,10 @@ class Checkpoint:
         if not self.path.exists():
             return None
         try:
-            return torch.load(self.path, map_location="cpu", weights_only=True)
+            state = torch.load(self.path, map_location="cpu", weights_only=True)
+            if not isinstance(state, dict):
+                raise TypeError(f"it holds a {type(state).__name__}")
+            return state
         except Exception as problem:  # torch raises many kinds for files that are not its own
             raise ValueError(
                 f"checkpoint = {str(self.path)!r} cannot be read as a flow's state ({problem}): remove "
@@ -50,15 +54,27 @@ class Checkpoint:
         self._last = time.monotonic()
 
 
-def fingerprint(*words: Any) -> str:
-    """What a state belongs to: a hash of settings and samples."""
+def fingerprint(*things: Any) -> str:
+    """What a state belongs to: a hash of settings and samples, the same in every process."""
     digest = hashlib.sha256()
-    for word in words:
-        if isinstance(word, Tensor):
-            plain = word.detach().cpu()
-            digest.update(repr((plain.dtype, tuple(plain.shape))).encode())
-            digest.update(plain.numpy().tobytes())
-        else:
-            digest.update(repr(word).encode())
-        digest.update(b"\0")
+    _feed(digest, things)
     return digest.hexdigest()
+
+
+def _feed(digest: Any, thing: Any) -> None:
+    """Tensors by their content, dataclasses by their fields, functions by their name, the rest as printed."""
+    if isinstance(thing, Tensor):
+        plain = thing.detach().cpu()
+        wide = plain.double() if plain.is_floating_point() else plain
+        digest.update(repr((plain.dtype, tuple(plain.shape))).encode() + wide.numpy().tobytes())
+    elif isinstance(thing, (list, tuple)):
+        for part in thing:
+            _feed(digest, part)
+    elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        _feed(digest, type(thing).__qualname__)
+        _feed(digest, [getattr(thing, field.name) for field in dataclasses.fields(thing)])
+    elif hasattr(thing, "__qualname__"):
+        digest.update(f"{thing.__module__}.{thing.__qualname__}".encode())
+    else:
+        digest.update(repr(thing).encode())
+    digest.update(b"\0")

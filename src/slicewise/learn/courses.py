@@ -23,7 +23,7 @@ class Advance(NamedTuple):
     """One step of all runs: R of them, whatever batch they came in."""
 
     x: Tensor  # (R, n, d), where the particles are now
-    loss: Tensor  # (R,), on the slices of this step, before it
+    loss: Tensor  # (R,), the objective on the slices of this step, where it began
     step: Tensor  # (R,), how far it went: the rate, or the mean of a
     reach: Tensor  # (R,), the longest way any particle was asked to go
     state: State  # tensors that begin with R, for the next step
@@ -92,26 +92,28 @@ class Computed:
             step = step * settling(t, problem.progress, problem.d)
         move = -step.unsqueeze(-1) * pull.direction
         after = {**state, **_named(learned)}
-        if self.escapes is not None:
+        if self.escapes is not None and slices.shape[-2] >= self.escapes.needs:
             if bool(state["escaping"].any()):
-                move = torch.where(
-                    (state["escaping"] > 0)[:, None, None],
-                    self._escape(problem, seeds, t, state),
-                    move,
-                )
+                escaping = (state["escaping"] > 0).unsqueeze(-1)
+                other, away = self._escape(problem, seeds, t, state)
+                step = torch.where(escaping, other, step)
+                move = torch.where(escaping.unsqueeze(-1), away, move)
             after |= self.escapes.watch(loss, state)
             stuck = (after["escaping"] > 0) & (state["escaping"] == 0)
             if learned is not None and bool(stuck.any()):
                 after |= _anew(stuck, _cold(self.recipe, problem, seeds, t), after)
         return Advance(problem.x + move, loss, step.mean(dim=-1), reach_of(move), after)
 
-    def _escape(self, problem: Problem, seeds: RunSeeds, t: int, state: State) -> Tensor:
+    def _escape(
+        self, problem: Problem, seeds: RunSeeds, t: int, state: State
+    ) -> tuple[Tensor, Tensor]:
+        """A step on one random basis, (R, 1), and the moves it makes."""
         assert self.escapes is not None
         basis = self.escapes.basis(problem, seeds, t)
         equal = basis.new_full(basis.shape[:-1], 1 / problem.d)
         pull = pull_of(problem, basis, equal)
-        step = Cauchy()(pull).unsqueeze(-1) * self.escapes.heat(state)[:, None, None]
-        return -step * pull.direction
+        step = Cauchy()(pull) * self.escapes.heat(state).unsqueeze(-1)
+        return step, -step.unsqueeze(-1) * pull.direction
 
 
 def settling(t: int, progress: float, k: int) -> float:
@@ -141,13 +143,31 @@ def _of_roots(weights: Weights, p: float) -> Weights:
 
 
 def _value(recipe: Recipe, pull: Pull, objective: Objective) -> Tensor:
-    """The objective on the slices of a pull, (R,), costs as means over points."""
+    """The objective on the slices of a pull, (R,)."""
     weights = weights_for(recipe.weighting, pull.slices, pull.problem, hold=True)
     weights = weights(pull.costs) if callable(weights) else weights
-    if objective == "mean_root":
-        return (weights * pull.costs ** (1 / pull.problem.p)).sum(dim=-1)
-    total = (weights * pull.costs).sum(dim=-1)
-    return total if objective == "power" else total ** (1 / pull.problem.p)
+    costs = pull.costs if objective != "mean_root" else pull.costs ** (1 / pull.problem.p)
+    return stated((weights * costs).sum(dim=-1), pull.problem, objective)
+
+
+def stated(total: Tensor, problem: Problem, objective: Objective) -> Tensor:
+    """Σ weights · costs, costs as means over points, as the value of an objective: in its convention."""
+    p, published = problem.p, problem.convention == "reference"
+    n = problem.n_points() if published else 1
+    n = n if isinstance(n, int) else n.squeeze(-1)
+    if objective == "power":
+        return n * n * total if published else total
+    value = total if objective == "mean_root" else total ** (1 / p)
+    return n * n ** (1 / p) * value if published else value
+
+
+def sliced_distance(value: Tensor, problem: Problem, objective: Objective) -> Tensor:
+    """Undoes `stated`, as a distance: SW_p, or the mean W_p, in the unit of the samples."""
+    n: Tensor | float = problem.n_points() if problem.convention == "reference" else 1
+    n = n.squeeze(-1) if isinstance(n, Tensor) else n
+    if objective == "power":
+        return (value / (n * n)) ** (1 / problem.p)
+    return value / (n * n ** (1 / problem.p))
 
 
 def _cold(recipe: Recipe, problem: Problem, seeds: RunSeeds, t: int) -> State:

@@ -25,6 +25,9 @@ class Escapes:
     """
 
     patience: int
+    needs: int = (
+        0  # slices: fewer make losses fall so slowly that an escape would undo more than it frees
+    )
     first: int = 20
 
     def start(self, like: Tensor) -> State:
@@ -63,8 +66,6 @@ class Escapes:
         return sphere.rotation(problem.batch, problem.d, seeds.at(t, purpose=1), problem.x.dtype)
 
 
-def escapes_for(k: int, n_slices: int) -> Escapes | None:
-    """Escapes for runs in k dimensions, or None where they would do harm: with few slices, losses are slow."""
-    if n_slices < 10 * k:
-        return None
-    return Escapes(50 if k <= 3 else 17 * k)
+def escapes_for(k: int) -> Escapes:
+    """Escapes for runs in k dimensions; in the plane a random basis sees as much as any slices."""
+    return Escapes(50 if k <= 3 else 17 * k, needs=10 * k if k > 2 else 0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+import inspect
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -12,15 +14,18 @@ from torch import Tensor
 from slicewise.checks import check_choice, check_count, check_finite
 from slicewise.gradient import Objective
 from slicewise.learn.checkpoint import Checkpoint, fingerprint
-from slicewise.learn.loop import Loop
+from slicewise.learn.loop import Loop, check_state
 from slicewise.learn.record import Flow, Trace
 from slicewise.learn.runs import Stopping
-from slicewise.learn.setup import Rates, Seeds, Settings, groups_for, runs_of
+from slicewise.learn.settings import Settings
+from slicewise.learn.setup import Rates, Seeds, groups_for, runs_of
 from slicewise.precision import full_precision
 from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
 from slicewise.request import problem_for, recipe_for
 from slicewise.rules import Rule, rule_for
+from slicewise.target import Target
+from slicewise.variants import VARIANTS
 
 
 def flow(
@@ -44,8 +49,8 @@ def flow(
     stop_w2: float | None = None,
     tolerance: float | Literal["auto"] | None = "auto",
     finish: Literal["assign"] | None = None,
-    w2_at: Sequence[int] = (),
-    particles_at: Sequence[int] = (),
+    w2_at: Iterable[int] = (),
+    particles_at: Iterable[int] = (),
     resume: dict[str, Any] | None = None,
     checkpoint: str | Path | None = None,
     bar: bool | None = None,
@@ -63,12 +68,15 @@ def flow(
 
     Args:
         lr: "auto", or plain gradient steps of this rate: a number, or a tensor over the batch.
+        n_slices: in a step. None is the variant's own default; "sw" with lr="auto" takes 50, and from 8 dimensions
+            on 7 for each.
         objective: what is descended: "power" (SW_p^p), "root" (SW_p) or "mean_root" (the mean W_p).
         seeds: one for each run, or one for all; None draws them from `generator`.
-        reduce: work in the data's own k dimensions, which is exact; "auto" does so for computed steps.
+        reduce: work in the data's own k dimensions. Distances and the minimiser stay, a given rate means d / k
+            times as much; "auto" does so for computed steps, where the variant can.
         step: "cauchy", "trace", "polyak", "constant", a number (the dimensionless a) or a rule: plain computed
             steps by that rule, also for "sw". Needs lr="auto".
-        share: of the computed step; stable below 2, 1 is right, 0.7 for a constant one.
+        share: of the computed step; stable below 2, and 1 is right.
         hold_weights: computed steps take slice weights as constants; False differentiates energies.
         stop_w2: end a run once its exact W_2 is at most this (extra `exact`).
         tolerance: end a run once no sample is asked to move further than this, relative to the largest
@@ -76,7 +84,9 @@ def flow(
         finish: "assign" solves one exact assignment when a run first stalls and jumps there. That is a
             solver's answer, not the flow's: such runs are marked, and compare no objectives.
         w2_at, particles_at: after how many steps to note the exact W_2, to keep the particles.
-        resume: the `state` of a flow with the same samples and settings, to go on from.
+        resume: the `state` of a flow with the same samples and settings, to go on from. `steps` may change; where
+            something follows the share of steps made (schedules such as `Anneal`; the shrinking steps of
+            n ≠ m and of weights) that makes another flow of it.
         checkpoint: a file to go on from if it exists, kept up to date while the flow runs.
         bar: show progress; None does on a terminal.
 
@@ -87,14 +97,8 @@ def flow(
     >>> bool(found.converged), bool(found.w2 < 1e-6)
     (True, True)
     """
-    check_count("steps", steps, at_least=0)
-    check_choice("objective", objective, ("power", "root", "mean_root"))
-    if isinstance(lr, str):
-        check_choice("lr", lr, ("auto",))
-    if finish is not None:
-        check_choice("finish", finish, ("assign",))
-    if stop_w2 is not None and not stop_w2 > 0:
-        raise ValueError(f"stop_w2 = {stop_w2}: give a positive distance, or None")
+    _check(steps=steps, lr=lr, objective=objective, finish=finish, stop_w2=stop_w2, y=y)
+    _check_names(options)
     recipe = recipe_for(variant, n_slices, options)
     problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, 0.0, backend).detached()
     settings = Settings(
@@ -105,37 +109,69 @@ def flow(
         rule=None if step is None else rule_for(step),
         share=share,
         hold_weights=hold_weights,
-        n_slices_given=n_slices is not None or not isinstance(variant, str | Variant),
+        # A number that was asked for, by hand, by a preset or in a recipe, is kept.
+        n_slices_given=n_slices is not None
+        or "defaults" in options
+        or not isinstance(variant, str | Variant),
         assign=finish == "assign",
     )
     saver = None if checkpoint is None else Checkpoint(checkpoint)
     if saver is not None and resume is None:
         resume = saver.load()
-    if seeds is None and resume is not None:
+    if seeds is None and isinstance(resume, dict):
         seeds = resume.get("seeds")
     with torch.no_grad(), full_precision(problem.x.device.type):
         runs = runs_of(problem, settings, lr, seeds, generator)
         check_finite(x=runs.problem.x, y=runs.problem.y)
-        arrived = settings.tolerance(tolerance, problem)
-        groups = groups_for(runs, settings, Stopping(stop_w2, arrived, finish == "assign"))
+        stopping = Stopping(
+            stop_w2, settings.tolerance(tolerance, problem), assign=finish == "assign"
+        )
         samples = (problem.x, problem.y, x_weights, y_weights, problem.p)
-        identity = fingerprint(settings, runs.rates, runs.seeds, *samples)
+        identity = fingerprint(settings, stopping, runs.rates, runs.seeds, samples)
+        if resume is not None:
+            check_state(resume, identity)
+        groups = groups_for(runs, settings, stopping, None if resume is None else resume["groups"])
         loop = Loop(runs, groups, Trace(runs.batch, w2_at, particles_at), identity)
         if resume is not None:
             loop.restore(resume)
         loop.run(steps, saver, bar)
         particles = loop.particles().reshape(*runs.batch, *x.shape[-2:])
-        if x_weights is not None:
-            particles = torch.where(x_weights.unsqueeze(-1) > 0, particles, x)
     return Flow(
         particles=particles.to(x.dtype),
-        target=y,
+        target=y.detach().clone(),
         trace=loop.trace,
         status=loop.whole("status").reshape(runs.batch),
         steps=loop.whole("steps").reshape(runs.batch),
-        ranks=runs.ranks.reshape(runs.batch),
+        ranks=loop.whole("dimension").reshape(runs.batch),
         seeds=runs.seeds.reshape(runs.batch),
         state=loop.saved(),
         x_weights=x_weights,
         y_weights=y_weights,
     )
+
+
+def _check(*, steps: Any, lr: Any, objective: str, finish: Any, stop_w2: Any, y: Any) -> None:
+    if steps is None:
+        raise ValueError("steps = None: give a whole number of at least 0")
+    check_count("steps", steps, at_least=0)
+    check_choice("objective", objective, get_args(Objective))
+    if isinstance(lr, str):
+        check_choice("lr", lr, ("auto",))
+    if finish is not None:
+        check_choice("finish", finish, ("assign",))
+    if stop_w2 is not None and not (isinstance(stop_w2, (int, float)) and stop_w2 > 0):
+        raise ValueError(f"stop_w2 = {stop_w2!r}: give a positive distance, or None")
+    if isinstance(y, Target):
+        raise ValueError(
+            "y is a Target, whose slices are fixed: a flow draws its own; give target.y"
+        )
+
+
+def _check_names(options: dict[str, Any]) -> None:
+    """A misspelt argument of `flow` lands among the variant's options, which would not know it."""
+    own = inspect.signature(flow).parameters
+    for name in options:
+        near = difflib.get_close_matches({"learning_rate": "lr"}.get(name, name), own, n=1)
+        known = any(name in variant.options for variant in VARIANTS.values())
+        if near and not known and name not in ("defaults", "convention", "legacy"):
+            raise ValueError(f"flow has no argument {name!r}: did you mean {near[0]!r}?")

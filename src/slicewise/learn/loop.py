@@ -12,7 +12,7 @@ from slicewise.judge import wasserstein
 from slicewise.learn.bar import progress_bar
 from slicewise.learn.checkpoint import Checkpoint
 from slicewise.learn.record import Trace
-from slicewise.learn.runs import Group
+from slicewise.learn.runs import Group, Status
 from slicewise.learn.setup import Runs
 
 
@@ -22,9 +22,9 @@ class Loop:
     def __init__(self, runs: Runs, groups: list[Group], trace: Trace, identity: str) -> None:
         self.runs, self.groups, self.trace = runs, groups, trace
         self._identity = identity
-        self._begun = 0
         self._step = 0
         self._seconds = 0.0
+        self._boundary = self._mark()
 
     def run(self, steps: int, checkpoint: Checkpoint | None, bar: bool | None) -> None:
         """Go on to this many steps, or until every run has ended."""
@@ -38,7 +38,7 @@ class Loop:
                     if checkpoint is not None and checkpoint.due():
                         checkpoint.save(self.saved())
             finally:
-                # An interrupt too leaves a state to go on from.
+                # An interrupt too leaves a state to go on from: that of the last whole step.
                 if checkpoint is not None:
                     checkpoint.save(self.saved())
         for step in (*self.trace.w2_at, *self.trace.particles_at):
@@ -62,24 +62,38 @@ class Loop:
         self._seconds = time.perf_counter() - self._clock
         self.trace.add(loss=loss, step=size, seconds=torch.full_like(loss, self._seconds))
         self._look()
+        self._boundary = self._mark()
+
+    def _mark(self) -> dict[str, Any]:
+        """Where everything is between two steps, by reference: an interrupt may come in the middle of one."""
+        return {
+            "step": self._step,
+            "seconds": self._seconds,
+            "groups": [group.snapshot() for group in self.groups],
+            "trace": self.trace.mark(),
+        }
 
     def _look(self, step: int | None = None) -> None:
         """Note what was asked for after this many steps."""
         step = self._step if step is None else step
         if step in self.trace.particles_at and not self.trace.has("particles", step):
-            self.trace.keep("particles", step, self.particles())
+            self.trace.keep("particles", step, self.particles().cpu())
         if step in self.trace.w2_at and not self.trace.has("w2", step):
             problem = self.runs.problem
             a, b = problem.x_weights, problem.y_weights
             left = wasserstein(self.particles(), problem.y, x_weights=a, y_weights=b)
-            self.trace.keep("w2", step, left)
+            lost = self.whole("status") == Status.DIVERGED
+            self.trace.keep("w2", step, torch.where(lost, torch.inf, left))
 
     def particles(self) -> Tensor:
         """Where all particles are, (R, n, d), in the coordinates they came in."""
         particles = torch.empty_like(self.runs.problem.x)
         for group in self.groups:
             particles[group.ids.to(particles.device)] = group.now()
-        return particles
+        if self.runs.absent is None:
+            return particles
+        there, given = self.runs.absent  # samples of weight zero stay where they were given
+        return torch.where(there, particles, given)
 
     def whole(self, name: str) -> Tensor:
         """A number of each run, (R,)."""
@@ -92,21 +106,33 @@ class Loop:
         """All that is needed to go on."""
         return {
             "identity": self._identity,
-            "step": self._step,
-            "seconds": self._seconds,
+            "step": self._boundary["step"],
+            "seconds": self._boundary["seconds"],
             "seeds": self.runs.seeds.reshape(self.runs.batch),
-            "groups": [group.saved() for group in self.groups],
-            "trace": self.trace.saved(),
+            "groups": [
+                group.saved(snapshot)
+                for group, snapshot in zip(self.groups, self._boundary["groups"], strict=True)
+            ],
+            "trace": self.trace.saved(self._boundary["trace"]),
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from what was saved, if it is of the same flow."""
-        if not isinstance(saved, dict) or saved.get("identity") != self._identity:
-            raise ValueError(
-                "the state to resume is of other samples or settings: give those it began with (only "
-                "`steps`, and what is looked at, may change), or start anew without it"
-            )
+        """Go on from what was saved."""
         self._step, self._seconds = saved["step"], saved["seconds"]
         for group, state in zip(self.groups, saved["groups"], strict=True):
             group.restore(state)
         self.trace.restore(saved["trace"])
+        self._boundary = self._mark()
+
+
+def check_state(state: Any, identity: str) -> None:
+    """A state to go on from must be of the same flow."""
+    if not isinstance(state, dict):
+        raise ValueError(
+            f"resume is a {type(state).__name__}: give the `state` of a flow, as in resume=found.state"
+        )
+    if state.get("identity") != identity:
+        raise ValueError(
+            "the state to resume is of other samples or settings: give those it began with (only "
+            "`steps`, and what is looked at, may change), or start anew without it"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,17 +17,21 @@ from slicewise.learn.runs import Status
 class Trace:
     """What was seen on the way, one entry a step; NaN once a run has ended.
 
-    `loss` (T, *batch) is the objective on the slices of each step, before it, in the dimensions that are
-    worked in (there SW_p^p is larger by 1 / essf(d, k)); `step` (T, *batch) the rate, or the dimensionless a; `seconds` (T, *batch) the time since the
-    start, of the whole batch. `w2` (len(w2_at), *batch) is the exact distance after `w2_at` steps, and
-    `particles` (len(particles_at), *batch, n, d) what was there after `particles_at` steps.
+    `loss` (T, *batch) is the objective on the slices of each step, where it began (with momentum, a little
+    ahead of the particles), in the dimensions worked in: there SW_p^p is larger by 1 / essf(d, k).
+    `step` (T, *batch) is the rate, or the dimensionless a; `seconds` (T, *batch) the time since the start,
+    of the whole batch. `w2` (len(w2_at), *batch) is the exact distance after `w2_at` steps, infinite for runs
+    that diverged; `particles` (len(particles_at), *batch, n, d) what was there after `particles_at` steps,
+    on the CPU. Steps that were not made, or not looked at before a flow was resumed, are NaN.
     """
 
     def __init__(
-        self, batch: tuple[int, ...], w2_at: Sequence[int] = (), particles_at: Sequence[int] = ()
+        self, batch: tuple[int, ...], w2_at: Iterable[int] = (), particles_at: Iterable[int] = ()
     ) -> None:
         self.batch = batch
-        self.w2_at, self.particles_at = sorted(set(w2_at)), sorted(set(particles_at))
+        self.w2_at, self.particles_at = (
+            sorted({int(step) for step in at}) for at in (w2_at, particles_at)
+        )
         self._rows: dict[str, list[Tensor]] = {"loss": [], "step": [], "seconds": []}
         self._kept: dict[str, dict[int, Tensor]] = {"w2": {}, "particles": {}}
 
@@ -73,16 +77,23 @@ class Trace:
         return (torch.Size(self.batch).numel(),)
 
     def _chosen(self, name: str, at: Sequence[int]) -> Tensor:
-        kept = [self._kept[name][step] for step in at if step in self._kept[name]]
+        kept = self._kept[name]
         if not kept:
-            return torch.zeros(0, *self.batch)
-        whole = torch.stack(kept)
-        return whole.reshape(len(kept), *self.batch, *whole.shape[2:])
+            return torch.full((len(at), *self.batch), torch.nan)
+        unseen = torch.full_like(next(iter(kept.values())), torch.nan)
+        whole = torch.stack([kept.get(step, unseen) for step in at]) if at else unseen[None][:0]
+        return whole.reshape(len(at), *self.batch, *whole.shape[2:])
 
-    def saved(self) -> dict[str, Any]:
-        """As plain tensors."""
-        rows = {name: torch.stack(rows) for name, rows in self._rows.items() if rows}
-        return {"rows": rows, "kept": {name: dict(kept) for name, kept in self._kept.items()}}
+    def mark(self) -> dict[str, Any]:
+        """How much there is by now, by reference."""
+        kept = {name: dict(kept) for name, kept in self._kept.items()}
+        return {"length": len(self._rows["loss"]), "kept": kept}
+
+    def saved(self, mark: dict[str, Any]) -> dict[str, Any]:
+        """What there was at a mark, as plain tensors."""
+        length = mark["length"]
+        rows = {name: torch.stack(r[:length]) for name, r in self._rows.items() if length}
+        return {"rows": rows, "kept": mark["kept"]}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on from what was `saved`."""
@@ -108,8 +119,13 @@ class Flow:
 
     @property
     def converged(self) -> Tensor:
-        """Which runs ended because they had arrived, (*batch,)."""
-        return (self.status == Status.CONVERGED) | (self.status == Status.ASSIGNED)
+        """Which runs ended because they had arrived, (*batch,); those that `finish` carried there did not."""
+        return self.status == Status.CONVERGED
+
+    @property
+    def assigned(self) -> Tensor:
+        """Which runs `finish="assign"` ended, (*batch,)."""
+        return self.status == Status.ASSIGNED
 
     @property
     def diverged(self) -> Tensor:
@@ -119,9 +135,8 @@ class Flow:
     @cached_property
     def w2(self) -> Tensor:
         """The exact W_2 that is left, (*batch,), float64; infinite for diverged runs."""
-        left = wasserstein(
-            self.particles, self.target, x_weights=self.x_weights, y_weights=self.y_weights
-        )
+        x, y = self.particles.double(), self.target.double()
+        left = wasserstein(x, y, x_weights=self.x_weights, y_weights=self.y_weights)
         return torch.where(self.diverged, torch.inf, left)
 
     def __repr__(self) -> str:

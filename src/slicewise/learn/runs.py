@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from slicewise import sphere
+from slicewise.gradient import Objective
 from slicewise.judge import assignment, wasserstein, within
-from slicewise.learn.courses import Advance, Course
+from slicewise.learn.courses import Advance, Course, sliced_distance
 from slicewise.learn.seeds import RunSeeds
 from slicewise.learned import State
 from slicewise.problem import Problem
@@ -27,6 +29,8 @@ class Status(IntEnum):
     DIVERGED = 2
     ASSIGNED = 3  # converged by the finish "assign", not by the flow
 
+
+Snapshot = dict[str, Any]
 
 # A particle this many times further out than any sample was at the start will not come back.
 _LOST = 1e8
@@ -52,10 +56,12 @@ class Group:
         seeds: Tensor,
         ids: Tensor,
         stopping: Stopping,
+        objective: Objective,
         extra: State,
     ) -> None:
         self.frame, self.course, self.stopping = frame, course, stopping
         self.ids = ids  # (R,), which runs of the whole these are
+        self.dimension = problem.d
         n_runs = len(ids)
         self.alive = torch.arange(n_runs)  # rows of those that go on
         self.problem = problem  # of all R runs, as they began
@@ -63,6 +69,7 @@ class Group:
         self.status = torch.full((n_runs,), int(Status.FINISHED))
         self.steps = torch.zeros(n_runs, dtype=torch.int64)
         self._seeds = seeds
+        self._objective = objective
         self._size = _size(problem)  # (R,)
         self._take(self.alive)
         self.state = course.start(self._problem, self._streams) | extra
@@ -98,7 +105,7 @@ class Group:
                 still = still & self._seen_by_all(x, size, steps)
             status = torch.where(still, int(Status.CONVERGED), status)
         self._problem = dataclasses.replace(self._problem, x=x)
-        self.steps[rows] = steps
+        self.steps = self.steps.index_fill(0, rows, steps)
         if self.stopping.w2 is not None:
             self._judge(done, status)
         if self.stopping.assign:
@@ -107,7 +114,7 @@ class Group:
         if bool(ended.any()):
             self.particles = self.particles.index_copy(0, rows.to(x.device), self._problem.x)
             ended = ended.cpu()
-            self.status[rows[ended]] = status.cpu()[ended]
+            self.status = self.status.index_copy(0, rows[ended], status.cpu()[ended])
             self.state = {k: t[~ended] if t.dim() else t for k, t in self.state.items()}
             self._take(rows[~ended])
 
@@ -125,9 +132,11 @@ class Group:
     def _judge(self, done: Advance, status: Tensor) -> None:
         """End runs whose exact W_2 is small enough. The sliced loss only says whether a look is worth it."""
         assert self.stopping.w2 is not None
-        n, k = self._problem.x.shape[-2:]
-        # The loss is that of the step before: by now it may be a good deal less.
-        near = done.loss.double() * k <= 100 * self.stopping.w2**2
+        n, p = self._problem.x.shape[-2], self._problem.p
+        # No sliced W_p is above W_p, and that is at most n^(1/2 − 1/p) W_2 for p > 2. Ten times that: the
+        # loss is where the step began, by now it may be a good deal less.
+        seen = sliced_distance(done.loss.double(), self._problem, self._objective)
+        near = seen <= 10 * n ** max(0.0, 1 / 2 - 1 / p) * self.stopping.w2
         for row in torch.nonzero(near & (status < 0)).flatten():
             one = rows_of(self._problem, row)
             if one.x_weights is None and one.y_weights is None and n == one.y.shape[-2]:
@@ -143,39 +152,48 @@ class Group:
     def _assign(self, status: Tensor) -> None:
         for row in torch.nonzero((self.state["escaping"] > 0) & (status < 0)).flatten():
             one = rows_of(self._problem, row)
-            self._problem.x[row] = one.y[assignment(one.x, one.y).to(one.y.device)]
+            jumped = one.y[assignment(one.x, one.y).to(one.y.device)]
+            x = self._problem.x.index_copy(0, row.reshape(1), jumped.unsqueeze(0))
+            self._problem = dataclasses.replace(self._problem, x=x)
             status[row] = int(Status.ASSIGNED)
 
     def now(self) -> Tensor:
         """Particles (R, n, d) of all runs, in the coordinates they came in."""
-        rows = self.alive.to(self.particles.device)
-        particles = self.particles.index_copy(0, rows, self._problem.x)
+        particles = _merged(self.snapshot())
         return particles if self.frame is None else self.frame.lift(particles)
 
-    def saved(self) -> dict[str, object]:
-        """All that is needed to go on, as tensors."""
-        rows = self.alive.to(self.particles.device)
+    def snapshot(self) -> Snapshot:
+        """Where the group is, by reference: nothing in it is ever written to again."""
         return {
             "alive": self.alive,
-            "particles": self.particles.index_copy(0, rows, self._problem.x),
+            "particles": self.particles,
+            "moving": self._problem.x,
             "status": self.status,
             "steps": self.steps,
             "state": self.state,
         }
 
-    def restore(self, saved: dict[str, object]) -> None:
+    def saved(self, snapshot: Snapshot) -> Snapshot:
+        """All that is needed to go on from a snapshot, as tensors."""
+        saved = {name: snapshot[name] for name in ("alive", "status", "steps", "state")}
+        saved["particles"] = _merged(snapshot)
+        if self.frame is not None:
+            saved |= {"basis": self.frame.basis, "mean": self.frame.mean}
+        return saved
+
+    def restore(self, saved: Snapshot) -> None:
         """Go on from what was `saved`."""
         device = self.particles.device
-        particles, state = saved["particles"], saved["state"]
-        assert isinstance(particles, Tensor)
-        assert isinstance(state, dict)
-        self.particles = particles.to(device)
-        for name in ("alive", "status", "steps"):
-            tensor = saved[name]
-            assert isinstance(tensor, Tensor)
-            setattr(self, name, tensor.clone())
-        self.state = {k: t.to(device) for k, t in state.items()}
+        self.particles = saved["particles"].to(device)
+        self.alive, self.status, self.steps = (saved[k] for k in ("alive", "status", "steps"))
+        self.state = {k: t.to(device) for k, t in saved["state"].items()}
         self._take(self.alive)
+
+
+def _merged(snapshot: Snapshot) -> Tensor:
+    """Particles of all runs, those that go on where they are now."""
+    rows = snapshot["alive"].to(snapshot["particles"].device)
+    return snapshot["particles"].index_copy(0, rows, snapshot["moving"])
 
 
 def rows_of(problem: Problem, rows: Tensor) -> Problem:

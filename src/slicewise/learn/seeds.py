@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from slicewise.checks import check_generator
 from slicewise.randomness import Generators, Randomness
 
 _MASK = 2**64 - 1
@@ -51,10 +52,16 @@ class _Shared(Randomness):
 
 
 def draw_seeds(n: int, generator: Generators) -> Tensor:
-    """A seed for each of n runs."""
-    one = generator if isinstance(generator, torch.Generator) else None
-    device = None if one is None else one.device
-    return torch.randint(2**62, (n,), generator=one, device=device).cpu()
+    """A seed for each of n runs, each from its own generator where a list is given."""
+    check_generator(generator)
+    if generator is None or isinstance(generator, torch.Generator):
+        device = None if generator is None else generator.device
+        return torch.randint(2**62, (n,), generator=generator, device=device).cpu()
+    if len(generator) != n:
+        raise ValueError(
+            f"generator holds {len(generator)} generators for {n} runs: give one for each, or one"
+        )
+    return torch.cat([draw_seeds(1, one) for one in generator])
 
 
 def _mix(*words: int) -> int:

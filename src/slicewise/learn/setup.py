@@ -12,102 +12,18 @@ import torch
 from torch import Tensor
 
 from slicewise.checks import check_broadcast
-from slicewise.gradient import Objective
-from slicewise.learn.accelerated import Accelerated
-from slicewise.learn.courses import Computed, Course, Descent
-from slicewise.learn.escape import Escapes, escapes_for
-from slicewise.learn.runs import Group, Stopping, rows_of
-from slicewise.learn.seeds import draw_seeds
+from slicewise.distance import draw_slices
+from slicewise.learn.runs import Group, Snapshot, Stopping, rows_of
+from slicewise.learn.seeds import RunSeeds, draw_seeds
+from slicewise.learn.settings import Settings
 from slicewise.learned import State
-from slicewise.problem import Problem
+from slicewise.problem import Problem, shares_of
 from slicewise.randomness import Generators
-from slicewise.recipe import Recipe
-from slicewise.rules import Cauchy, Rule
-from slicewise.slicers import Uniform
 from slicewise.subspace import Subspace, span_of
-from slicewise.weighting import Equal
+from slicewise.weighting import weights_for
 
 Rates = float | Tensor | Literal["auto"]
 Seeds = int | Sequence[int] | Tensor | None
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How the runs of one call move; prints all that decides it."""
-
-    recipe: Recipe
-    objective: Objective
-    auto: bool  # are steps computed?
-    reduce: bool | Literal["auto"]
-    rule: Rule | None
-    share: float
-    hold_weights: bool
-    n_slices_given: bool
-    assign: bool
-
-    def __post_init__(self) -> None:
-        if self.assign and not self.auto:
-            raise ValueError("finish='assign' needs lr='auto': plain gradient steps know no stall")
-        if self.rule is not None and not self.auto:
-            raise ValueError(
-                f"step = {self.rule!r} beside a rate: give lr='auto', or leave step out"
-            )
-        if self.reduce not in (True, False, "auto"):
-            raise ValueError(f"reduce = {self.reduce!r}: give True, False or 'auto'")
-        if not 0 < self.share < math.inf:
-            raise ValueError(
-                f"share = {self.share}: give a positive share of the step, 1 as a rule"
-            )
-
-    def accelerated(self, problem: Problem) -> bool:
-        """Is this the plain distance, for which the whole default is made?"""
-        plain = type(self.recipe.slicer) is Uniform and type(self.recipe.weighting) is Equal
-        squares = problem.p == 2 and self.objective != "mean_root"
-        return self.auto and self.rule is None and plain and squares
-
-    def course(self, problem: Problem) -> Course:
-        """How runs of this problem move, in the k dimensions they are worked in."""
-        if not self.auto:
-            return Descent(self.recipe, self.objective)
-        # Otherwise no move of x makes the loss zero, and fresh slices never stop pulling.
-        n, m, k = problem.x.shape[-2], problem.y.shape[-2], problem.d
-        exact = n == m and problem.x_weights is None and problem.y_weights is None
-        if self.assign and not exact:
-            raise ValueError(
-                f"finish='assign' with {n} and {m} samples, perhaps weighted: an assignment needs equal "
-                f"numbers of equal weight"
-            )
-        if not self.accelerated(problem):
-            rule = Cauchy() if self.rule is None else self.rule
-            # Few dimensions only: there a random basis sees as much as any slices of the variant's.
-            escapes = self._escapes(k, 50) if exact and problem.p == 2 else None
-            held = self.hold_weights
-            return Computed(self.recipe, self.objective, rule, self.share, held, not exact, escapes)
-        slicer = self.recipe.slicer
-        assert isinstance(slicer, Uniform)
-        n_slices = slicer.n if self.n_slices_given else slices_for_rank(k)
-        escapes = self._escapes(k, n_slices) if exact else None
-        return Accelerated(n_slices, self.objective, self.share, not exact, escapes)
-
-    def _escapes(self, k: int, n_slices: int) -> Escapes | None:
-        # A run that ends at its first stall escapes from nothing: any dimension will do.
-        return Escapes(50) if self.assign else escapes_for(k, n_slices)
-
-    def tolerance(self, given: float | Literal["auto"] | None, problem: Problem) -> float | None:
-        """How still a run must be to count as arrived."""
-        if given is not None and given != "auto" and not 0 <= given < math.inf:
-            raise ValueError(f"tolerance = {given}: give a share of the data's size, 0 or more")
-        if given != "auto":
-            return given
-        return None if not self.auto else 1e-9 if problem.x.dtype == torch.float64 else 1e-6
-
-
-def slices_for_rank(k: int) -> int:
-    """How many slices a step in k dimensions takes: 50, in whole frames, and no fewer than 7 for each.
-
-    From 5 to 10 for each the time to arrive is the same, in fewer steps; with less, momentum is lost.
-    """
-    return 50 if k <= 3 else k * max(7, -(-50 // k))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +36,7 @@ class Runs:
     seeds: Tensor  # (R,)
     span: Subspace | None  # batched as x and y were
     ranks: Tensor  # (R,)
+    absent: tuple[Tensor, Tensor] | None  # which samples of x are there, and where all were given
 
 
 def runs_of(
@@ -136,7 +53,6 @@ def runs_of(
     if seeds is None:
         seeds = draw_seeds(n_runs, generator).reshape(batch)
     x, y, a, b = problem.x, problem.y, problem.x_weights, problem.y_weights
-    # An absent sample may lie anywhere, at NaN too: nothing is lost by moving it to the origin.
     x, y = _present(x, a), _present(y, b)
     whole = dataclasses.replace(problem, x=x, y=y)
     reduces = settings.auto if settings.reduce == "auto" else settings.reduce
@@ -152,31 +68,59 @@ def runs_of(
         y_weights=None if b is None else _flat(b, batch, 1),
     )
     rates = None if rates is None else rates.expand(batch).reshape(-1)
-    return Runs(batch, flat, rates, seeds.expand(batch).reshape(-1), span, ranks)
+    absent = None
+    if a is not None:
+        given = problem.x.expand(*batch, *x.shape[-2:]).reshape(flat.x.shape)
+        absent = ((a > 0).unsqueeze(-1).expand(*batch, -1, 1).reshape(n_runs, -1, 1), given)
+    return Runs(batch, flat, rates, seeds.expand(batch).reshape(-1), span, ranks, absent)
 
 
-def groups_for(runs: Runs, settings: Settings, stopping: Stopping) -> list[Group]:
-    """Runs of equal rank together: the slices of a run must not depend on its neighbours' dimension."""
+def groups_for(
+    runs: Runs, settings: Settings, stopping: Stopping, saved: list[Snapshot] | None
+) -> list[Group]:
+    """Runs of equal rank together: the slices of a run must not depend on its neighbours' dimension.
+
+    What was `saved` brings the frames it was worked in, which another machine might turn differently.
+    """
     groups = []
-    for rank in sorted(set(runs.ranks.tolist())):
+    for i, rank in enumerate(sorted(set(runs.ranks.tolist()))):
         ids = torch.nonzero(runs.ranks == rank).flatten()
-        rows = ids.to(runs.problem.x.device)
-        problem = rows_of(runs.problem, ids)
-        frame = None
-        if runs.span is not None:
-            frame = _frame(runs.span, runs.batch, rows, rank)
-            problem = dataclasses.replace(
-                problem, x=frame.reduce(problem.x), y=frame.reduce(problem.y)
-            )
+        ambient = problem = rows_of(runs.problem, ids)
+        frame = None if runs.span is None else _frame(runs.span, runs.batch, ids, rank)
+        if frame is not None and saved is not None and "basis" in saved[i]:
+            basis, mean = (saved[i][name].to(problem.x) for name in ("basis", "mean"))
+            frame = Subspace(basis, mean, frame.spectrum, frame.ranks)
+        if frame is not None:
+            x, y = frame.reduce(problem.x), frame.reduce(problem.y)
+            problem = dataclasses.replace(problem, x=x, y=y)
+            trouble = _trouble(settings, problem, runs.seeds[ids])
+            if trouble is not None and settings.reduce is True:
+                raise ValueError(f"in the data's own {rank} dimensions (reduce=True): {trouble}")
+            if trouble is not None:
+                problem, frame = ambient, None
         extra: State = {} if runs.rates is None else {"rate": runs.rates[ids].to(problem.x)}
         course = settings.course(problem)
-        groups.append(Group(problem, frame, course, runs.seeds[ids], ids, stopping, extra))
+        seeds, objective = runs.seeds[ids], settings.objective
+        groups.append(Group(problem, frame, course, seeds, ids, stopping, objective, extra))
     return groups
 
 
-def _frame(span: Subspace, batch: tuple[int, ...], rows: Tensor, rank: int) -> Subspace:
+def _trouble(settings: Settings, problem: Problem, seeds: Tensor) -> ValueError | None:
+    """What keeps a variant from these dimensions, by trying: too few for its frames, say."""
+    one = rows_of(problem, torch.zeros(1, dtype=torch.int64))
+    try:
+        rng = RunSeeds(seeds[:1], one.x.device).at(0, purpose=4)
+        slices, _ = draw_slices(settings.recipe, one, rng, None)
+        weights_for(settings.recipe.weighting, slices, one, hold=True)
+    except ValueError as trouble:
+        return trouble
+    return None
+
+
+def _frame(span: Subspace, batch: tuple[int, ...], ids: Tensor, rank: int) -> Subspace:
     """The subspace of some runs, cut to their rank; as it came where all runs share one."""
     basis, mean = span.basis[..., :rank], span.mean
+    rows = ids.to(mean.device)
     if rank == basis.shape[-2]:
         # Nothing to leave out: centre, and keep the axes.
         basis = torch.eye(rank, dtype=basis.dtype, device=basis.device)
@@ -188,7 +132,9 @@ def _frame(span: Subspace, batch: tuple[int, ...], rows: Tensor, rank: int) -> S
 
 
 def _rates(lr: float | Tensor) -> Tensor:
-    rates = torch.as_tensor(lr, dtype=torch.float64).detach()
+    if not isinstance(lr, (int, float, Tensor)):
+        raise ValueError(f"lr = {lr!r}: give 'auto', a number, or a tensor over the batch")
+    rates = torch.as_tensor(lr, dtype=torch.float64).detach().cpu()
     if not bool((torch.isfinite(rates) & (rates > 0)).all()):
         raise ValueError(f"lr = {lr}: give positive, finite rates, or 'auto'")
     return rates
@@ -202,7 +148,14 @@ def _whole(seeds: int | Sequence[int] | Tensor) -> Tensor:
 
 
 def _present(samples: Tensor, weights: Tensor | None) -> Tensor:
-    return samples if weights is None else torch.where(weights.unsqueeze(-1) > 0, samples, 0)
+    """Samples, those that are absent moved to the middle of the others: they may lie at NaN."""
+    if weights is None:
+        return samples
+    there = weights.unsqueeze(-1) > 0
+    known = torch.where(there, samples, 0)
+    share = shares_of(weights, samples.shape[-2], samples.dtype)
+    assert isinstance(share, Tensor)
+    return torch.where(there, samples, share.unsqueeze(-2) @ known)
 
 
 def _flat(tensor: Tensor, batch: tuple[int, ...], inner: int) -> Tensor:
