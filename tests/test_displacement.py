@@ -72,6 +72,16 @@ def test_absent_samples_stay_and_do_not_count(p):
     assert_close(move[there], sw.displacement(x[there], y, p=p, slices=slices))
 
 
+def test_absent_samples_may_be_nan_for_the_loss_too():
+    x, y = samples(10, 3), samples(8, 3, seed=1)
+    weights = torch.full((10,), 1 / 9, dtype=torch.float64)
+    weights[4], x[4] = 0, torch.nan
+    x.requires_grad_()
+    sw.SlicedWasserstein(scale="displacement")(x, y, x_weights=weights).backward()
+    assert x.grad.isfinite().all()
+    assert torch.equal(x.grad[4], torch.zeros(3, dtype=torch.float64))
+
+
 def test_scale_offset_and_rotation():
     x, y, slices = samples(20, 5), samples(20, 5, seed=1) + 1, directions(30, 5)
     move = sw.displacement(x, y, slices=slices)

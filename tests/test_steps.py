@@ -43,6 +43,17 @@ def test_contraction_at_the_best_step(d, n_slices):
     assert steps.contraction(steps.stability_limit(n_slices, d), n_slices, d) == pytest.approx(1)
 
 
+def test_contraction_of_a_flow():
+    """A thousand flows of one step at the best rate, from y plus 1e-4 of noise."""
+    n, d, n_slices = 30, 10, 20
+    y = torch.randn(n, d, dtype=torch.float64)
+    x = y + 1e-4 * torch.randn(n, d, dtype=torch.float64)
+    rate = steps.rate_of_step(steps.best_step(n_slices, d), n)
+    found = sw.flow(x, y, lr=rate, n_slices=n_slices, steps=1, seeds=range(1000))
+    ratio = (found.particles - y).square().sum(dim=(-2, -1)) / (x - y).square().sum()
+    assert float(ratio.mean()) == pytest.approx(1 - n_slices / (n_slices + d - 1), rel=0.05)
+
+
 @pytest.mark.parametrize(("d", "n_slices"), [(10, 3), (10, 10), (10, 20), (7, 17)])
 def test_orthonormal_step_is_the_best_of_a_scan(d, n_slices):
     slices = sphere.orthonormal((4000, n_slices, d), rng())
