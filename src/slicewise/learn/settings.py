@@ -71,7 +71,7 @@ class Settings:
         """How runs of this problem move, in the k dimensions they are worked in."""
         if not self.auto:
             return Descent(self.recipe, self.objective)
-        # Otherwise no move of x makes the loss zero, and fresh slices never stop pulling.
+        # Only equal numbers of equal weight can make the loss zero; else fresh slices never stop pulling.
         n, m, k = problem.x.shape[-2], problem.y.shape[-2], problem.d
         exact = n == m and problem.x_weights is None and problem.y_weights is None
         if self.assign and not exact:
