@@ -147,7 +147,9 @@ def run(out: Path) -> Path:
     """Measure, draw and write the page; returns where it is."""
     from jinja2 import Environment, PackageLoader
 
-    write_whole(out / "index.html", "in the making")  # a folder that cannot be written to says so now
+    write_whole(
+        out / "index.html", "in the making"
+    )  # a folder that cannot be written to says so now
     races = []
     for name in TOYS:
         races.append(race.race(name))

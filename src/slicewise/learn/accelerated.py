@@ -11,7 +11,7 @@ from torch import Tensor
 
 from slicewise import sphere
 from slicewise.gradient import Objective
-from slicewise.learn.courses import Advance, reach_of, settling, stated
+from slicewise.learn.courses import Advance, settling, stated
 from slicewise.learn.escape import Escapes
 from slicewise.learn.seeds import RunSeeds
 from slicewise.learned import State
@@ -72,7 +72,7 @@ class Accelerated:
             after["loss"] = torch.where(escaping, math.inf, loss)
         if self.escapes is not None:
             after |= self.escapes.watch(loss, state)
-        return Advance(x, stated(loss, problem, self.objective), step, reach_of(move), after)
+        return Advance(x, stated(loss, problem, self.objective), step, move, after)
 
     def _slices(
         self, problem: Problem, seeds: RunSeeds, t: int, state: State

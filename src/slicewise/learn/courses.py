@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -16,6 +17,8 @@ from slicewise.learned import State, is_learned
 from slicewise.problem import Problem
 from slicewise.recipe import Recipe
 from slicewise.rules import Cauchy, Pull, Rule, pull_of
+from slicewise.slicers import Orthonormal, Uniform
+from slicewise.transport import project
 from slicewise.weighting import Weights, weights_for
 
 
@@ -25,7 +28,7 @@ class Advance(NamedTuple):
     x: Tensor  # (R, n, d), where the particles are now
     loss: Tensor  # (R,), the objective on the slices of this step, where it began
     step: Tensor  # (R,), how far it went: the rate, or the mean of a
-    reach: Tensor  # (R,), the longest way any particle was asked to go
+    move: Tensor  # (R, n, d), the way each particle was asked to go
     state: State  # tensors that begin with R, for the next step
 
 
@@ -50,11 +53,19 @@ class Descent:
     def advance(self, problem: Problem, seeds: RunSeeds, t: int, state: State) -> Advance:
         rate = state["rate"]
         slices, learned = draw_slices(self.recipe, problem, seeds.at(t), _learned(state))
+        if self._shares_y(problem, seeds):
+            # Runs of one seed see one and the same target: sort it once for all of them.
+            known = project(problem.y, slices[seeds.first]).sort(dim=-1).values[seeds.which]
+            problem = dataclasses.replace(problem, y_sorted=known)
         value, gradient = priced(self.recipe, problem, slices, self.objective)
         move = gradient.mul_(-rate[:, None, None].to(gradient.dtype))
-        return Advance(
-            problem.x + move, value, rate, reach_of(move), {"rate": rate} | _named(learned)
-        )
+        return Advance(problem.x + move, value, rate, move, {"rate": rate} | _named(learned))
+
+    def _shares_y(self, problem: Problem, seeds: RunSeeds) -> bool:
+        alike = isinstance(self.recipe.slicer, Uniform | Orthonormal)  # whatever the particles do
+        shared = problem.y.dim() == 2 and problem.y_weights is None and problem.x_weights is None
+        same_size = problem.x.shape[-2] == problem.y.shape[-2]
+        return alike and shared and same_size and 2 * len(seeds.first) <= len(seeds.which)
 
 
 @dataclass(frozen=True)
@@ -102,7 +113,7 @@ class Computed:
             stuck = (after["escaping"] > 0) & (state["escaping"] == 0)
             if learned is not None and bool(stuck.any()):
                 after |= _anew(stuck, _cold(self.recipe, problem, seeds, t), after)
-        return Advance(problem.x + move, loss, step.mean(dim=-1), reach_of(move), after)
+        return Advance(problem.x + move, loss, step.mean(dim=-1), move, after)
 
     def _escape(
         self, problem: Problem, seeds: RunSeeds, t: int, state: State
@@ -125,11 +136,6 @@ def settling(t: int, progress: float, k: int) -> float:
     if progress <= 0.6 or 0.6 * t / progress < 15 * k:
         return 1.0
     return 10 / (10 + t * (1 - 0.6 / progress))
-
-
-def reach_of(move: Tensor) -> Tensor:
-    """The longest of the moves (R, n, d) of each run, (R,)."""
-    return move.square().sum(dim=-1).amax(dim=-1).sqrt()
 
 
 def _of_roots(weights: Weights, p: float) -> Weights:

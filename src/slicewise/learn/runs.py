@@ -45,6 +45,9 @@ class Stopping:
     assign: bool  # at the first stall, jump to the exact assignment
 
 
+NEVER = Stopping(None, None, assign=False)
+
+
 class Group:
     """Runs of one dimension k, alive or ended, in the coordinates they are worked in."""
 
@@ -93,19 +96,22 @@ class Group:
 
     def _end(self, done: Advance, steps: int) -> None:
         """Take out the runs that this step ended."""
-        before, rows = self._problem.x, self.alive
+        before, rows, stopping = self._problem.x, self.alive, self.stopping
+        self.steps = self.steps.index_fill(0, rows, steps)
         size = self._size[rows]
-        furthest = done.x.abs().amax(dim=(-2, -1))
-        diverged = ~(furthest <= _LOST * size)  # NaN too
+        diverged = ~(done.x.abs().amax(dim=(-2, -1)) <= _LOST * size)  # NaN too
+        if stopping == NEVER and not bool(diverged.any()):
+            self._problem = dataclasses.replace(self._problem, x=done.x)
+            return
         x = torch.where(diverged[:, None, None], before, done.x) if bool(diverged.any()) else done.x
         status = torch.where(diverged, int(Status.DIVERGED), -1)
         if self.stopping.tolerance is not None:
-            still = ~diverged & (done.reach <= self.stopping.tolerance * size)
+            reach = torch.linalg.vector_norm(done.move, dim=-1).amax(dim=-1)
+            still = ~diverged & (reach <= self.stopping.tolerance * size)
             if bool(still.any()):
                 still = still & self._seen_by_all(x, size, steps)
             status = torch.where(still, int(Status.CONVERGED), status)
         self._problem = dataclasses.replace(self._problem, x=x)
-        self.steps = self.steps.index_fill(0, rows, steps)
         if self.stopping.w2 is not None:
             self._judge(done, status)
         if self.stopping.assign:

@@ -20,15 +20,20 @@ class RunSeeds:
 
     def __init__(self, seeds: Tensor, device: torch.device) -> None:
         self._device = device
-        distinct, self._which = seeds.unique(return_inverse=True)
+        distinct, which = seeds.unique(return_inverse=True)
         self._distinct = distinct.tolist()
+        self.which = which.to(device)  # (R,), of the distinct seeds, the one of each run
+        # (distinct,), one run that has it
+        self.first = torch.tensor(
+            [which.tolist().index(i) for i in range(len(distinct))], device=device
+        )
         self._generators = [torch.Generator() for _ in self._distinct]
 
     def at(self, step: int, purpose: int = 0) -> Randomness:
         """The draws of a step, from their beginning; another purpose, other draws."""
         for seed, generator in zip(self._distinct, self._generators, strict=True):
             generator.manual_seed(_mix(seed, step, purpose))
-        return _Shared(self._generators, self._which, self._device)
+        return _Shared(self._generators, self.which, self._device)
 
 
 class _Shared(Randomness):
@@ -48,7 +53,7 @@ class _Shared(Randomness):
             # Expanded, then copied: callers may write into what they draw.
             return one.unsqueeze(0).repeat(shape[0], *(1,) * len(inner))
         drawn = torch.stack([seeded._draw(kind, inner) for seeded in self._seeded])
-        return drawn[self._which.to(drawn.device)]
+        return drawn[self._which]
 
 
 def draw_seeds(n: int, generator: Generators) -> Tensor:
