@@ -136,6 +136,25 @@ def test_colours_of_photographs():
     assert found.steps.median() <= 600
 
 
+@pytest.mark.slow
+def test_clouds_like_colours():
+    """Mixtures of gaussians in a cube: slow to un-mix, not stuck. An escape that takes them for stuck undoes them."""
+
+    def mixture(seed, n=3000, modes=6):
+        g = torch.Generator().manual_seed(seed)
+        centres = 255 * torch.rand(modes, 3, generator=g, dtype=torch.float64)
+        widths = 10 + 30 * torch.rand(modes, 3, generator=g, dtype=torch.float64)
+        mode = torch.randint(modes, (n,), generator=g)
+        noise = torch.randn(n, 3, generator=g, dtype=torch.float64)
+        return (centres[mode] + widths[mode] * noise).clamp(0, 255)
+
+    seeds = [1, 4, 5]
+    x, y = (torch.stack([mixture(seed + shift) for seed in seeds]) for shift in (0, 100))
+    found = sw.flow(x, y, seeds=seeds, stop_w2=0.05)
+    assert found.converged.all()
+    assert found.steps.median() <= 600
+
+
 def test_the_example_runs():
     script = Path(__file__).parent.parent / "examples" / "train_generator.py"
     command = [sys.executable, str(script), "--steps", "2"]

@@ -13,6 +13,7 @@ from slicewise.lab.convergence.flows import ELEVEN, two_blobs
 from slicewise.lab.data import TOYS, handwritten, toy
 from slicewise.learn import courses
 from slicewise.learn.accelerated import Accelerated
+from slicewise.learn.escape import Escapes
 from slicewise.learn.record import Flow
 from slicewise.learn.runs import Status
 
@@ -149,6 +150,22 @@ def test_escape_from_a_dead_end(monkeypatch):
     stays = sw.flow(x, y, seeds=[STUCK_SEED], stop_w2=1e-3, steps=int(found.steps))
     assert not stays.converged.any()
     assert (stays.w2 > 0.01).all()
+
+
+def test_only_a_loss_at_rest_is_heated():
+    """Two runs whose losses do not halve: one rests, one falls. Both escape, one of them hot, not the first time."""
+    escapes = Escapes(patience=10)
+    state = escapes.start(torch.ones(2, dtype=torch.float64))
+    hot = []
+    for t in range(80):
+        loss = torch.tensor([1.0, 0.985**t], dtype=torch.float64)
+        was = state["escaping"] > 0
+        state = {**state, **escapes.watch(loss, state)}
+        if bool((~was & (state["escaping"] > 0)).any()):
+            hot.append(state["hot"].tolist())
+            assert escapes.heat(state)[0] == 1 + state["hot"][0]
+    assert hot[0] == [0, 0]
+    assert hot[1] == [1, 0]
 
 
 # A batch is its parts.

@@ -13,15 +13,18 @@ from slicewise.learn.seeds import RunSeeds
 from slicewise.learned import State
 from slicewise.problem import Problem
 
+# A loss that in the second half of the patience got below this share of its least in the first is falling.
+_AT_REST = 0.95
+
 
 @dataclass(frozen=True)
 class Escapes:
     """Steps on one random orthonormal basis each, for runs whose loss has not halved for `patience` steps.
 
-    Such a run sits where slices disagree and cancel. The first escape takes 20 steps, each further one
-    twice as many, and these start with twice the computed step: a reflection, which keeps the loss and
-    forgets the arrangement. It cools to one within the escape. The first time is gentle because a run may
-    be merely slow, and heat undoes what it had reached.
+    Such a run sits where slices disagree and cancel, or is merely slow. The first escape takes 20 steps,
+    each further one twice as many. From the second on, if the loss had come to rest, they start with twice
+    the computed step: a reflection, which keeps the loss and forgets the arrangement. It cools to one
+    within the escape. A loss that still falls gets no heat, which would undo what it has reached.
     """
 
     patience: int
@@ -35,8 +38,11 @@ class Escapes:
         return {
             "mark": like * math.inf,  # the loss from which the next half is counted
             "since": torch.zeros_like(like),  # steps since
+            "early": like * math.inf,  # the least loss in the first half of the patience,
+            "late": like * math.inf,  # and in the second
             "escape": like * self.first,  # how long the next escape will be
             "escaping": torch.zeros_like(like),  # steps of it that are left
+            "hot": torch.zeros_like(like),  # is it a hot one?
         }
 
     def watch(self, loss: Tensor, state: State) -> State:
@@ -45,21 +51,27 @@ class Escapes:
         halved = loss <= state["mark"] / 2
         mark = torch.where(halved, loss, state["mark"])
         since = torch.where(halved, 0, state["since"] + 1)
+        second = since > self.patience / 2
+        early = torch.where(second, state["early"], torch.minimum(state["early"], loss))
+        late = torch.where(second, torch.minimum(state["late"], loss), math.inf)
         stuck = ~escaping & (since >= self.patience)
+        at_rest = (late >= _AT_REST * early) & (state["escape"] > self.first)
         anew = stuck | escaping  # what is measured on one basis says nothing about the loss
         left = (state["escaping"] - 1).clamp(min=0)
         return {
             "mark": torch.where(anew, math.inf, mark),
             "since": torch.where(anew, 0, since),
+            "early": torch.where(anew | halved, math.inf, early),
+            "late": torch.where(anew | halved, math.inf, late),
             "escaping": torch.where(stuck, state["escape"], left),
             "escape": torch.where(stuck, 2 * state["escape"], state["escape"]),
+            "hot": torch.where(stuck, at_rest.to(loss.dtype), state["hot"]),
         }
 
     def heat(self, state: State) -> Tensor:
         """How much further than computed a step goes, (R,): 1 outside an escape."""
         length = state["escape"] / 2  # of this escape; the next one is already twice as long
-        hot = (length > self.first).to(length.dtype)
-        return torch.where(state["escaping"] > 0, 1 + hot * state["escaping"] / length, 1)
+        return torch.where(state["escaping"] > 0, 1 + state["hot"] * state["escaping"] / length, 1)
 
     def basis(self, problem: Problem, seeds: RunSeeds, t: int) -> Tensor:
         """A random orthonormal basis for each run, (R, k, k)."""
