@@ -105,16 +105,16 @@ class Group:
             return
         x = torch.where(diverged[:, None, None], before, done.x) if bool(diverged.any()) else done.x
         status = torch.where(diverged, int(Status.DIVERGED), -1)
-        if self.stopping.tolerance is not None:
+        if stopping.tolerance is not None:
             reach = torch.linalg.vector_norm(done.move, dim=-1).amax(dim=-1)
-            still = ~diverged & (reach <= self.stopping.tolerance * size)
+            still = ~diverged & (reach <= stopping.tolerance * size)
             if bool(still.any()):
                 still = still & self._seen_by_all(x, size, steps)
             status = torch.where(still, int(Status.CONVERGED), status)
         self._problem = dataclasses.replace(self._problem, x=x)
-        if self.stopping.w2 is not None:
+        if stopping.w2 is not None:
             self._judge(done, status)
-        if self.stopping.assign:
+        if stopping.assign:
             self._assign(status)
         ended = status >= 0
         if bool(ended.any()):
