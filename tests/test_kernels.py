@@ -297,9 +297,10 @@ def test_without_numba(monkeypatch, request):
     assert kernels.matcher("auto", cpu_device) is packed.match_slices
     with pytest.raises(ImportError, match=r"slicewise\[fast\]"):
         kernels.matcher("numba", cpu_device)
-    with pytest.raises(ValueError, match="samples are on cuda"):
+    with pytest.raises(ValueError, match="samples are, on cuda"):
         kernels.matcher("numpy", torch.device("cuda"))
-    assert kernels.matcher("auto", torch.device("cuda")) is plain
+    if not torch.cuda.is_available():
+        assert kernels.matcher("auto", torch.device("cuda")) is plain
     assert sw.sliced_wasserstein(torch.randn(9, 2), torch.randn(9, 2)).isfinite()
 
 

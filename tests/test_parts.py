@@ -14,7 +14,8 @@ from tolerances import assert_close
 
 import slicewise as sw
 from slicewise import moves, slicers, sphere, weighting
-from slicewise.problem import Anneal, Problem
+from slicewise.problem import Problem
+from slicewise.schedules import Anneal
 from slicewise.randomness import Randomness
 
 

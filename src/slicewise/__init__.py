@@ -11,8 +11,9 @@ from slicewise.judge import wasserstein
 from slicewise.learn.flow import flow
 from slicewise.learn.record import Flow
 from slicewise.loss import SlicedWasserstein
-from slicewise.problem import Anneal, Problem, pad
+from slicewise.problem import Problem, pad
 from slicewise.recipe import Recipe
+from slicewise.schedules import Anneal
 from slicewise.subspace import (
     Subspace,
     effective_subspace,

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.nodes import is_transformed
 from slicewise.shapes import broadcast
+from slicewise.transforms import is_transformed
 
 # How far sample weights may be from summing to one, by the precision they come in.
 _SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}

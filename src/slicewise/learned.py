@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from slicewise import sphere
-from slicewise.problem import Part, Problem
+from slicewise.device import kernels_for
+from slicewise.printing import Part
+from slicewise.problem import Problem
 from slicewise.randomness import Randomness
 
 State = dict[str, Tensor]
@@ -83,20 +85,48 @@ class PushForward(Part):
         """One step of Adam up the objective, whose gradient is written out."""
         slices, length = _push_with_length(seeds, state)
         costs, ascent = problem.costs_and_ascent(slices)
+        closeness = (slices @ slices.mT).sign() @ slices
+        state["step"] = state["step"] + 1
+        turn = self._turn(problem, slices, length, costs, ascent, closeness)
+        self._adam(state, "weight", turn.mT @ seeds)
+        self._adam(state, "bias", turn.sum(dim=-2))
+
+    def _turn(
+        self,
+        problem: Problem,
+        slices: Tensor,
+        length: Tensor,
+        costs: Tensor,
+        ascent: Tensor,
+        closeness: Tensor,
+    ) -> Tensor:
+        """How the vectors behind the slices should turn, (*batch, n, d)."""
         n = problem.n_points() if problem.convention == "reference" else 1
+        route = kernels_for(slices)
+        if route is not None and isinstance(n, int):
+            from slicewise.kernels.cuda.climbing import turn_of_map
+
+            means = costs.mean(dim=-1)
+            how = {"p": problem.p, "points": n, "penalty": self.penalty}
+            return turn_of_map(slices, ascent, closeness, length, means, **how, route=route)
         mean = (costs * n).mean(dim=-1, keepdim=True)  # (*batch, 1)
         # (mean)^(1/p), and 0 where nothing separates the samples.
         outer = torch.where(mean > 0, torch.where(mean > 0, mean, 1) ** (1 / problem.p - 1), 0)
         separation = (outer * n / problem.p).unsqueeze(-1) * ascent / self.n
-        closeness = 2 * (slices @ slices.mT).sign() @ slices / self.n**2
-        by_slice = separation - self.penalty * closeness  # (*batch, n, d)
+        by_slice = separation - self.penalty * 2 * closeness / self.n**2  # (*batch, n, d)
         # Through the division by the length: only what is orthogonal to a slice can turn it.
-        turn = (by_slice - (by_slice * slices).sum(dim=-1, keepdim=True) * slices) / length
-        state["step"] = state["step"] + 1
-        self._adam(state, "weight", turn.mT @ seeds)
-        self._adam(state, "bias", turn.sum(dim=-2))
+        return (by_slice - (by_slice * slices).sum(dim=-1, keepdim=True) * slices) / length
 
     def _adam(self, state: State, name: str, gradient: Tensor) -> None:
+        route = kernels_for(gradient)
+        if route is not None:
+            from slicewise.kernels.cuda.climbing import adam
+
+            old = (state[name], state[f"first_{name}"], state[f"second_{name}"])
+            how = {"rate": self.lr, "betas": self.betas, "route": route}
+            new = adam(*old, gradient, state["step"], **how)
+            state[name], state[f"first_{name}"], state[f"second_{name}"] = new
+            return
         early, late = self.betas
         first = state[f"first_{name}"].lerp(gradient, 1 - early)
         second = state[f"second_{name}"].lerp(gradient.square(), 1 - late)
@@ -110,5 +140,10 @@ class PushForward(Part):
 
 def _push_with_length(seeds: Tensor, state: State) -> tuple[Tensor, Tensor]:
     raw = seeds @ state["weight"].mT + state["bias"].unsqueeze(-2)
+    route = kernels_for(raw)
+    if route is not None:
+        from slicewise.kernels.cuda.climbing import unit_and_length
+
+        return unit_and_length(raw, route)
     length = torch.linalg.vector_norm(raw, dim=-1, keepdim=True)
     return sphere.normalise(raw), torch.where(length > 0, length, 1)

@@ -5,14 +5,14 @@ Nothing here runs unless `legacy=True` is asked for.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
 
 from slicewise import sphere
-from slicewise.problem import Move, Part, Problem, Slicer
+from slicewise.printing import Part
+from slicewise.problem import Move, Problem, Slicer
 from slicewise.randomness import Randomness
 from slicewise.slicers import interleave
 
@@ -52,7 +52,7 @@ class AliasedTrace(Part):
         return interleave([*stored, slices][self.burn_in :: self.thin])
 
 
-def von_mises_fisher(directions: Tensor, kappa: float, rng: Randomness) -> Tensor:
+def von_mises_fisher(directions: Tensor, kappa: sphere.Number, rng: Randomness) -> Tensor:
     """The published vMF sampler, whose proposal is approximate for kappa > 11.
 
     It is right only for kappa far above d; once d passes kappa every proposal is accepted and the
@@ -61,9 +61,8 @@ def von_mises_fisher(directions: Tensor, kappa: float, rng: Randomness) -> Tenso
     d = directions.shape[-1]
     if d == 1:
         return directions
-    exact = (d - 1) / (2 * kappa + math.hypot(2 * kappa, d - 1))
     approximate = (d - 1) / (4 * kappa)
-    blend = min(max(kappa - 10, 0), 1)
-    b = blend * approximate + (1 - blend) * exact
-    cosine = sphere.vmf_cosine(directions.shape[:-1], kappa, b, d, rng)
-    return sphere.around(directions, cosine, rng)
+    above = kappa - 10
+    blend = above.clamp(0, 1) if isinstance(above, Tensor) else min(max(above, 0), 1)
+    b = blend * approximate + (1 - blend) * sphere.vmf_proposal(kappa, d)
+    return sphere.vmf_around(directions, sphere.vmf_law(kappa, b, d), rng)

@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 
 from slicewise import legacy, sphere
-from slicewise.problem import Move, Part, Problem, Schedule, at_progress
+from slicewise.device import kernels_for
+from slicewise.printing import Part
+from slicewise.problem import Move, Problem, at_progress
 from slicewise.randomness import Randomness
+from slicewise.schedules import Schedule
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,16 +36,41 @@ class Ascend(Part):
     through: Move | None = None
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
-        raised = self.raised(slices, problem, rng)
-        return sphere.orthonormalise(raised) if self.frame else sphere.normalise(raised)
+        if self.frame:
+            return sphere.orthonormalise(self.raised(slices, problem, rng))
+        return self._climb(slices, problem, rng, back_to_sphere=True)
 
     def raised(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         """The slices after the step and before they return to the sphere."""
+        return self._climb(slices, problem, rng, back_to_sphere=False)
+
+    def _climb(
+        self, slices: Tensor, problem: Problem, rng: Randomness, *, back_to_sphere: bool
+    ) -> Tensor:
         problem = problem.detached()
         if self.through is None:
             costs, gradient = problem.costs_and_ascent(slices)
         else:
             costs, gradient = self._costs_through(slices, problem, rng)
+        route, n = kernels_for(gradient, slices), problem.n_points()
+        if route is None or not isinstance(n, int) or slices.shape != gradient.shape:
+            raised = self._step(slices, problem, costs, gradient)
+            return sphere.normalise(raised) if back_to_sphere else raised
+        from slicewise.kernels.cuda.climbing import ascend
+
+        return ascend(
+            slices,
+            gradient,
+            costs,
+            rate=self.rate,
+            p=problem.p,
+            points=n,
+            coupled=self.coupled,
+            back_to_sphere=back_to_sphere,
+            route=route,
+        )
+
+    def _step(self, slices: Tensor, problem: Problem, costs: Tensor, gradient: Tensor) -> Tensor:
         if self.rate is None:
             still = (gradient == 0).all(dim=-1, keepdim=True)
             return slices + torch.where(still, 0, sphere.normalise(gradient))
@@ -85,10 +113,11 @@ class Spread(Part):
     law: Literal["vmf", "power_spherical"] = "vmf"
     copies: int = 1
     legacy: bool = False
+    scheduled = ("kappa",)
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         kappa = at_progress(self.kappa, problem)
-        if not 0 < kappa < math.inf:
+        if not isinstance(kappa, Tensor) and not 0 < kappa < math.inf:
             raise ValueError(f"kappa = {kappa}: give a finite concentration above 0, e.g. 50")
         if self.law == "power_spherical":
             draw = sphere.power_spherical

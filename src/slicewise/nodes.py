@@ -9,6 +9,7 @@ from torch import Tensor
 
 from slicewise.line import Match
 from slicewise.precision import full_precision
+from slicewise.transforms import is_transformed
 from slicewise.transport import (
     Gradients,
     Matcher,
@@ -71,14 +72,6 @@ def weighted_cost(
     needs = needs_of(*inputs)
     costs, total = _Pulled.apply(*inputs, weights.detach(), p, needs, matcher, y_sorted)
     return total, costs
-
-
-def is_transformed(*tensors: Tensor | None) -> bool:
-    """Does a compiler or a transform of torch.func stand between us and these tensors' values?"""
-    # torch offers no public test for its function transforms, and cannot compile the private one.
-    return torch.compiler.is_compiling() or any(
-        torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors if t is not None
-    )
 
 
 def needs_of(*inputs: Tensor | None) -> Needs:

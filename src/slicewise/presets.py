@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slicewise.problem import Anneal
+from slicewise.schedules import Anneal
 
 # The rate of slice ascents in the published flow and colour scripts.
 REFERENCE_ASCENT = 0.1

@@ -13,7 +13,7 @@ good a part as a class:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -23,6 +23,7 @@ from torch import Tensor
 from slicewise.line import Match
 from slicewise.nodes import slice_costs, weighted_cost
 from slicewise.randomness import Randomness
+from slicewise.schedules import Moment, Schedule
 from slicewise.shapes import broadcast
 from slicewise.transport import (
     Gradients,
@@ -42,7 +43,7 @@ class Problem:
 
     x is (*batch, n, d), y (*batch, m, d); leading dimensions broadcast. `x_weights` and `y_weights`
     are weights of samples, None for equal ones. `progress` in [0, 1] is how much of a training run
-    is over, for parts with a schedule.
+    is over, for parts with a schedule; a flow says it by its `moment` instead.
     """
 
     x: Tensor
@@ -52,6 +53,7 @@ class Problem:
     y_weights: Tensor | None = None
     convention: Convention = "mean"
     progress: float = 0.0
+    moment: Moment | None = None
     precision: torch.dtype | None = None  # of the samples as they came, if they were widened
     matcher: Matcher = match_slices
     y_sorted: Tensor | None = None  # projections of y on the slices of a `Target`, sorted
@@ -106,8 +108,13 @@ class Problem:
 
     def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
         """Costs as means over points (*batch, L) and each one's gradient in its slice (*batch, L, d)."""
+        needs = Needs(slices=True)
+        if self.fits(slices, needs):
+            found = self.match(slices, needs)
+            assert found.u_grad is not None and found.v_grad is not None
+            return found.cost, (found.u_grad @ self.x).add_(found.v_grad @ self.y)
         ones = slices.new_ones(*self.batch, slices.shape[-2])
-        costs, gradients = self.pull(slices, ones, Needs(slices=True))
+        costs, gradients = self.pull(slices, ones, needs)
         assert gradients.slices is not None
         return costs, gradients.slices
 
@@ -171,22 +178,6 @@ class Weighting(Protocol):
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor: ...
 
 
-class Part:
-    """Prints a dataclass as the call that makes it, defaults left out: a recipe one can read."""
-
-    def __repr__(self) -> str:
-        words = []
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            if isinstance(value, Tensor):
-                words.append(f"{field.name}=<tensor {tuple(value.shape)}>")
-            elif field.default is dataclasses.MISSING:
-                words.append(repr(value))
-            elif value is not field.default and value != field.default:
-                words.append(f"{field.name}={value!r}")
-        return f"{type(self).__name__}({', '.join(words)})"
-
-
 def shares_of(weights: Tensor | None, n: int, dtype: torch.dtype) -> Tensor | float:
     """Sample weights divided by their sum, (*batch, n), or 1/n where all are equal."""
     if weights is None:
@@ -218,26 +209,8 @@ def pad(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     return x, present.to(dtype) / sizes[:, None].to(dtype)
 
 
-Schedule = Callable[[float], float]
-
-
-def at_progress(value: float | Schedule, problem: Problem) -> float:
+def at_progress(value: float | Schedule, problem: Problem) -> float | Tensor:
     """A number, or what a schedule says it is at this point of the run."""
-    return value(problem.progress) if callable(value) else value
-
-
-@dataclass(frozen=True, repr=False)
-class Anneal(Part):
-    """A schedule from `start` down to `stop`, most of it early: the one published with RPSW.
-
-    >>> Anneal(100)(0.0), Anneal(100)(1.0), Anneal(100)
-    (100.0, 1.0, Anneal(100))
-    """
-
-    start: float
-    stop: float = 1.0
-    power: float = 10.0
-
-    def __call__(self, progress: float) -> float:
-        share = (1 - progress) ** self.power
-        return self.start * share + self.stop * (1 - share)
+    if not callable(value):
+        return value
+    return value(problem.progress) if problem.moment is None else problem.moment.of(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -13,6 +14,24 @@ Generators = torch.Generator | Sequence[torch.Generator] | None
 # Marsaglia and Tsang accept at least 95.1 % of their proposals for shapes >= 1: ten rounds leave a
 # draw without an accepted proposal with probability below 1e-13.
 _GAMMA_ROUNDS = 10
+
+
+class Fused(Protocol):
+    """Draws that a device makes in one go; each gives what the plain draws of `sphere` would."""
+
+    def numbers(self, kind: str, shape: tuple[int, ...]) -> Tensor: ...
+
+    def directions(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor: ...
+
+    def orthogonal_to(self, directions: Tensor) -> Tensor: ...
+
+    def around(self, directions: Tensor, law: Tensor) -> Tensor: ...
+
+    def power_around(
+        self, directions: Tensor, law: Tensor, boosted: tuple[bool, bool]
+    ) -> Tensor: ...
+
+    def paths(self, x: Tensor, y: Tensor, shape: tuple[int, ...]) -> Tensor: ...
 
 
 class Randomness:
@@ -38,6 +57,11 @@ class Randomness:
             self._runs = [Randomness(g, device) for g in generators]
         self._batch = batch
 
+    @property
+    def fused(self) -> Fused | None:
+        """Whole laws drawn in one go, where that is possible."""
+        return None
+
     def normal(self, *shape: int) -> Tensor:
         """Standard normal numbers, float32."""
         return self._draw("normal", shape)
@@ -46,16 +70,23 @@ class Randomness:
         """Numbers uniform on [0, 1), float64."""
         return self._draw("uniform", shape)
 
-    def gamma(self, concentration: float, *shape: int) -> Tensor:
+    def gamma(self, concentration: float | Tensor, *shape: int) -> Tensor:
         """Gamma(concentration, 1) numbers, float64, in a fixed number of proposal rounds.
 
         G. Marsaglia, W. W. Tsang, A simple method for generating gamma variables, 2000.
         """
         # Gamma(a) = Gamma(a + 1) · U^(1/a) carries shapes below 1, where the method does not apply.
-        boost = self.uniform(*shape) ** (1 / concentration) if concentration < 1 else None
-        d = (concentration + 1 if concentration < 1 else concentration) - 1 / 3
+        boost: Tensor | None = None
+        if isinstance(concentration, Tensor):  # one that a schedule says: below 1 or not, who knows
+            small = concentration < 1
+            boost = torch.where(small, self.uniform(*shape) ** (1 / concentration), 1)
+            d = torch.where(small, concentration + 1, concentration) - 1 / 3
+        else:
+            if concentration < 1:
+                boost = self.uniform(*shape) ** (1 / concentration)
+            d = (concentration + 1 if concentration < 1 else concentration) - 1 / 3
         normal = self.normal(*shape, _GAMMA_ROUNDS).double()
-        cube = (1 + normal / math.sqrt(9 * d)) ** 3
+        cube = (1 + normal / (9 * d) ** 0.5) ** 3
         log_u = torch.log(1 - self.uniform(*shape, _GAMMA_ROUNDS))  # of (0, 1]
         positive = cube > 0
         bound = 0.5 * normal**2 + d * (1 - cube + torch.log(torch.where(positive, cube, 1)))

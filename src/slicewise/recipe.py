@@ -11,7 +11,8 @@ from typing import Any
 
 from slicewise.checks import check_choice, check_count
 from slicewise.presets import PRESETS, REFERENCE_ASCENT
-from slicewise.problem import Convention, Part, Slicer, Weighting
+from slicewise.printing import Part
+from slicewise.problem import Convention, Slicer, Weighting
 from slicewise.weighting import Equal
 
 EQUAL = Equal()

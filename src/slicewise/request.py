@@ -16,14 +16,14 @@ from slicewise.checks import (
     check_samples,
     check_weights,
 )
-from slicewise.nodes import is_transformed
 from slicewise.problem import Convention, Problem
 from slicewise.recipe import Recipe, Variant
 from slicewise.target import Target
+from slicewise.transforms import is_transformed
 from slicewise.transport import Matcher, match_slices
 from slicewise.variants import VARIANTS
 
-BACKENDS = ("auto", "numba", "numpy", "torch")
+BACKENDS = ("auto", "numba", "numpy", "torch", "nvrtc", "torch-nvrtc", "triton")
 
 
 def recipe_for(

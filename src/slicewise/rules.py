@@ -12,7 +12,8 @@ from torch import Tensor
 
 from slicewise.checks import check_choice
 from slicewise.line import plan_mean
-from slicewise.problem import Part, Problem, shares_of
+from slicewise.printing import Part
+from slicewise.problem import Problem, shares_of
 from slicewise.transport import Needs, project, pull_back
 from slicewise.weighting import Weights
 

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from slicewise import sphere
-from slicewise.problem import Move, Part, Problem, Slicer
+from slicewise.device import needs_gradient
+from slicewise.printing import Part
+from slicewise.problem import Move, Problem, Slicer
 from slicewise.randomness import Randomness
 
 
@@ -81,6 +83,9 @@ class RandomPath(Part):
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         shape = (*problem.batch, self.n)
+        equal = problem.x_weights is None and problem.y_weights is None
+        if rng.fused is not None and equal and not needs_gradient(problem.x, problem.y):
+            return rng.fused.paths(problem.x, problem.y, (*shape, problem.d))
         start = _draw_samples(problem.x, problem.x_weights, shape, rng)
         end = _draw_samples(problem.y, problem.y_weights, shape, rng)
         path = start - end  # (*batch, n, d)

@@ -12,9 +12,13 @@ import math
 import torch
 from torch import Tensor
 
+from slicewise.device import kernels_for, needs_gradient
+from slicewise.lattices import points
 from slicewise.randomness import Randomness, first_accepted
 
 Shape = tuple[int, ...]
+Number = float | Tensor
+Law = tuple[Number, Number, Number]
 
 # The acceptance rate of Ulrich's and Wood's proposal is lowest for d = 2 and kappa to infinity,
 # sqrt(pi / 2e) = 0.658 (other d and kappa measured: 0.66 to 1). 32 rounds leave a draw without an
@@ -24,6 +28,11 @@ _VMF_ROUNDS = 32
 
 def normalise(vectors: Tensor) -> Tensor:
     """Rows scaled to length one; a zero row becomes the first axis, so no NaN can arise."""
+    route = kernels_for(vectors)
+    if route is not None:
+        from slicewise.kernels.cuda.drawing import normalise as by_kernel
+
+        return by_kernel(vectors, route)
     # Scaling by the largest entry first keeps the squares from over- and underflowing.
     largest = vectors.detach().abs().amax(dim=-1, keepdim=True)
     scaled = vectors / torch.where(largest > 0, largest, 1)
@@ -36,6 +45,11 @@ def normalise(vectors: Tensor) -> Tensor:
 
 def orthonormalise(frames: Tensor) -> Tensor:
     """Rows made orthonormal in order, as by Gram–Schmidt: the first keeps its direction."""
+    route = kernels_for(frames)
+    if route is not None:
+        from slicewise.kernels.cuda.frames import orthonormalise as by_kernel
+
+        return by_kernel(frames, route)
     q, r = torch.linalg.qr(frames.mT)
     signs = torch.where(torch.diagonal(r, dim1=-2, dim2=-1) < 0, -1, 1).to(q.dtype)
     return (q * signs.unsqueeze(-2)).mT
@@ -43,6 +57,8 @@ def orthonormalise(frames: Tensor) -> Tensor:
 
 def uniform(shape: Shape, rng: Randomness, dtype: torch.dtype = torch.float64) -> Tensor:
     """Independent directions, uniform on the sphere."""
+    if rng.fused is not None:
+        return rng.fused.directions(shape, dtype)
     draw = rng.normal(*shape).to(dtype)
     if shape[-1] == 1:
         return torch.where(draw < 0, -1, 1).to(dtype)
@@ -83,13 +99,14 @@ def low_discrepancy(shape: Shape, rng: Randomness, dtype: torch.dtype = torch.fl
         offset = rng.uniform(*batch, 1)
         angle = math.pi / n * (torch.arange(n, device=rng.device) + offset)  # (*batch, n)
         return torch.stack([angle.cos(), angle.sin()], dim=-1).to(dtype)
-    lattice = _fibonacci(n) if d == 3 else _repelling(n, d) if n <= 512 else _sobol(n, d)
-    points = lattice.to(rng.device)
-    return normalise((points @ rotation(tuple(batch), d, rng, torch.float64)).to(dtype))
+    turned = points(n, d, rng.device) @ rotation(tuple(batch), d, rng, torch.float64)
+    return normalise(turned.to(dtype))
 
 
 def orthogonal_to(directions: Tensor, rng: Randomness) -> Tensor:
     """For each direction, one drawn uniformly among the unit vectors orthogonal to it (d >= 2)."""
+    if rng.fused is not None and not needs_gradient(directions):
+        return rng.fused.orthogonal_to(directions)
     draw = rng.normal(*directions.shape).to(directions.dtype)
     # Twice: when the draw is nearly parallel, what the first pass leaves is mostly rounding.
     for _ in range(2):
@@ -97,7 +114,7 @@ def orthogonal_to(directions: Tensor, rng: Randomness) -> Tensor:
     return draw
 
 
-def von_mises_fisher(directions: Tensor, kappa: float, rng: Randomness) -> Tensor:
+def von_mises_fisher(directions: Tensor, kappa: Number, rng: Randomness) -> Tensor:
     """One draw of density ∝ exp(kappa · cos) around each of the directions (..., d), exactly.
 
     Differentiable in the directions: the angle to them is drawn independently of where they point.
@@ -108,16 +125,32 @@ def von_mises_fisher(directions: Tensor, kappa: float, rng: Randomness) -> Tenso
     d = directions.shape[-1]
     if d == 1:
         return directions
-    c = math.hypot(2 * kappa, d - 1)
+    return vmf_around(directions, vmf_law(kappa, vmf_proposal(kappa, d), d), rng)
+
+
+def vmf_proposal(kappa: Number, d: int) -> Number:
+    """The shape b of Ulrich's and Wood's proposal that fits best."""
     # (c − 2 kappa) / (d − 1) without the cancellation.
-    b = (d - 1) / (2 * kappa + c)
-    return around(directions, vmf_cosine(directions.shape[:-1], kappa, b, d, rng), rng)
+    return (d - 1) / (2 * kappa + (4 * kappa * kappa + (d - 1) ** 2) ** 0.5)
 
 
-def vmf_cosine(shape: Shape, kappa: float, b: float, d: int, rng: Randomness) -> Tensor:
-    """Cosines to the mean direction by rejection, in float64; `b` shapes the proposal."""
-    a = (d - 1 + 2 * kappa + math.hypot(2 * kappa, d - 1)) / 4
-    shift = 4 * a * b / (1 + b) - (d - 1) * math.log(d - 1)
+def vmf_law(kappa: Number, b: Number, d: int) -> Law:
+    """(a, b, shift): the numbers of the rejection step."""
+    a = (d - 1 + 2 * kappa + (4 * kappa * kappa + (d - 1) ** 2) ** 0.5) / 4
+    return a, b, 4 * a * b / (1 + b) - (d - 1) * math.log(d - 1)
+
+
+def vmf_around(directions: Tensor, law: Law, rng: Randomness) -> Tensor:
+    """One draw around each of the directions, by a law with its proposal (d >= 2)."""
+    if rng.fused is not None and not needs_gradient(directions):
+        return rng.fused.around(directions, _on_device(law, directions.device))
+    cosine = vmf_cosine(directions.shape[:-1], law, directions.shape[-1], rng)
+    return around(directions, cosine, rng)
+
+
+def vmf_cosine(shape: Shape, law: Law, d: int, rng: Randomness) -> Tensor:
+    """Cosines to the mean direction by rejection, in float64."""
+    a, b, shift = law
     # Symmetric Beta((d − 1)/2) numbers are (1 + coordinate of a uniform point of the sphere) / 2,
     # and such a coordinate is a generalised Box–Muller draw: radius by angle.
     u, v, w = rng.uniform(*shape, 3, _VMF_ROUNDS).unbind(dim=-2)
@@ -129,7 +162,7 @@ def vmf_cosine(shape: Shape, kappa: float, b: float, d: int, rng: Randomness) ->
     return first_accepted(cosine, (d - 1) * torch.log(s) - s + shift >= torch.log(1 - w))
 
 
-def power_spherical(directions: Tensor, kappa: float, rng: Randomness) -> Tensor:
+def power_spherical(directions: Tensor, kappa: Number, rng: Randomness) -> Tensor:
     """One draw of density ∝ (1 + cos)^kappa around each of the directions (..., d), without rejection.
 
     Mean cosine kappa / (kappa + d − 1): near its mode it is as concentrated as vMF(kappa / 2).
@@ -140,6 +173,10 @@ def power_spherical(directions: Tensor, kappa: float, rng: Randomness) -> Tensor
     if d == 1:
         return directions
     half = (d - 1) / 2
+    if rng.fused is not None and not needs_gradient(directions):
+        boosted = isinstance(kappa, Tensor) or half + kappa < 1, half < 1
+        law = _on_device((half + kappa, half), directions.device)
+        return rng.fused.power_around(directions, law, boosted)
     above, below = rng.gamma(half + kappa, *shape), rng.gamma(half, *shape)
     # 2 Beta − 1 as a quotient of gammas: no cancellation near cos = ±1.
     cosine = (above - below) / (above + below)
@@ -173,42 +210,14 @@ def around(
     return normalise(cosine * directions + sine * side)
 
 
-@functools.lru_cache(maxsize=32)
-def _fibonacci(n: int) -> Tensor:
-    index = torch.arange(n, dtype=torch.float64)
-    z = (index + 0.5) / n  # the half sphere
-    angle = math.pi * (3 - math.sqrt(5)) * index
-    radius = torch.sqrt(1 - z * z)
-    return torch.stack([radius * angle.cos(), radius * angle.sin(), z], dim=-1)
+def _on_device(law: tuple[Number, ...], device: torch.device) -> Tensor:
+    constant = [number for number in law if not isinstance(number, Tensor)]
+    if len(constant) == len(law):
+        return _constants(tuple(constant), device)
+    return torch.stack([n if isinstance(n, Tensor) else _constants((n,), device)[0] for n in law])
 
 
-@functools.lru_cache(maxsize=32)
-def _repelling(n: int, d: int) -> Tensor:
-    """n lines that minimise Σ exp(4 cos²): all even moments near those of the uniform law.
-
-    Always the same for the same n and d; the chance of a call is in the rotation alone.
-    """
-    generator = torch.Generator().manual_seed(0)
-    lines = normalise(torch.randn(n, d, generator=generator, dtype=torch.float64))
-    n_steps = 300  # enough for four digits of the energy's minimum, in 20 ms for n = 50
-    for i in range(n_steps):
-        cosine = lines @ lines.mT
-        force = (cosine * torch.exp(4 * cosine * cosine)) @ lines
-        force = force - (force * lines).sum(dim=-1, keepdim=True) * lines
-        largest = torch.linalg.vector_norm(force, dim=-1).max().clamp(min=1e-300)
-        lines = normalise(lines - 0.3 * (1 - i / n_steps) ** 2 / largest * force)
-    return lines
-
-
-@functools.lru_cache(maxsize=32)
-def _sobol(n: int, d: int) -> Tensor:
-    if d > torch.quasirandom.SobolEngine.MAXDIM:
-        raise ValueError(
-            f"low-discrepancy directions reach d = {torch.quasirandom.SobolEngine.MAXDIM}, "
-            f"got d = {d}: use orthonormal directions"
-        )
-    # One fixed scramble: plain Sobol points start at a corner and at the centre, which have no
-    # direction, and are correlated in high d. The chance of a call is in the rotation alone.
-    engine = torch.quasirandom.SobolEngine(d, scramble=True, seed=0)
-    points = engine.draw(n, dtype=torch.float64)
-    return torch.special.ndtri(points.clamp(1e-12, 1 - 1e-12))
+@functools.cache
+def _constants(numbers: tuple[float, ...], device: torch.device) -> Tensor:
+    """Numbers that stay on a device for good: a captured graph may read them at any time."""
+    return torch.tensor(numbers, dtype=torch.float64, device=device)

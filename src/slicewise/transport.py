@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
+from slicewise.device import kernels_for
 from slicewise.line import Match, Wanted, match
 from slicewise.shapes import broadcast
+
+if TYPE_CHECKING:
+    from slicewise.kernels.cuda.compiler import Route
 
 Matcher = Callable[..., Match]
 
@@ -151,6 +155,11 @@ def pull_back(
 
 def _turn(on_lines: Tensor, slices: Tensor, factor: Tensor | float) -> Tensor:
     """Σ_l factor_l · on_lines_l ⊗ slices_l, (..., n, d): whichever side is smaller takes the factor."""
+    if on_lines.is_cuda:
+        given = (on_lines, slices, factor) if isinstance(factor, Tensor) else (on_lines, slices)
+        route = kernels_for(*given)
+        if route is not None:
+            return _turn_on_device(on_lines, slices, factor, route)
     if isinstance(factor, Tensor):
         factor = factor.unsqueeze(-1)  # (..., L, 1)
     if slices.shape[-1] <= 16:
@@ -159,6 +168,21 @@ def _turn(on_lines: Tensor, slices: Tensor, factor: Tensor | float) -> Tensor:
     if on_lines.shape[-1] < slices.shape[-1]:
         return (factor * on_lines).mT @ slices
     return on_lines.mT @ (factor * slices)
+
+
+def _turn_on_device(
+    on_lines: Tensor, slices: Tensor, factor: Tensor | float, route: Route
+) -> Tensor:
+    from slicewise.kernels.cuda.turning import LARGEST_DIMENSION, turn
+
+    if slices.shape[-1] <= LARGEST_DIMENSION:
+        return turn(on_lines, slices, factor, route)
+    if isinstance(factor, Tensor):
+        slices, factor = factor.unsqueeze(-1) * slices, 1.0
+    if on_lines.dim() == slices.dim() == 3:
+        empty = on_lines.new_empty(())  # times 0
+        return torch.baddbmm(empty, on_lines.mT, slices, beta=0, alpha=factor)
+    return on_lines.mT @ slices if factor == 1 else on_lines.mT @ (factor * slices)
 
 
 def sum_of(one: Gradients, other: Gradients) -> Gradients:

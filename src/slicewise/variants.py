@@ -11,8 +11,9 @@ from slicewise.checks import check_basis, check_choice, check_count
 from slicewise.learned import PushForward
 from slicewise.legacy import AliasedTrace
 from slicewise.moves import Ascend, Best, InTurn, Orthogonal, Repeat, Spread
-from slicewise.problem import Move, Schedule, Slicer
+from slicewise.problem import Move, Slicer
 from slicewise.recipe import LAWS, Recipe, Variant
+from slicewise.schedules import Schedule
 from slicewise.slicers import Frame, Orthonormal, RandomPath, Then, Trace, Uniform
 from slicewise.weighting import Aligned, Energy, EnergyKind
 

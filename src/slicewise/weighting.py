@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from slicewise import sphere
-from slicewise.problem import Part, Problem, Weighting
+from slicewise.printing import Part
+from slicewise.problem import Problem, Weighting
 from slicewise.subspace import basis_of
 
 EnergyKind = Literal["exp", "identity", "poly"]
@@ -64,6 +65,7 @@ class Aligned(Part):
     """
 
     basis: Tensor | None = None
+    replayable = False  # finding the span looks at its rank
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         return self.constant(slices, problem)
@@ -107,6 +109,7 @@ class Alignment(Part):
     """A slice informs as far as it lies in the subspace: φ = ‖Uᵀθ‖."""
 
     basis: Tensor | None = None
+    replayable = False
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         basis = basis_of(problem) if self.basis is None else self.basis.to(slices)

@@ -1,4 +1,4 @@
-"""Faster versions of `match_slices`, each tested against the plain one."""
+"""Faster versions of `match_slices` and of random directions, each tested against the plain one."""
 
 from __future__ import annotations
 
@@ -6,22 +6,46 @@ import functools
 import importlib
 import importlib.util
 import warnings
+from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from slicewise.transport import Matcher, match_slices
+
+if TYPE_CHECKING:
+    from slicewise.kernels.cuda.compiler import Route
+    from slicewise.kernels.cuda.drawing import DeviceDraws
+
+ON_CPU = ("numba", "numpy", "torch")
+ON_CUDA = ("nvrtc", "torch-nvrtc", "triton", "torch")
+_ROUTES: dict[str, Route] = {"nvrtc": "bindings", "torch-nvrtc": "hook"}
+
+
+def backends() -> dict[str, str]:
+    """What "auto" takes on each kind of device that is here.
+
+    >>> backends()["cpu"] in ("numba", "numpy")
+    True
+    """
+    found = {"cpu": _fastest_on_cpu()}
+    if torch.cuda.is_available():
+        found["cuda"] = _fastest_on_cuda(torch.cuda.current_device())
+    return found
 
 
 @functools.cache
 def matcher(backend: str, device: torch.device) -> Matcher:
     """The `match_slices` of a backend; "auto" is the fastest there is for the device."""
-    if device.type != "cpu":
-        if backend not in ("auto", "torch"):
-            raise ValueError(
-                f"backend = {backend!r} runs on the CPU, the samples are on {device}: use 'auto'"
-            )
-        return match_slices
-    if backend == "auto":
+    known = ON_CPU if device.type == "cpu" else ON_CUDA if device.type == "cuda" else ("torch",)
+    if backend not in ("auto", *known):
+        raise ValueError(
+            f"backend = {backend!r} cannot run where the samples are, on {device}: use 'auto' "
+            f"(there: {', '.join(known)})"
+        )
+    if device.type == "cuda":
+        return _on_cuda(backend, device)
+    if backend == "auto" and device.type == "cpu":
         backend = _fastest_on_cpu()
     if backend == "numba":
         if not has_numba():
@@ -34,6 +58,54 @@ def matcher(backend: str, device: torch.device) -> Matcher:
 
         return packed
     return match_slices
+
+
+def _on_cuda(backend: str, device: torch.device) -> Matcher:
+    if backend == "auto":
+        backend = _fastest_on_cuda(device.index or 0)
+    if backend in _ROUTES:
+        from slicewise.kernels.cuda.compiler import routes
+        from slicewise.kernels.cuda.matching import match_slices as by_kernel
+
+        closed = routes()[_ROUTES[backend]]
+        if closed:
+            raise ImportError(f"backend {backend!r}: {closed}; use 'auto'")
+        return functools.partial(by_kernel, route=_ROUTES[backend])
+    if backend == "triton":
+        from slicewise.kernels.cuda.triton_sort import match_slices as by_triton
+
+        return by_triton
+    return match_slices
+
+
+def cuda_route(device: torch.device) -> Route | None:
+    """How kernels of our own are compiled for a device; None where they are not."""
+    return _ROUTES.get(_fastest_on_cuda(device.index or 0)) if device.type == "cuda" else None
+
+
+def device_draws(seeds: Tensor, step: int | Tensor, purpose: int) -> DeviceDraws | None:
+    """Draws made where the seeds are, if kernels can be compiled there."""
+    route = cuda_route(seeds.device)
+    if route is None:
+        return None
+    from slicewise.kernels.cuda.drawing import DeviceDraws
+
+    return DeviceDraws(seeds, step, purpose, route)
+
+
+@functools.cache
+def _fastest_on_cuda(index: int) -> str:
+    """The first level that works, by trying; what fails though it is installed is said."""
+    if not torch.cuda.is_available():
+        return "torch"
+    from slicewise.kernels.cuda.compiler import routes, works
+
+    device = torch.device("cuda", index)
+    closed = routes()
+    for name, route in _ROUTES.items():
+        if not closed[route] and works(device, route):
+            return name
+    return "triton" if importlib.util.find_spec("triton") is not None else "torch"
 
 
 def _fastest_on_cpu() -> str:

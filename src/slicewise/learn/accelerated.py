@@ -11,7 +11,7 @@ from torch import Tensor
 
 from slicewise import sphere
 from slicewise.gradient import Objective
-from slicewise.learn.courses import Advance, settling, stated
+from slicewise.learn.courses import Advance, happens, settled, stated
 from slicewise.learn.escape import Escapes
 from slicewise.learn.seeds import RunSeeds
 from slicewise.learned import State
@@ -43,14 +43,14 @@ class Accelerated:
         state = {"ahead": problem.x, "pace": ones, "loss": ones * math.inf}
         return state if self.escapes is None else state | self.escapes.start(ones)
 
-    def advance(self, problem: Problem, seeds: RunSeeds, t: int, state: State) -> Advance:
+    def advance(self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State) -> Advance:
         k = problem.d
         slices, weights, escaping = self._slices(problem, seeds, t, state)
         pull = pull_of(dataclasses.replace(problem, x=state["ahead"]), slices, weights)
         loss = (weights * pull.costs).sum(dim=-1)  # (R,)
         step = Cauchy()(pull).squeeze(-1) * self.share
         if self.settle:
-            step = step * settling(t, problem.progress, k)
+            step = step * settled(problem)
         if escaping is not None and self.escapes is not None:
             step = step * self.escapes.heat(state)
         move = -step[:, None, None] * pull.direction
@@ -75,14 +75,14 @@ class Accelerated:
         return Advance(x, stated(loss, problem, self.objective), step, move, after)
 
     def _slices(
-        self, problem: Problem, seeds: RunSeeds, t: int, state: State
+        self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Slices and their weights; and which runs are escaping, if any is."""
         runs, _, k = problem.x.shape
         draw = sphere.low_discrepancy if k <= _SPREAD_UP_TO else sphere.orthonormal
         slices = draw((runs, self.n_slices, k), seeds.at(t), problem.x.dtype)
         weights = slices.new_full((runs, self.n_slices), 1 / self.n_slices)
-        if self.escapes is None or not bool(state["escaping"].any()):
+        if self.escapes is None or not happens(state["escaping"]):
             return slices, weights, None
         escaping = state["escaping"] > 0
         # The basis over and over fills the same L places; what is left over weighs nothing.

@@ -28,7 +28,7 @@ class Advance(NamedTuple):
     x: Tensor  # (R, n, d), where the particles are now
     loss: Tensor  # (R,), the objective on the slices of this step, where it began
     step: Tensor  # (R,), how far it went: the rate, or the mean of a
-    move: Tensor  # (R, n, d), the way each particle was asked to go
+    move: Tensor | None  # (R, n, d), the way each particle was asked to go; None: the way it went
     state: State  # tensors that begin with R, for the next step
 
 
@@ -37,7 +37,9 @@ class Course(Protocol):
 
     def start(self, problem: Problem, seeds: RunSeeds) -> State: ...
 
-    def advance(self, problem: Problem, seeds: RunSeeds, t: int, state: State) -> Advance: ...
+    def advance(self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State) -> Advance:
+        """One step. On a CUDA device it must not look at its numbers: it is captured and replayed."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Descent:
     def start(self, problem: Problem, seeds: RunSeeds) -> State:
         return _cold(self.recipe, problem, seeds, 0)
 
-    def advance(self, problem: Problem, seeds: RunSeeds, t: int, state: State) -> Advance:
+    def advance(self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State) -> Advance:
         rate = state["rate"]
         slices, learned = draw_slices(self.recipe, problem, seeds.at(t), _learned(state))
         if self._shares_y(problem, seeds):
@@ -58,10 +60,12 @@ class Descent:
             known = project(problem.y, slices[seeds.first]).sort(dim=-1).values[seeds.which]
             problem = dataclasses.replace(problem, y_sorted=known)
         value, gradient = priced(self.recipe, problem, slices, self.objective)
-        move = gradient.mul_(-rate[:, None, None].to(gradient.dtype))
-        return Advance(problem.x + move, value, rate, move, {"rate": rate} | _named(learned))
+        x = torch.addcmul(problem.x, gradient, rate[:, None, None].to(gradient.dtype), value=-1)
+        return Advance(x, value, rate, None, {"rate": rate} | _named(learned))
 
     def _shares_y(self, problem: Problem, seeds: RunSeeds) -> bool:
+        if problem.x.is_cuda:
+            return False  # both sides are sorted at once there
         alike = isinstance(self.recipe.slicer, Uniform | Orthonormal)  # whatever the particles do
         shared = problem.y.dim() == 2 and problem.y_weights is None and problem.x_weights is None
         same_size = problem.x.shape[-2] == problem.y.shape[-2]
@@ -90,7 +94,7 @@ class Computed:
             return state
         return state | self.escapes.start(problem.x.new_ones(problem.x.shape[0]))
 
-    def advance(self, problem: Problem, seeds: RunSeeds, t: int, state: State) -> Advance:
+    def advance(self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State) -> Advance:
         slices, learned = draw_slices(self.recipe, problem, seeds.at(t), _learned(state))
         weighting = self.recipe.weighting
         weights = weights_for(weighting, slices, problem, hold=self.hold_weights)
@@ -100,23 +104,23 @@ class Computed:
         loss = _value(self.recipe, pull, self.objective)
         step = self.rule(pull) * self.share  # (R, 1) or (R, n)
         if self.settle:
-            step = step * settling(t, problem.progress, problem.d)
+            step = step * settled(problem)
         move = -step.unsqueeze(-1) * pull.direction
         after = {**state, **_named(learned)}
         if self.escapes is not None and slices.shape[-2] >= self.escapes.needs:
-            if bool(state["escaping"].any()):
+            if happens(state["escaping"]):
                 escaping = (state["escaping"] > 0).unsqueeze(-1)
                 other, away = self._escape(problem, seeds, t, state)
                 step = torch.where(escaping, other, step)
                 move = torch.where(escaping.unsqueeze(-1), away, move)
             after |= self.escapes.watch(loss, state)
             stuck = (after["escaping"] > 0) & (state["escaping"] == 0)
-            if learned is not None and bool(stuck.any()):
+            if learned is not None and happens(stuck):
                 after |= _anew(stuck, _cold(self.recipe, problem, seeds, t), after)
         return Advance(problem.x + move, loss, step.mean(dim=-1), move, after)
 
     def _escape(
-        self, problem: Problem, seeds: RunSeeds, t: int, state: State
+        self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State
     ) -> tuple[Tensor, Tensor]:
         """A step on one random basis, (R, 1), and the moves it makes."""
         assert self.escapes is not None
@@ -127,15 +131,32 @@ class Computed:
         return step, -step.unsqueeze(-1) * pull.direction
 
 
-def settling(t: int, progress: float, k: int) -> float:
+@dataclass(frozen=True)
+class Settling:
     """Shorter and shorter steps over the last 40 % of a run: averages out the noise of fresh slices.
 
     For losses whose minimum is not zero (n ≠ m, unequal weights), around which full steps keep jittering.
     Not for runs so short that they are still on their way, which takes some 15 steps a dimension.
     """
-    if progress <= 0.6 or 0.6 * t / progress < 15 * k:
-        return 1.0
-    return 10 / (10 + t * (1 - 0.6 / progress))
+
+    k: int
+    total: int
+
+    def __call__(self, progress: float) -> float:
+        if progress <= 0.6 or 0.6 * self.total < 15 * self.k:
+            return 1.0
+        return 10 / (10 + self.total * (progress - 0.6))
+
+
+def settled(problem: Problem) -> float | Tensor:
+    """By how much steps are shortened now."""
+    assert problem.moment is not None
+    return problem.moment.of(Settling(problem.d, problem.moment.total))
+
+
+def happens(flags: Tensor) -> bool:
+    """Is any of them set? A device is not asked: what hardly ever happens is then computed always."""
+    return flags.is_cuda or bool(flags.any())
 
 
 def _of_roots(weights: Weights, p: float) -> Weights:
@@ -176,7 +197,7 @@ def sliced_distance(value: Tensor, problem: Problem, objective: Objective) -> Te
     return value / (n * n ** (1 / problem.p))
 
 
-def _cold(recipe: Recipe, problem: Problem, seeds: RunSeeds, t: int) -> State:
+def _cold(recipe: Recipe, problem: Problem, seeds: RunSeeds, t: int | Tensor) -> State:
     if not is_learned(recipe.slicer):
         return {}
     return _named(recipe.slicer.cold(problem, seeds.at(t, purpose=2)))

@@ -73,7 +73,7 @@ class Escapes:
         length = state["escape"] / 2  # of this escape; the next one is already twice as long
         return torch.where(state["escaping"] > 0, 1 + state["hot"] * state["escaping"] / length, 1)
 
-    def basis(self, problem: Problem, seeds: RunSeeds, t: int) -> Tensor:
+    def basis(self, problem: Problem, seeds: RunSeeds, t: int | Tensor) -> Tensor:
         """A random orthonormal basis for each run, (R, k, k)."""
         return sphere.rotation(problem.batch, problem.d, seeds.at(t, purpose=1), problem.x.dtype)
 

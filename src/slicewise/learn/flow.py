@@ -16,7 +16,7 @@ from slicewise.gradient import Objective
 from slicewise.learn.checkpoint import Checkpoint, fingerprint
 from slicewise.learn.loop import Loop, check_state
 from slicewise.learn.record import Flow, Trace
-from slicewise.learn.runs import Stopping
+from slicewise.learn.endings import Stopping
 from slicewise.learn.settings import Settings
 from slicewise.learn.setup import Rates, Seeds, groups_for, runs_of
 from slicewise.precision import full_precision

@@ -12,7 +12,9 @@ from slicewise.judge import wasserstein
 from slicewise.learn.bar import progress_bar
 from slicewise.learn.checkpoint import Checkpoint
 from slicewise.learn.record import Trace
-from slicewise.learn.runs import Group, Status
+from slicewise.learn.endings import Status
+from slicewise.learn.pace import Pace
+from slicewise.learn.runs import Group
 from slicewise.learn.setup import Runs
 
 
@@ -24,6 +26,7 @@ class Loop:
         self._identity = identity
         self._step = 0
         self._seconds = 0.0
+        self._pace = Pace(runs.problem.x.device)
         self._boundary = self._mark()
 
     def run(self, steps: int, checkpoint: Checkpoint | None, bar: bool | None) -> None:
@@ -35,12 +38,15 @@ class Loop:
                 while self._step < steps and self._alive():
                     self._advance(steps)
                     tick(self._step, f"{self._alive()} of {len(self.runs.seeds)} runs")
-                    if checkpoint is not None and checkpoint.due():
-                        checkpoint.save(self.saved())
+                    if checkpoint is not None:
+                        self._boundary = self._mark()
+                        if checkpoint.due():
+                            checkpoint.save(self.saved())
             finally:
                 # An interrupt too leaves a state to go on from: that of the last whole step.
                 if checkpoint is not None:
                     checkpoint.save(self.saved())
+        self._boundary = self._mark()
         for step in (*self.trace.w2_at, *self.trace.particles_at):
             if self._step < step <= steps:  # every run had ended before: it stays as it is
                 self._look(step)
@@ -49,20 +55,29 @@ class Loop:
         return sum(len(group.alive) for group in self.groups)
 
     def _advance(self, steps: int) -> None:
-        n_runs = len(self.runs.seeds)
-        dtype = self.runs.problem.x.dtype
-        loss, size = (torch.full((n_runs,), torch.nan, dtype=dtype) for _ in range(2))
+        stride = self._pace.next(self.groups, self._step, steps)
+        length = stride.steps
+        n_runs, dtype = len(self.runs.seeds), self.runs.problem.x.dtype
+        loss, size = (torch.full((length, n_runs), torch.nan, dtype=dtype) for _ in range(2))
+        wanted = (*self.trace.w2_at, *self.trace.particles_at)
+        looks = sorted({s - self._step for s in wanted if 0 < s - self._step < length})
+        views = {after: self.particles() for after in looks}
+        before = self._seconds
         for group in self.groups:
-            ids = group.ids[group.alive]
-            done = group.advance(self._step, self._step / steps)
-            if done is not None:
-                loss[ids] = done.loss.cpu()
-                size[ids] = done.step.to(dtype).cpu()
-        self._step += 1
+            done = group.advance(self._step, steps, stride, looks)
+            if done is None:
+                continue
+            loss[:, done.ids], size[:, done.ids] = done.loss.to(dtype), done.step.to(dtype)
+            for after, particles in done.views.items():
+                views[after][group.ids.to(particles.device)] = particles
         self._seconds = time.perf_counter() - self._clock
-        self.trace.add(loss=loss, step=size, seconds=torch.full_like(loss, self._seconds))
+        share = torch.arange(1, length + 1).unsqueeze(-1) / length
+        seconds = before + share.to(dtype) * (self._seconds - before)
+        self.trace.add(loss=loss, step=size, seconds=seconds.expand(length, n_runs))
+        for after, particles in views.items():
+            self._look(self._step + after, self._with_absent(particles))
+        self._step += length
         self._look()
-        self._boundary = self._mark()
 
     def _mark(self) -> dict[str, Any]:
         """Where everything is between two steps, by reference: an interrupt may come in the middle of one."""
@@ -73,16 +88,19 @@ class Loop:
             "trace": self.trace.mark(),
         }
 
-    def _look(self, step: int | None = None) -> None:
-        """Note what was asked for after this many steps."""
+    def _look(self, step: int | None = None, particles: Tensor | None = None) -> None:
+        """Note what was asked for after this many steps; of the particles there, or as they are now."""
         step = self._step if step is None else step
+        if step not in self.trace.particles_at and step not in self.trace.w2_at:
+            return
+        particles = self.particles() if particles is None else particles
         if step in self.trace.particles_at and not self.trace.has("particles", step):
-            self.trace.keep("particles", step, self.particles().cpu())
+            self.trace.keep("particles", step, particles.cpu())
         if step in self.trace.w2_at and not self.trace.has("w2", step):
             problem = self.runs.problem
             a, b = problem.x_weights, problem.y_weights
-            left = wasserstein(self.particles(), problem.y, x_weights=a, y_weights=b)
-            lost = self.whole("status") == Status.DIVERGED
+            left = wasserstein(particles, problem.y, x_weights=a, y_weights=b)
+            lost = (self.whole("status") == Status.DIVERGED) & (self.whole("steps") <= step)
             self.trace.keep("w2", step, torch.where(lost, torch.inf, left))
 
     def particles(self) -> Tensor:
@@ -90,6 +108,9 @@ class Loop:
         particles = torch.empty_like(self.runs.problem.x)
         for group in self.groups:
             particles[group.ids.to(particles.device)] = group.now()
+        return self._with_absent(particles)
+
+    def _with_absent(self, particles: Tensor) -> Tensor:
         if self.runs.absent is None:
             return particles
         there, given = self.runs.absent  # samples of weight zero stay where they were given

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from slicewise.judge import wasserstein
-from slicewise.learn.runs import Status
+from slicewise.learn.endings import Status
 
 
 class Trace:
@@ -36,7 +36,7 @@ class Trace:
         self._kept: dict[str, dict[int, Tensor]] = {"w2": {}, "particles": {}}
 
     def add(self, **rows: Tensor) -> None:
-        """One step: a number for each run."""
+        """Some steps, (S, R): a number for each run at each of them."""
         for name, row in rows.items():
             self._rows[name].append(row)
 
@@ -70,7 +70,7 @@ class Trace:
 
     def _stacked(self, name: str) -> Tensor:
         rows = self._rows[name]
-        whole = torch.stack(rows) if rows else torch.zeros(0, *self._flat_shape())
+        whole = torch.cat(rows) if rows else torch.zeros(0, *self._flat_shape())
         return whole.reshape(whole.shape[0], *self.batch)
 
     def _flat_shape(self) -> tuple[int, ...]:
@@ -92,13 +92,13 @@ class Trace:
     def saved(self, mark: dict[str, Any]) -> dict[str, Any]:
         """What there was at a mark, as plain tensors."""
         length = mark["length"]
-        rows = {name: torch.stack(r[:length]) for name, r in self._rows.items() if length}
+        rows = {name: torch.cat(r[:length]) for name, r in self._rows.items() if length}
         return {"rows": rows, "kept": mark["kept"]}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on from what was `saved`."""
         for name, rows in saved["rows"].items():
-            self._rows[name] = list(rows.unbind(0))
+            self._rows[name] = [rows]
         self._kept = {name: dict(kept) for name, kept in saved["kept"].items()}
 
 

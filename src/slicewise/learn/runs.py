@@ -3,49 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from slicewise import sphere
 from slicewise.gradient import Objective
-from slicewise.judge import assignment, wasserstein, within
-from slicewise.learn.courses import Advance, Course, sliced_distance
+from slicewise.learn.courses import Course
+from slicewise.learn.endings import Ending, Hindsight, Status, Stopping, rows_of
+from slicewise.learn.replay import Replay, can_replay
 from slicewise.learn.seeds import RunSeeds
+from slicewise.learn.track import Track, steps_in_a_row
 from slicewise.learned import State
 from slicewise.problem import Problem
-from slicewise.rules import moved, pull_of
+from slicewise.schedules import Instant, Moment
 from slicewise.subspace import Subspace
 
-
-class Status(IntEnum):
-    """How a run ended."""
-
-    FINISHED = 0  # all its steps were made
-    CONVERGED = 1
-    DIVERGED = 2
-    ASSIGNED = 3  # converged by the finish "assign", not by the flow
-
+if TYPE_CHECKING:
+    from slicewise.learn.pace import Stride
 
 Snapshot = dict[str, Any]
 
-# A particle this many times further out than any sample was at the start will not come back.
-_LOST = 1e8
 
+class Passage(NamedTuple):
+    """What a group tells of some steps."""
 
-@dataclass(frozen=True)
-class Stopping:
-    """When a run may end before its last step; None: never for that reason."""
-
-    w2: float | None  # exact W_2 at most this
-    tolerance: float | None  # no particle is asked to go further than this share of the data's size
-    assign: bool  # at the first stall, jump to the exact assignment
-
-
-NEVER = Stopping(None, None, assign=False)
+    ids: Tensor  # (W,), of the runs that were worked on
+    loss: Tensor  # (S, W), NaN once a run has ended
+    step: Tensor
+    views: dict[
+        int, Tensor
+    ]  # particles (R, n, d) of all its runs, after the steps that were asked for
 
 
 class Group:
@@ -66,117 +55,163 @@ class Group:
         self.ids = ids  # (R,), which runs of the whole these are
         self.dimension = problem.d
         n_runs = len(ids)
-        self.alive = torch.arange(n_runs)  # rows of those that go on
         self.problem = problem  # of all R runs, as they began
-        self.particles = problem.x  # (R, n, k), of all
+        self.particles = problem.x  # (R, n, k), of all, as they were when they last changed hands
         self.status = torch.full((n_runs,), int(Status.FINISHED))
         self.steps = torch.zeros(n_runs, dtype=torch.int64)
         self._seeds = seeds
         self._objective = objective
         self._size = _size(problem)  # (R,)
-        self._take(self.alive)
+        self._take(torch.arange(n_runs))
         self.state = course.start(self._problem, self._streams) | extra
 
     def _take(self, rows: Tensor) -> None:
         """Work on these runs from now on."""
-        self.alive = rows
+        self.working = rows  # (W,)
+        self.going = torch.ones(len(rows), dtype=torch.bool)  # (W,): some may have ended meanwhile
         self._streams = RunSeeds(self._seeds[rows], self.problem.x.device)
         whole = dataclasses.replace(self.problem, x=self.particles)
         self._problem = rows_of(whole, rows)
+        self._hindsight = Hindsight(
+            self._problem,
+            self._streams,
+            self._size[rows.to(self._size.device)],
+            self.stopping,
+            self._objective,
+        )
+        self._replay: Replay | None = None
 
-    def advance(self, t: int, progress: float) -> Advance | None:
-        """One step of all that are alive; what it did, in the order of `alive` before the step."""
-        if len(self.alive) == 0:
+    @property
+    def alive(self) -> Tensor:
+        """Rows of the runs that go on."""
+        return self.working[self.going]
+
+    @property
+    def bytes_at_work(self) -> int:
+        """How much particles and state take."""
+        tensors = (self._problem.x, *self.state.values())
+        return sum(t.numel() * t.element_size() for t in tensors)
+
+    @property
+    def replayable(self) -> bool:
+        """Can steps be captured as a CUDA graph?"""
+        return self._streams.counts_on_device and can_replay(self.course)
+
+    def advance(self, first: int, total: int, stride: Stride, looks: list[int]) -> Passage | None:
+        """Some steps of all that are alive.
+
+        `looks` are the steps, counted from here, after which the particles of all runs are wanted.
+        """
+        if not bool(self.going.any()):
             return None
-        problem = dataclasses.replace(self._problem, progress=progress)
-        done = self.course.advance(problem, self._streams, t, self.state)
-        self.state = done.state
-        self._end(done, t + 1)
-        return done
+        rows = self.working
+        self.steps = self.steps.index_fill(0, self.alive, first + stride.steps)
+        numbers, tracks = self._made(first, total, stride)
+        loss, step, reasons = numbers.cpu()  # (S, W) each: the one look at the device
+        worth = [after - 1 for after in looks]
+        if bool(reasons.any()):
+            reasons = torch.where(self.going, reasons, 0).int()
+            worth += torch.nonzero(reasons.any(dim=1)).flatten().tolist()
+        endings: list[Ending] = []
+        views = {}
+        length = stride.length
+        for place, track in tracks(sorted({i // length for i in worth})):
+            begin = place * length
+            these = slice(begin, begin + length)
+            ended = self._hindsight.endings(track, reasons[these], self.going, first + begin)
+            ended = [e._replace(after=begin + e.after) for e in ended]
+            for after in looks:
+                if begin < after <= begin + length:
+                    x = track.xs[after - begin - 1]
+                    views[after] = self._lifted(self._seen(x, after, endings + ended))
+            self.going = self.going.index_fill(0, _rows(ended), False)
+            endings += ended
+        if endings:
+            self._end(endings, first)
+        if not bool(self.going.all()) or endings:
+            made = (first + torch.arange(len(loss))).unsqueeze(-1) < self.steps[rows]  # (S, W)
+            loss, step = (torch.where(made, numbers, torch.nan) for numbers in (loss, step))
+        return Passage(self.ids[rows], loss, step, views)
 
-    def _end(self, done: Advance, steps: int) -> None:
-        """Take out the runs that this step ended."""
-        before, rows, stopping = self._problem.x, self.alive, self.stopping
-        self.steps = self.steps.index_fill(0, rows, steps)
-        size = self._size[rows]
-        diverged = ~(done.x.abs().amax(dim=(-2, -1)) <= _LOST * size)  # NaN too
-        if stopping == NEVER and not bool(diverged.any()):
-            self._problem = dataclasses.replace(self._problem, x=done.x)
-            return
-        x = torch.where(diverged[:, None, None], before, done.x) if bool(diverged.any()) else done.x
-        status = torch.where(diverged, int(Status.DIVERGED), -1)
-        if stopping.tolerance is not None:
-            reach = torch.linalg.vector_norm(done.move, dim=-1).amax(dim=-1)
-            still = ~diverged & (reach <= stopping.tolerance * size)
-            if bool(still.any()):
-                still = still & self._seen_by_all(x, size, steps)
-            status = torch.where(still, int(Status.CONVERGED), status)
-        self._problem = dataclasses.replace(self._problem, x=x)
-        if stopping.w2 is not None:
-            self._judge(done, status)
-        if stopping.assign:
-            self._assign(status)
-        ended = status >= 0
-        if bool(ended.any()):
-            self.particles = self.particles.index_copy(0, rows.to(x.device), self._problem.x)
-            ended = ended.cpu()
-            self.status = self.status.index_copy(0, rows[ended], status.cpu()[ended])
-            self.state = {k: t[~ended] if t.dim() else t for k, t in self.state.items()}
-            self._take(rows[~ended])
+    def _made(
+        self, first: int, total: int, stride: Stride
+    ) -> tuple[Tensor, Callable[[list[int]], Iterable[tuple[int, Track]]]]:
+        """Make the steps: their numbers (3, S, W), and how to have the tracks of some parts of them."""
+        given = (self.course, self._problem, self._streams, self.state, total)
+        if stride.replays:
+            if self._replay is None or self._replay.length != stride.length:
+                self._replay = Replay(*given, stride.length, stride.most, self._hindsight)
+            numbers = self._replay.go(first, stride.replays)
+            self._set(self._replay.x, self._replay.state)
+            return numbers, self._replay.again
+        if self._replay is not None:
+            self._set(self._replay.x.clone(), {k: t.clone() for k, t in self.state.items()})
+            self._replay = None
 
-    def _seen_by_all(self, x: Tensor, size: Tensor, steps: int) -> Tensor:
-        """Do fresh uniform slices have nowhere to go either? A variant's own may be blind to what is left."""
-        assert self.stopping.tolerance is not None
-        problem = dataclasses.replace(self._problem, x=x)
-        runs, _, k = x.shape
-        n_slices = max(50, 5 * k)
-        slices = sphere.uniform((runs, n_slices, k), self._streams.at(steps, purpose=3), x.dtype)
-        pull = pull_of(problem, slices, slices.new_full((runs, n_slices), 1 / n_slices))
-        reach = torch.linalg.vector_norm(moved(pull), dim=-1).amax(dim=-1)
-        return reach <= 100 * self.stopping.tolerance * size
+        def when(i: int) -> tuple[int, Moment]:
+            return first + i, Instant(first + i, total)
 
-    def _judge(self, done: Advance, status: Tensor) -> None:
-        """End runs whose exact W_2 is small enough. The sliced loss only says whether a look is worth it."""
-        assert self.stopping.w2 is not None
-        n, p = self._problem.x.shape[-2], self._problem.p
-        # No sliced W_p is above W_p, and that is at most n^(1/2 − 1/p) W_2 for p > 2. Ten times that: the
-        # loss is where the step began, by now it may be a good deal less.
-        seen = sliced_distance(done.loss.double(), self._problem, self._objective)
-        near = seen <= 10 * n ** max(0.0, 1 / 2 - 1 / p) * self.stopping.w2
-        for row in torch.nonzero(near & (status < 0)).flatten():
-            one = rows_of(self._problem, row)
-            if one.x_weights is None and one.y_weights is None and n == one.y.shape[-2]:
-                close = within(one.x, one.y, self.stopping.w2)
-            else:
-                distance = wasserstein(
-                    one.x, one.y, x_weights=one.x_weights, y_weights=one.y_weights
-                )
-                close = float(distance) <= self.stopping.w2
-            if close:
-                status[row] = int(Status.CONVERGED)
+        track = steps_in_a_row(
+            self.course,
+            self._problem,
+            self._streams,
+            self.state,
+            when,
+            stride.length,
+            self._hindsight,
+        )
+        self._set(track.xs[-1], track.state)
+        return track.numbers, lambda places: [(place, track) for place in places]
 
-    def _assign(self, status: Tensor) -> None:
-        for row in torch.nonzero((self.state["escaping"] > 0) & (status < 0)).flatten():
-            one = rows_of(self._problem, row)
-            jumped = one.y[assignment(one.x, one.y).to(one.y.device)]
-            x = self._problem.x.index_copy(0, row.reshape(1), jumped.unsqueeze(0))
-            self._problem = dataclasses.replace(self._problem, x=x)
-            status[row] = int(Status.ASSIGNED)
+    def _set(self, x: Tensor, state: State) -> None:
+        self._problem, self.state = dataclasses.replace(self._problem, x=x), state
+
+    def _seen(self, x: Tensor, after: int, endings: list[Ending]) -> Tensor:
+        """Particles (R, n, k) of all runs, those at work at x (W, n, k), so many steps from the last look."""
+        moving = torch.nonzero(self.going).flatten()
+        rows = self.working[moving].to(x.device)
+        particles = self.particles.index_copy(0, rows, x[moving.to(x.device)])
+        for ending in endings:
+            if ending.after <= after:
+                particles[self.working[ending.row]] = ending.x
+        return particles
+
+    def _end(self, endings: list[Ending], first: int) -> None:
+        """Take out the runs that ended on a track."""
+        rows = self.working[_rows(endings)]
+        ended = torch.stack([ending.x for ending in endings])
+        self.particles = self.particles.index_copy(0, rows.to(ended.device), ended)
+        self.status = self.status.index_copy(0, rows, torch.tensor([e.status for e in endings]))
+        after = torch.tensor([first + ending.after for ending in endings])
+        self.steps = self.steps.index_copy(0, rows, after)
+        # A graph is captured for one batch: runs that have ended stay in it, unheeded, while they are few.
+        if self._replay is None or 2 * int(self.going.sum()) <= len(self.going):
+            snapshot = self.snapshot()
+            self.particles, self.state = _merged(snapshot), snapshot["state"]
+            self._take(snapshot["alive"])
 
     def now(self) -> Tensor:
         """Particles (R, n, d) of all runs, in the coordinates they came in."""
-        particles = _merged(self.snapshot())
+        return self._lifted(_merged(self.snapshot()))
+
+    def _lifted(self, particles: Tensor) -> Tensor:
         return particles if self.frame is None else self.frame.lift(particles)
 
     def snapshot(self) -> Snapshot:
-        """Where the group is, by reference: nothing in it is ever written to again."""
+        """Where the group is: nothing in it is ever written to again."""
+        x, state = self._problem.x, self.state
+        if not bool(self.going.all()):
+            rows = torch.nonzero(self.going).flatten().to(x.device)
+            x, state = x[rows], {k: t[rows] if t.dim() else t for k, t in state.items()}
+        elif self._replay is not None:
+            x, state = x.clone(), {k: t.clone() for k, t in state.items()}
         return {
             "alive": self.alive,
             "particles": self.particles,
-            "moving": self._problem.x,
+            "moving": x,
             "status": self.status,
             "steps": self.steps,
-            "state": self.state,
+            "state": state,
         }
 
     def saved(self, snapshot: Snapshot) -> Snapshot:
@@ -191,31 +226,19 @@ class Group:
         """Go on from what was `saved`."""
         device = self.particles.device
         self.particles = saved["particles"].to(device)
-        self.alive, self.status, self.steps = (saved[k] for k in ("alive", "status", "steps"))
+        self.status, self.steps = saved["status"], saved["steps"]
         self.state = {k: t.to(device) for k, t in saved["state"].items()}
-        self._take(self.alive)
+        self._take(saved["alive"])
+
+
+def _rows(endings: list[Ending]) -> Tensor:
+    return torch.tensor([ending.row for ending in endings], dtype=torch.int64)
 
 
 def _merged(snapshot: Snapshot) -> Tensor:
     """Particles of all runs, those that go on where they are now."""
     rows = snapshot["alive"].to(snapshot["particles"].device)
     return snapshot["particles"].index_copy(0, rows, snapshot["moving"])
-
-
-def rows_of(problem: Problem, rows: Tensor) -> Problem:
-    """The problem of some runs: rows of what runs have each their own; what all share stays."""
-    rows = rows.to(problem.x.device)
-
-    def weights(tensor: Tensor | None) -> Tensor | None:
-        return tensor if tensor is None or tensor.dim() == 1 else tensor[rows]
-
-    return dataclasses.replace(
-        problem,
-        x=problem.x[rows],
-        y=problem.y if problem.y.dim() == 2 else problem.y[rows],
-        x_weights=weights(problem.x_weights),
-        y_weights=weights(problem.y_weights),
-    )
 
 
 def _size(problem: Problem) -> Tensor:

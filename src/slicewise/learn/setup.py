@@ -13,7 +13,8 @@ from torch import Tensor
 
 from slicewise.checks import check_broadcast
 from slicewise.distance import draw_slices
-from slicewise.learn.runs import Group, Snapshot, Stopping, rows_of
+from slicewise.learn.endings import Stopping, rows_of
+from slicewise.learn.runs import Group, Snapshot
 from slicewise.learn.seeds import RunSeeds, draw_seeds
 from slicewise.learn.settings import Settings
 from slicewise.learned import State

@@ -47,7 +47,8 @@ def torch_sort(
     live = x.detach().requires_grad_()
     if slices is None:
         shape = (*x.shape[:-2], n_slices, x.shape[-1])
-        slices = torch.nn.functional.normalize(torch.randn(shape, dtype=x.dtype), dim=-1)
+        drawn = torch.randn(shape, dtype=x.dtype, device=x.device)
+        slices = torch.nn.functional.normalize(drawn, dim=-1)
     u, v = slices @ live.mT, slices @ y.mT
     value = (u.sort(-1).values - v.sort(-1).values).square().mean(dim=(-2, -1)).sqrt()
     value.sum().backward()

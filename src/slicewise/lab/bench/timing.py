@@ -23,23 +23,41 @@ ROUNDS = 3
 SLOW_PEERS = ("POT", "OTT-JAX", "torch sort")
 
 
-def check(workload: Workload, name: str, contender: Contender) -> tuple[float, float]:
-    """Relative errors of value and gradient against a float64 sort on the same slices; raises if large."""
-    x, y = workload.samples()
-    few = max(2, min(workload.n_slices, 20, 4_000_000 // workload.n))
-    slices = torch.nn.functional.normalize(torch.randn(few, workload.d), dim=-1)
-    truth, slope = torch_sort(x.double(), y.double(), few, slices.double())
-    value, gradient = contender(x, y, few, slices)
-    errors = (
+def errors(
+    workload: Workload, contender: Contender, n_slices: int, device: str = "cpu"
+) -> tuple[float, float]:
+    """Relative errors of value and gradient against a float64 sort on the same slices."""
+    x, y = (samples.to(device) for samples in workload.samples())
+    drawn = torch.nn.functional.normalize(torch.randn(n_slices, workload.d), dim=-1)
+    slices = drawn.to(device)
+    truth, slope = torch_sort(x.double(), y.double(), n_slices, slices.double())
+    value, gradient = contender(x, y, n_slices, slices)
+    return (
         ((value.double() - truth).norm() / truth.norm()).item(),
         ((gradient.double() - slope).norm() / slope.norm()).item(),
     )
-    # A near-tie in float32 may swap two neighbours, which moves the gradient by 1e-3 at most here.
-    if not (errors[0] < 1e-4 and errors[1] < 5e-3):
+
+
+# A near-tie in float32 may swap two neighbours, which moves the gradient by 1e-3 at most here.
+LIMITS = (1e-4, 5e-3)
+
+
+def check(
+    workload: Workload,
+    name: str,
+    contender: Contender,
+    *,
+    device: str = "cpu",
+    limits: tuple[float, float] = LIMITS,
+) -> tuple[float, float]:
+    """The `errors` on a few slices; raises if one is larger than its limit."""
+    few = max(2, min(workload.n_slices, 20, 4_000_000 // workload.n))
+    found = errors(workload, contender, few, device)
+    if not (found[0] < limits[0] and found[1] < limits[1]):
         raise RuntimeError(
-            f"{name} is wrong on {workload.name}: errors {errors}; no time is reported"
+            f"{name} is wrong on {workload.name}: errors {found}; no time is reported"
         )
-    return errors
+    return found
 
 
 def time_workload(

@@ -1,0 +1,81 @@
+"""Random numbers by counting: each is a function of a seed, a step and its place, on any device."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slicewise.randomness import Fused, Randomness
+
+_MASK = 2**64 - 1
+
+
+class Counted(Randomness):
+    """The draws of a batch of runs at one step: those of a run depend on its seed and the step alone.
+
+    The numbers are those of NumPy's Philox, keyed by (seed, purpose) and counting from (step, draw). A
+    CUDA device makes the same ones itself (normal numbers up to single-precision rounding), so that a
+    run on another device sees the same slices.
+    """
+
+    def __init__(
+        self, seeds: Tensor, which: Tensor, distinct: list[int], step: int | Tensor, purpose: int
+    ) -> None:
+        super().__init__(None, which.device)
+        self._distinct, self._which = distinct, which
+        self._step, self._purpose = step, purpose
+        self._draws = 0  # of this step, so far
+        self._device_draws = _on_device(seeds, step, purpose)
+
+    @property
+    def fused(self) -> Fused | None:
+        """Whole laws drawn in one go, where the device can."""
+        return self._device_draws
+
+    def _draw(self, kind: str, shape: tuple[int, ...]) -> Tensor:
+        if self._device_draws is not None:
+            return self._device_draws.numbers(kind, shape)
+        if isinstance(self._step, Tensor):
+            raise ValueError("a step counted on the device needs draws made there")
+        inner = shape[1:]
+        count = int(np.prod(inner, dtype=np.int64))
+        drawn = torch.stack(
+            [
+                torch.from_numpy(numbers(kind, count, seed, self._purpose, self._step, self._draws))
+                for seed in self._distinct
+            ]
+        ).reshape(-1, *inner)
+        self._draws += 1
+        drawn = drawn.to(self.device)
+        if len(self._distinct) == 1:
+            # Copied, too: callers may write into what they draw.
+            return drawn.repeat(shape[0], *(1,) * len(inner)) if shape[0] > 1 else drawn
+        return drawn[self._which]
+
+
+def numbers(kind: str, count: int, seed: int, purpose: int, step: int, draw: int) -> np.ndarray:
+    """The first numbers of a draw: "normal" ones in float32, or "uniform" ones in [0, 1), float64."""
+    key = np.array([seed & _MASK, purpose], dtype=np.uint64)
+    start = np.array([0, step, draw, 0], dtype=np.uint64)
+    stream = np.random.Philox(key=key, counter=start)
+    if kind == "uniform":
+        return (stream.random_raw(count) >> np.uint64(11)) * 2.0**-53
+    # Two normal numbers of one word: a radius of its upper half, an angle of its lower.
+    words = stream.random_raw((count + 1) // 2)
+    upper, lower = (words >> np.uint64(32)), (words & np.uint64(0xFFFFFFFF))
+    level = upper.astype(np.float32) * np.float32(2**-32) + np.float32(2**-33)  # of (0, 1]
+    radius = np.sqrt(np.float32(-2) * np.log(level))
+    angle = lower.astype(np.float32) * np.float32(2**-31 * np.pi)
+    pairs = np.empty((len(words), 2), dtype=np.float32)
+    np.multiply(radius, np.cos(angle), out=pairs[:, 0])
+    np.multiply(radius, np.sin(angle), out=pairs[:, 1])
+    return pairs.reshape(-1)[:count]
+
+
+def _on_device(seeds: Tensor, step: int | Tensor, purpose: int) -> Fused | None:
+    if not seeds.is_cuda:
+        return None
+    from slicewise.kernels import device_draws
+
+    return device_draws(seeds, step, purpose)

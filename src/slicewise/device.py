@@ -1,0 +1,35 @@
+"""When kernels of our own may stand in for plain torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from slicewise.transforms import is_transformed
+
+if TYPE_CHECKING:
+    from slicewise.kernels.cuda.compiler import Route
+
+_DTYPES = (torch.float32, torch.float64)
+
+
+def kernels_for(*tensors: Tensor) -> Route | None:
+    """How to reach kernels for work on these tensors; None where plain torch must do it.
+
+    That is on any device but CUDA, where nothing can be compiled, and where autograd, a compiler or a
+    transform follows.
+    """
+    first = tensors[0]
+    if not first.is_cuda or first.dtype not in _DTYPES or needs_gradient(*tensors):
+        return None
+    from slicewise.kernels import cuda_route
+
+    return cuda_route(first.device)
+
+
+def needs_gradient(*tensors: Tensor) -> bool:
+    """Is autograd, a compiler or a transform following?"""
+    tracked = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    return tracked or is_transformed(*tensors)

@@ -1,0 +1,177 @@
+"""CUDA C++ compiled where it runs, by NVRTC: through NVIDIA's own bindings, else through torch's.
+
+Nothing here needs a CUDA toolkit. What was compiled is kept on disk, so that the next process does
+not wait for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import importlib.util
+import os
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from slicewise.files import write_whole
+
+Route = Literal["bindings", "hook"]
+Argument = Tensor | int | float | None
+
+_HERE = Path(__file__).parent
+# Beyond, a kernel must ask for shared memory.
+_PLAIN_SHARED = 48 * 1024
+_COMPILING = threading.Lock()
+_KINDS: dict[type, Any] = {int: ctypes.c_int, float: ctypes.c_double}
+
+
+class Kernel:
+    """A compiled kernel: call it with a grid, a block, the shared memory it needs, and its arguments."""
+
+    def __init__(self, launch: Callable[..., None]) -> None:
+        self._launch = launch
+
+    def __call__(
+        self, blocks: int, threads: int, arguments: Sequence[Argument], shared: int = 0
+    ) -> None:
+        if blocks > 0:
+            self._launch(blocks, threads, arguments, shared)
+
+
+def routes() -> dict[Route, str]:
+    """Each way to a compiled kernel, and why it is closed; empty where it is open."""
+    if torch.version.cuda is None or not torch.cuda.is_available():
+        return {"bindings": "no CUDA device", "hook": "no CUDA device"}
+    try:
+        found = importlib.util.find_spec("cuda.bindings") is not None
+    except ModuleNotFoundError:  # there is no package `cuda` at all
+        found = False
+    missing = "the package cuda-bindings is not installed"
+    no_hook = "this torch cannot compile CUDA C++"
+    return {
+        "bindings": "" if found else missing,
+        "hook": "" if hasattr(torch.cuda, "_compile_kernel") else no_hook,
+    }
+
+
+def works(device: torch.device, route: Route) -> bool:
+    """Does a small kernel compile and run? If not, say why: everything will be slower."""
+    try:
+        number = torch.zeros(1, dtype=torch.int32, device=device)
+        kernel("trial.cu", "trial", "", device, route)(1, 32, [number, 42])
+        return int(number) == 42
+    except (RuntimeError, OSError, ImportError, AttributeError, TypeError) as trouble:
+        warnings.warn(
+            f"CUDA kernels cannot be compiled by {route} ({trouble}); going on without, several times "
+            f"slower. Choose backend='torch' to say no more of it",
+            stacklevel=2,
+        )
+        return False
+
+
+def kernel(
+    files: str, name: str, settings: str, device: torch.device, route: Route = "bindings"
+) -> Kernel:
+    """The kernel `name` of source files, taken together behind a prelude of settings, for a device."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return _kernel(files, name, settings, index, route)
+
+
+@functools.cache
+def _kernel(files: str, name: str, settings: str, device: int, route: Route) -> Kernel:
+    source = "\n".join([settings, *((_HERE / file).read_text() for file in files.split())])
+    with torch.cuda.device(device):
+        torch.cuda.current_stream().synchronize()  # the context exists from here on
+        if route == "hook":
+            return _by_hook(source, name)
+        return _by_bindings(source, name)
+
+
+def _by_hook(source: str, name: str) -> Kernel:
+    compiled = torch.cuda._compile_kernel(source, name, nvcc_options=["-std=c++17"])
+
+    def launch(blocks: int, threads: int, arguments: Sequence[Argument], shared: int) -> None:
+        if shared >= _PLAIN_SHARED:
+            compiled.set_shared_memory_config(shared)
+        nothing = torch.empty(0, device="cuda")  # its address is null
+        given = [nothing if a is None else a for a in arguments]
+        compiled((blocks, 1, 1), (threads, 1, 1), given, shared_mem=shared)
+
+    return Kernel(launch)
+
+
+def _by_bindings(source: str, name: str) -> Kernel:
+    from cuda.bindings import driver
+
+    major, minor = torch.cuda.get_device_capability()
+    code = _machine_code(source, f"sm_{major}{minor}")
+    module = _checked(driver.cuModuleLoadData(code))
+    function = _checked(driver.cuModuleGetFunction(module, name.encode()))
+    most = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    allowed = [_PLAIN_SHARED]
+
+    def launch(blocks: int, threads: int, arguments: Sequence[Argument], shared: int) -> None:
+        if shared > allowed[0]:
+            _checked(driver.cuFuncSetAttribute(function, most, shared))
+            allowed[0] = shared
+        values = tuple(a.data_ptr() if isinstance(a, Tensor) else a or 0 for a in arguments)
+        kinds = tuple(_KINDS.get(type(a), ctypes.c_void_p) for a in arguments)
+        stream = torch.cuda.current_stream().cuda_stream
+        _checked(
+            driver.cuLaunchKernel(
+                function, blocks, 1, 1, threads, 1, 1, shared, stream, (values, kinds), 0
+            )
+        )
+
+    return Kernel(launch)
+
+
+def _machine_code(source: str, architecture: str) -> bytes:
+    """Compiled code, from disk if this very source was compiled before."""
+    from cuda.bindings import nvrtc
+
+    version = _checked(nvrtc.nvrtcVersion())
+    words = f"{source}\n{architecture} {version}"
+    kept = _cache_folder() / f"{hashlib.sha256(words.encode()).hexdigest()[:32]}.cubin"
+    if kept.exists():
+        return kept.read_bytes()
+    with _COMPILING:
+        program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), b"slicewise.cu", 0, [], []))
+        options = [b"--std=c++17", f"--gpu-architecture={architecture}".encode()]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            log = b" " * _checked(nvrtc.nvrtcGetProgramLogSize(program))
+            nvrtc.nvrtcGetProgramLog(program, log)
+            raise RuntimeError(f"NVRTC could not compile for {architecture}:\n{log.decode()}")
+        code = b" " * _checked(nvrtc.nvrtcGetCUBINSize(program))
+        _checked(nvrtc.nvrtcGetCUBIN(program, code))
+        _checked(nvrtc.nvrtcDestroyProgram(program))
+    try:
+        write_whole(kept, code)
+    except OSError as trouble:
+        warnings.warn(
+            f"compiled CUDA code cannot be kept in {kept.parent} ({trouble}): every process will compile "
+            f"its own; set XDG_CACHE_HOME to a folder that can be written",
+            stacklevel=2,
+        )
+    return code
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "slicewise" / "cuda"
+
+
+def _checked(answer: tuple[Any, ...]) -> Any:
+    """The results of a call of NVIDIA's bindings, whose first entry is its status."""
+    status, *rest = answer
+    if int(status) != 0:
+        raise RuntimeError(f"CUDA: {status!r}")
+    return rest[0] if len(rest) == 1 else tuple(rest)

@@ -1,0 +1,30 @@
+"""Rows made orthonormal, a block of threads to a frame."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from slicewise.kernels.cuda.compiler import Route, kernel
+
+_REAL = {torch.float32: "float", torch.float64: "double"}
+_THREADS = 256
+
+
+def orthonormalise(frames: Tensor, route: Route) -> Tensor:
+    """`sphere.orthonormalise` in one kernel; frames (..., size, d), size <= d."""
+    frames = frames.contiguous()
+    size, d = frames.shape[-2:]
+    out = torch.empty_like(frames)
+    bytes_ = frames.element_size()
+    whole = size * (d + 1) * bytes_
+    most = torch.cuda.get_device_properties(frames.device).shared_memory_per_block_optin
+    on_chip = whole + 1024 <= most  # the rest is the kernel's own
+    threads = _THREADS if d > 16 else 32
+    settings = f"typedef {_REAL[frames.dtype]} REAL;\nconstexpr int THREADS = {threads};\n"
+    run = kernel("frames.cu", "orthonormalise", settings, frames.device, route)
+    shared = whole if on_chip else size * bytes_
+    run(math.prod(frames.shape[:-2]), threads, [out, frames, size, d, int(on_chip)], shared)
+    return out

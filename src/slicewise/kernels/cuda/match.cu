@@ -1,0 +1,324 @@
+// One block prices one line: sorts both sides, sums the cost, and leaves each sample its slope. Half of its
+// threads sort u, the other half v, at the same time.
+//
+// Compiled for one size. REAL and WORD are numbers and the unsigned integers as wide; PADDED is a power of
+// two, at least n; a thread holds ITEMS of them in registers; DIM is 0 where projections are given, else
+// the dimension of the samples to project here; ORDER is p.
+//
+// A number and its index are sorted as one word: the number in fixed point over its line's range, the
+// index below it. What is equal in fixed point is then put right by the numbers themselves.
+
+constexpr int THREADS = PADDED / ITEMS;
+constexpr int WARPS = THREADS / 32;
+__device__ constexpr int log2_of(int n) { return n == 1 ? 0 : 1 + log2_of(n / 2); }
+constexpr int INDEX_BITS = log2_of(PADDED);
+constexpr int MANTISSA = sizeof(REAL) == 4 ? 23 : 52;  // more would round past the end
+constexpr int SPARE = 8 * sizeof(WORD) - INDEX_BITS;
+constexpr int KEY_BITS = MANTISSA < SPARE ? MANTISSA : SPARE;
+constexpr WORD LARGEST_KEY = (WORD(1) << KEY_BITS) - 1;
+constexpr WORD INDEX_MASK = (WORD(1) << INDEX_BITS) - 1;
+constexpr int REPAIR_ROUNDS = 12;
+constexpr unsigned EVERY = 0xffffffffu;
+
+struct Shared {
+  REAL line[2][PADDED];
+  union {
+    WORD words[2][PADDED];
+    REAL numbers[2][PADDED];
+  } exchange;
+  REAL lows[2][32];
+  REAL highs[2][32];
+};
+
+__device__ __forceinline__ WORD smaller(WORD a, WORD b) { return a < b ? a : b; }
+__device__ __forceinline__ WORD larger(WORD a, WORD b) { return a < b ? b : a; }
+
+// One compare-exchange stage of the bitonic network over element thread * ITEMS + k.
+template <int SIZE, int STRIDE>
+__device__ __forceinline__ void stage(WORD (&a)[ITEMS], WORD* exchange, int thread) {
+  if constexpr (STRIDE < ITEMS) {
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+      if ((k & STRIDE) == 0) {
+        const bool up = SIZE < ITEMS ? (k & SIZE) == 0 : ((thread * ITEMS) & SIZE) == 0;
+        const WORD low = smaller(a[k], a[k | STRIDE]), high = larger(a[k], a[k | STRIDE]);
+        a[k] = up ? low : high;
+        a[k | STRIDE] = up ? high : low;
+      }
+    }
+  } else {
+    constexpr int APART = STRIDE / ITEMS;  // threads
+    const bool up = ((thread * ITEMS) & SIZE) == 0;
+    const bool keep_smaller = ((thread & APART) == 0) == up;
+    if constexpr (APART >= 32) {
+#pragma unroll
+      for (int k = 0; k < ITEMS; ++k) exchange[k * THREADS + thread] = a[k];
+      __syncthreads();
+    }
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+      WORD other;
+      if constexpr (APART >= 32) {
+        other = exchange[k * THREADS + (thread ^ APART)];
+      } else {
+        other = __shfl_xor_sync(EVERY, a[k], APART);
+      }
+      a[k] = keep_smaller ? smaller(a[k], other) : larger(a[k], other);
+    }
+    if constexpr (APART >= 32) __syncthreads();
+  }
+}
+
+template <int SIZE, int STRIDE>
+__device__ __forceinline__ void merge(WORD (&a)[ITEMS], WORD* exchange, int thread) {
+  stage<SIZE, STRIDE>(a, exchange, thread);
+  if constexpr (STRIDE > 1) merge<SIZE, STRIDE / 2>(a, exchange, thread);
+}
+
+template <int SIZE>
+__device__ __forceinline__ void sort_up_to(WORD (&a)[ITEMS], WORD* exchange, int thread) {
+  if constexpr (SIZE > 2) sort_up_to<SIZE / 2>(a, exchange, thread);
+  merge<SIZE, SIZE / 2>(a, exchange, thread);
+}
+
+// Numbers (or their projections) of one line into shared memory; their range on the way.
+__device__ __forceinline__ void load(
+    REAL* line, const REAL* given, const REAL* slice, int n, int thread, REAL& low, REAL& high) {
+  low = REAL(1) / REAL(0);
+  high = -low;
+  for (int i = thread; i < n; i += THREADS) {
+    REAL value = 0;
+    if constexpr (DIM == 0) {
+      value = given[i];
+    } else {
+#pragma unroll
+      for (int j = 0; j < DIM; ++j) value += slice[j] * given[(long long)i * DIM + j];
+    }
+    line[i] = value;
+    low = value < low ? value : low;
+    high = value > high ? value : high;
+  }
+#pragma unroll
+  for (int apart = 16; apart > 0; apart /= 2) {
+    const REAL other_low = __shfl_xor_sync(EVERY, low, apart);
+    const REAL other_high = __shfl_xor_sync(EVERY, high, apart);
+    low = other_low < low ? other_low : low;
+    high = other_high > high ? other_high : high;
+  }
+}
+
+__device__ __forceinline__ void pack(
+    WORD (&a)[ITEMS], const REAL* line, int n, int thread, const REAL* lows, const REAL* highs) {
+  REAL low = lows[0], high = highs[0];
+#pragma unroll
+  for (int w = 1; w < WARPS; ++w) {
+    low = lows[w] < low ? lows[w] : low;
+    high = highs[w] > high ? highs[w] : high;
+  }
+  // Where the range is 0, not finite or too small to divide by, all keys may be equal: repaired below.
+  const REAL scale = high > low ? REAL(LARGEST_KEY) / (high - low) : REAL(0);
+#pragma unroll
+  for (int k = 0; k < ITEMS; ++k) {
+    const int i = k * THREADS + thread;
+    a[k] = ~WORD(0);  // padding goes last
+    if (i < n) {
+      const REAL place = (line[i] - low) * scale;
+      // Written so that NaN becomes 0.
+      const WORD key =
+          place > REAL(0) ? WORD(place < REAL(LARGEST_KEY) ? place : REAL(LARGEST_KEY)) : WORD(0);
+      a[k] = (key << INDEX_BITS) | WORD(i);
+    }
+  }
+}
+
+// Are two neighbours equal in fixed point, so that only the numbers can tell their order?
+__device__ __forceinline__ bool has_ties(const WORD (&a)[ITEMS], const WORD* first, int n, int thread) {
+  bool found = false;
+#pragma unroll
+  for (int k = 0; k < ITEMS; ++k) {
+    const int rank = thread * ITEMS + k;
+    if (rank + 1 < n) {
+      const WORD next = k + 1 < ITEMS ? a[k + 1 < ITEMS ? k + 1 : 0] : first[thread + 1];
+      found |= ((a[k] ^ next) >> INDEX_BITS) == 0;
+    }
+  }
+  return found;
+}
+
+__device__ __forceinline__ bool out_of_order(const REAL* line, WORD i, WORD j, int n) {
+  if (i >= n || j >= n) return i > j;
+  return line[i] > line[j] || (line[i] == line[j] && i > j);
+}
+
+// Put an almost sorted order right: neighbours swap until none wants to. If that takes long (numbers far
+// denser than their range lets fixed point tell), sort the whole order by the numbers. All threads of the
+// block must come here.
+__device__ void repair(WORD (&a)[ITEMS], const REAL* line, WORD* order, int n, int thread) {
+#pragma unroll
+  for (int k = 0; k < ITEMS; ++k) order[thread * ITEMS + k] = a[k] & INDEX_MASK;
+  __syncthreads();
+  bool unsettled = true;
+  for (int round = 0; round < REPAIR_ROUNDS && unsettled; ++round) {
+    bool swapped = false;
+    for (int odd = 0; odd < 2; ++odd) {
+      for (int i = 2 * thread + odd; i + 1 < n; i += 2 * THREADS) {
+        const WORD here = order[i], next = order[i + 1];
+        if (line[here] > line[next]) {
+          order[i] = next;
+          order[i + 1] = here;
+          swapped = true;
+        }
+      }
+      __syncthreads();
+    }
+    unsettled = __syncthreads_or(swapped);
+  }
+  if (unsettled) {
+    for (int size = 2; size <= PADDED; size *= 2) {
+      for (int stride = size / 2; stride > 0; stride /= 2) {
+        for (int pair = thread; pair < PADDED / 2; pair += THREADS) {
+          const int i = 2 * pair - (pair & (stride - 1)), j = i + stride;
+          const WORD one = order[i], other = order[j];
+          const bool up = (i & size) == 0;
+          if (up ? out_of_order(line, one, other, n) : out_of_order(line, other, one, n)) {
+            order[i] = other;
+            order[j] = one;
+          }
+        }
+        __syncthreads();
+      }
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < ITEMS; ++k) a[k] = order[thread * ITEMS + k];
+  __syncthreads();  // the order's place is used for other things next
+}
+
+__device__ __forceinline__ void price(REAL gap, REAL& cost, REAL& slope) {
+  if constexpr (ORDER == 2) {
+    cost = gap * gap;
+    slope = 2 * gap;
+  } else if constexpr (ORDER == 1) {
+    cost = gap < 0 ? -gap : gap;
+    slope = REAL(gap > 0) - REAL(gap < 0);
+  } else {
+    const REAL size = gap < 0 ? -gap : gap;
+    const REAL below = size > 0 ? REAL(pow(size, REAL(ORDER) - 1)) : size;  // keeps NaN
+    cost = below * size;
+    slope = REAL(ORDER) * (gap < 0 ? -below : below);
+  }
+}
+
+// Sorts the lines of a block, one to each half of its threads: indices in order, rank thread * ITEMS + k.
+__device__ __forceinline__ void sort_lines(
+    WORD (&a)[ITEMS], Shared& shared, const REAL* given, const REAL* slice, int n, int side, int thread) {
+  REAL low, high;
+  load(shared.line[side], given, slice, n, thread, low, high);
+  if (thread % 32 == 0) {
+    shared.lows[side][thread / 32] = low;
+    shared.highs[side][thread / 32] = high;
+  }
+  __syncthreads();
+  WORD* words = shared.exchange.words[side];
+  pack(a, shared.line[side], n, thread, shared.lows[side], shared.highs[side]);
+  sort_up_to<PADDED>(a, words, thread);
+  words[thread] = a[0];
+  __syncthreads();
+  if (__syncthreads_or(has_ties(a, words, n, thread))) repair(a, shared.line[side], words, n, thread);
+}
+
+// u, v: projections (rows, n), or samples (sets, n, DIM) where DIM > 0; `u_sets` of them, 1 if all share.
+// slices (rows, DIM), or (n_slices, DIM) if `slices_shared`. v may be sorted projections (`v_sorted`): only
+// half the threads are then needed. coefficients (rows) may be null: slopes of row r are multiplied by it.
+// u_grad, v_grad may be null.
+extern "C" __global__ void __launch_bounds__(2 * THREADS) match_rows(
+    const REAL* u, const REAL* v, const REAL* slices, const REAL* coefficients, REAL* costs, REAL* u_grad,
+    REAL* v_grad, int n, int n_slices, int u_sets, int v_sets, int slices_shared, int v_sorted) {
+  extern __shared__ unsigned char memory[];
+  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  const long long row = blockIdx.x;
+  const long long set = row / n_slices, line = row % n_slices;
+  const int side = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
+
+  // A row of projections, or the set to be projected.
+  const bool projected = DIM == 0 || (side == 1 && v_sorted);
+  const long long mine = (side == 0 ? u_sets : v_sets) == 1 ? 0 : set;
+  const REAL* given = (side == 0 ? u : v) + (projected ? (mine * n_slices + line) * n : mine * n * DIM);
+  REAL slice[DIM == 0 ? 1 : DIM];
+  if constexpr (DIM > 0) {
+#pragma unroll
+    for (int j = 0; j < DIM; ++j) slice[j] = slices[(slices_shared ? line : row) * DIM + j];
+  }
+  WORD a[ITEMS];
+  sort_lines(a, shared, given, slice, n, side, thread);
+
+  // v in order of rank, in a layout that threads read and write side by side.
+  REAL* v_ordered = shared.exchange.numbers[1];
+  if (v_sorted) {
+    const REAL* known = v + ((v_sets == 1 ? 0 : set) * n_slices + line) * n;
+    for (int i = thread; i < n; i += THREADS) v_ordered[(i % ITEMS) * THREADS + i / ITEMS] = known[i];
+  } else if (side == 1) {
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k)
+      if (thread * ITEMS + k < n)
+        v_ordered[k * THREADS + thread] = shared.line[1][a[k] & INDEX_MASK];
+  }
+  __syncthreads();
+  const REAL factor = (coefficients ? coefficients[row] : REAL(1)) / REAL(n);
+  REAL* slopes = shared.exchange.numbers[0];
+  if (side == 0) {
+    REAL total = 0;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+      if (thread * ITEMS + k < n) {
+        const int i = int(a[k] & INDEX_MASK);
+        REAL cost, slope;
+        price(shared.line[0][i] - v_ordered[k * THREADS + thread], cost, slope);
+        total += cost;
+        // Only this rank reads i, so its place may take what is written out next.
+        shared.line[0][i] = slope * factor;
+        slopes[k * THREADS + thread] = slope * factor;
+      }
+    }
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) total += __shfl_xor_sync(EVERY, total, apart);
+    if (thread % 32 == 0) shared.lows[0][thread / 32] = total;
+  }
+  __syncthreads();
+  if (v_grad) {
+    if (side == 1) {
+#pragma unroll
+      for (int k = 0; k < ITEMS; ++k)
+        if (thread * ITEMS + k < n)
+          shared.line[1][a[k] & INDEX_MASK] = -slopes[k * THREADS + thread];
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += 2 * THREADS) v_grad[row * n + i] = shared.line[1][i];
+  }
+  if (u_grad)
+    for (int i = threadIdx.x; i < n; i += blockDim.x) u_grad[row * n + i] = shared.line[0][i];
+  if (threadIdx.x == 0) {
+    REAL sum = 0;
+    for (int w = 0; w < WARPS; ++w) sum += shared.lows[0][w];
+    costs[row] = sum / REAL(n);
+  }
+}
+
+// Lines (rows, n) into out, each in order.
+extern "C" __global__ void __launch_bounds__(THREADS) sort_rows(REAL* out, const REAL* lines, int n) {
+  extern __shared__ unsigned char memory[];
+  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  WORD a[ITEMS];
+  const int thread = threadIdx.x;
+  const long long start = (long long)blockIdx.x * n;
+  if constexpr (DIM == 0) {
+    sort_lines(a, shared, lines + start, nullptr, n, 0, thread);
+    __syncthreads();
+    REAL* ordered = shared.exchange.numbers[0];
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k)
+      if (thread * ITEMS + k < n) ordered[thread * ITEMS + k] = shared.line[0][a[k] & INDEX_MASK];
+    __syncthreads();
+    for (int i = thread; i < n; i += THREADS) out[start + i] = ordered[i];
+  }
+}

@@ -1,0 +1,40 @@
+// Back from the lines: each sample gets the sum over slices of factor * slope * slice, for few dimensions.
+//
+// Compiled for one REAL and DIM. A block takes 32 samples of one set; its rows of threads share the slices.
+
+constexpr int SHARES = 8;
+
+// slopes (sets, n_slices, n), slices (sets or 1, n_slices, DIM), factors (sets, n_slices) or null, out (sets, n, DIM).
+extern "C" __global__ void __launch_bounds__(32 * SHARES) turn(
+    REAL* out, const REAL* slopes, const REAL* slices, const REAL* factors, double scale, int n,
+    int n_slices, int slices_shared, int blocks_a_set) {
+  __shared__ REAL sums[SHARES][32][DIM];
+  const long long set = blockIdx.x / blocks_a_set;
+  const int lane = threadIdx.x % 32, share = threadIdx.x / 32;
+  const int i = (blockIdx.x % blocks_a_set) * 32 + lane;
+  REAL sum[DIM] = {};
+  if (i < n) {
+#pragma unroll 4
+    for (int l = share; l < n_slices; l += SHARES) {
+      const long long row = set * n_slices + l;
+      REAL slope = slopes[row * n + i];
+      if (factors) slope *= factors[row];
+      const REAL* slice = slices + (slices_shared ? l : row) * DIM;
+#pragma unroll
+      for (int j = 0; j < DIM; ++j) sum[j] += slope * slice[j];
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < DIM; ++j) sums[share][lane][j] = sum[j];
+  __syncthreads();
+  // The block's 32 * DIM numbers lie one after another in `out`.
+  for (int k = threadIdx.x; k < 32 * DIM; k += 32 * SHARES) {
+    const long long place = ((blockIdx.x % blocks_a_set) * 32LL) * DIM + k;
+    if (place < (long long)n * DIM) {
+      REAL total = 0;
+#pragma unroll
+      for (int s = 0; s < SHARES; ++s) total += sums[s][k / DIM][k % DIM];
+      out[set * n * DIM + place] = REAL(scale) * total;
+    }
+  }
+}

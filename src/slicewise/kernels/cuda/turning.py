@@ -1,0 +1,45 @@
+"""Slopes on lines turned back into gradients of samples."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from slicewise.kernels.cuda.compiler import Route, kernel
+
+LARGEST_DIMENSION = 16  # beyond, a matrix product is faster
+_REAL = {torch.float32: "float", torch.float64: "double"}
+
+
+def turn(on_lines: Tensor, slices: Tensor, factor: Tensor | float, route: Route) -> Tensor:
+    """Σ_l factor_l · on_lines_l ⊗ slices_l, (..., n, d), in one kernel; factor (..., L) or a number."""
+    *batch, n_slices, n = on_lines.shape
+    d = slices.shape[-1]
+    sets = math.prod(batch)
+    shared = math.prod(slices.shape[:-2]) == 1
+    if not shared:
+        slices = slices.expand(*batch, n_slices, d)
+    out = on_lines.new_empty(*batch, n, d)
+    factors = None
+    if isinstance(factor, Tensor):
+        factors = factor.expand(*batch, n_slices).contiguous()
+    settings = f"typedef {_REAL[on_lines.dtype]} REAL;\nconstexpr int DIM = {d};\n"
+    blocks = -(-n // 32)
+    kernel("turn.cu", "turn", settings, on_lines.device, route)(
+        sets * blocks,
+        256,
+        [
+            out,
+            on_lines.contiguous(),
+            slices.contiguous(),
+            factors,
+            1.0 if isinstance(factor, Tensor) else float(factor),
+            n,
+            n_slices,
+            int(shared),
+            blocks,
+        ],
+    )
+    return out
