@@ -10,7 +10,14 @@ from tolerances import assert_close
 from slicewise import sphere
 from slicewise.counting import Counted, numbers
 from slicewise.kernels import matcher
+from slicewise.learn.track import largest
+from slicewise.learned import PushForward
 from slicewise.line import Wanted
+from slicewise.moves import Ascend
+from slicewise.problem import Problem
+from slicewise.randomness import Randomness
+from slicewise.slicers import RandomPath
+from slicewise.transport import Needs, descend, pull_back, sorted_lines
 from slicewise.transport import match_slices as plain
 
 pytestmark = pytest.mark.gpu
@@ -183,6 +190,94 @@ def test_directions(d, step):
             sphere.von_mises_fisher(exact.to(rng.device), 20.0, rng) for rng in (here, there)
         )
         assert_close(drawn.cpu(), exact, rtol=1e-5)
+
+
+@pytest.mark.parametrize("d", [2, 3, 50, 300])
+@pytest.mark.parametrize("kappa", [0.2, 50.0])
+def test_power_spherical(d, kappa):
+    for dtype in (torch.float32, torch.float64):
+        here, there = counted()
+        means = sphere.normalise(torch.randn(3, 9, d, dtype=dtype))
+        drawn, exact = (
+            sphere.power_spherical(means.to(rng.device), kappa, rng) for rng in (here, there)
+        )
+        assert_close(drawn.cpu(), exact, rtol=1e-5)
+        drawn, exact = (sphere.uniform((3, 2, d), rng, dtype) for rng in (here, there))
+        assert_close(drawn.cpu(), exact, rtol=1e-5)  # as many draws were used up
+
+
+@pytest.mark.parametrize("d", [1, 2, 40, 2000])
+@pytest.mark.parametrize("shared", [False, True])
+def test_random_paths(d, shared):
+    x, y = torch.randn(3, 20, d), torch.randn(3, 17, d)
+    x[:, :, 0], y[:, :, 0] = 0, 1
+    x[1] = y[1, 0]  # some paths lead nowhere
+    y[1] = y[1, 0]
+    if shared:
+        y = y[1]
+    here, there = counted()
+    drawn, exact = (
+        RandomPath(11)(Problem(x.to(rng.device), y.to(rng.device)), rng) for rng in (here, there)
+    )
+    assert_close(drawn.cpu(), exact, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rate", [None, 0.1])
+@pytest.mark.parametrize("coupled", [False, True])
+def test_ascents(rate, coupled):
+    x, y, slices = clouds(30, 6, 5, batch=(2,))
+    problem = Problem(x, y)
+    ascend = Ascend(rate, coupled=coupled)
+    costs, gradient = problem.costs_and_ascent(slices)
+    plain_step = ascend._step(slices, problem, costs, gradient)
+    assert_close(ascend.raised(slices, problem, Randomness(None, CUDA)), plain_step)
+    found = ascend(slices, problem, Randomness(None, CUDA))
+    assert_close(found, torch.nn.functional.normalize(plain_step, dim=-1))
+    still = ascend(slices, Problem(x, x), Randomness(None, CUDA))
+    assert_close(still, slices)
+
+
+def test_learned_slices():
+    x, y, _ = clouds(30, 6, 5, batch=(3,))
+    slicer = PushForward(20, n_steps=3, lr=0.01)
+    found = []
+    for rng in counted():
+        problem = Problem(x.to(rng.device), y.to(rng.device))
+        slices, state = slicer.learn(problem, rng, slicer.cold(problem, rng))
+        found.append([slices.cpu(), *(t.cpu() for t in state.values())])
+    for ours, exact in zip(*found, strict=True):
+        assert_close(ours.double(), exact.double(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("d", [3, 40])
+def test_back_from_the_lines(d):
+    x, y, slices = clouds(70, d, 9, batch=(4,))
+    found = plain(x, y, slices, p=2)
+    for factor in (0.3, torch.rand(4, 9, dtype=x.dtype, device=CUDA)):
+        each = factor if isinstance(factor, float) else factor.unsqueeze(-1)
+        truth = (each * found.u_grad).mT @ slices
+        needs = Needs(x=True)
+        assert_close(pull_back(found, x, y, slices, factor, needs).x, truth)
+        shared = pull_back(found, x, y, slices[0], factor, needs).x
+        assert_close(shared, (each * found.u_grad).mT @ slices[0])
+        rates = torch.rand(4, dtype=x.dtype, device=CUDA)
+        stepped = descend(x, rates, found.u_grad, slices, factor)
+        assert_close(stepped, x - rates[:, None, None] * truth)
+
+
+def test_sorted_lines():
+    lines = torch.randn(5, 7, 333, device=CUDA)
+    assert sorted_lines(lines).equal(lines.sort(dim=-1).values)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_largest_number_of_each_run(dtype):
+    x = torch.randn(5, 700, 300, dtype=dtype, device=CUDA)
+    x[1, 3, 4], x[2, 6, 1], x[3, 699, 299] = -1e30, torch.nan, -torch.inf
+    found = largest(x)
+    truth = x.abs().amax(dim=(-2, -1))
+    assert found[[0, 1, 4]].equal(truth[[0, 1, 4]])
+    assert found[2].isnan() and found[3].isinf()
 
 
 def test_a_step_counted_on_the_device():

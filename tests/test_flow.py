@@ -418,10 +418,10 @@ def test_an_interrupt_leaves_a_checkpoint(tmp_path, monkeypatch):
     whole = sw.flow(x, y, "orthosw", steps=20, seeds=1, tolerance=None)
     advance = courses.Computed.advance
 
-    def interrupted(self, problem, seeds, t, state):
+    def interrupted(self, problem, seeds, t, *rest):
         if t == 7:
             raise KeyboardInterrupt
-        return advance(self, problem, seeds, t, state)
+        return advance(self, problem, seeds, t, *rest)
 
     monkeypatch.setattr(courses.Computed, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -510,10 +510,10 @@ def test_an_interrupt_in_the_middle_of_a_step(tmp_path, monkeypatch):
     whole = sw.flow(x, y, **settings)
     advance, file = Accelerated.advance, tmp_path / "flow.pt"
 
-    def interrupted(self, problem, seeds, t, state):
+    def interrupted(self, problem, seeds, t, *rest):
         if t == 6 and problem.d == 5:
             raise KeyboardInterrupt
-        return advance(self, problem, seeds, t, state)
+        return advance(self, problem, seeds, t, *rest)
 
     monkeypatch.setattr(Accelerated, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):

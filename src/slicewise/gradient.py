@@ -10,17 +10,19 @@ from torch import Tensor
 
 from slicewise.checks import check_value, values_readable
 from slicewise.distance import fixed_slices, slices_for
+from slicewise.line import Match
 from slicewise.precision import full_precision
 from slicewise.problem import Problem
 from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
 from slicewise.request import problem_for, recipe_for
 from slicewise.target import Target
-from slicewise.transport import Gradients, Needs, pull_back
+from slicewise.transport import Gradients, Needs, descend, pull_back
 from slicewise.weighting import Equal, coefficients, constant_weights
 
 # SW_p^p, its root SW_p, or the mean over slices of W_p (the paper's generative loss).
 Objective = Literal["power", "root", "mean_root"]
+_OF_X = Needs(x=True)
 
 
 def value_and_grad(
@@ -68,29 +70,48 @@ def priced(
     recipe: Recipe, problem: Problem, slices: Tensor, objective: Objective
 ) -> tuple[Tensor, Tensor]:
     """The value (*batch,) in the recipe's convention, and its gradient in x (*batch, n, d)."""
-    needs = Needs(x=True)
-    if problem.fits(slices, needs):
-        found = problem.match(slices, needs)
-        total, slope = _total_and_slope(recipe, problem, slices, found.cost, objective)
-        factor = slope * _outer(total, problem, objective)
-        gradients = pull_back(found, problem.x, problem.y, slices, factor, needs)
+    if problem.fits(slices, _OF_X):
+        value, found, factor = _priced_whole(recipe, problem, slices, objective)
+        gradients = pull_back(found, problem.x, problem.y, slices, factor, _OF_X)
         assert gradients.x is not None
-        return _value(total, problem, objective), gradients.x
+        return value, gradients.x
     # Too many projections to keep. Known coefficients need one pass; those that follow the costs, two.
     weights = constant_weights(recipe.weighting, slices, problem)
     if objective == "mean_root":
         weights = None
-    costs, gradients = problem.pull(slices, weights, needs if weights is not None else Needs())
+    costs, gradients = problem.pull(slices, weights, _OF_X if weights is not None else Needs())
     total, slope = _total_and_slope(recipe, problem, slices, costs, objective)
     if weights is None:
         assert isinstance(slope, Tensor)
-        _, gradients = problem.pull(slices, slope, needs)
+        _, gradients = problem.pull(slices, slope, _OF_X)
     elif problem.convention == "reference" and gradients.x is not None:
         gradients = Gradients(x=gradients.x * _n_points(problem, 2))
     assert gradients.x is not None
     outer = _outer(total, problem, objective)
     gradient = gradients.x.mul_(outer.unsqueeze(-1) if isinstance(outer, Tensor) else outer)
     return _value(total, problem, objective), gradient
+
+
+def stepped(
+    recipe: Recipe, problem: Problem, slices: Tensor, objective: Objective, rates: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The value (R,), and where one step of gradient descent of these rates (R,) takes x (R, n, d)."""
+    if problem.fits(slices, _OF_X):
+        value, found, factor = _priced_whole(recipe, problem, slices, objective)
+        assert found.u_grad is not None
+        return value, descend(problem.x, rates, found.u_grad, slices, factor)
+    value, gradient = priced(recipe, problem, slices, objective)
+    each = rates[:, None, None].to(gradient.dtype)
+    return value, torch.addcmul(problem.x, gradient, each, value=-1)
+
+
+def _priced_whole(
+    recipe: Recipe, problem: Problem, slices: Tensor, objective: Objective
+) -> tuple[Tensor, Match, Tensor | float]:
+    """The value, the match on all lines at once, and how much each line counts in the gradient."""
+    found = problem.match(slices, _OF_X)
+    total, slope = _total_and_slope(recipe, problem, slices, found.cost, objective)
+    return _value(total, problem, objective), found, slope * _outer(total, problem, objective)
 
 
 def _total_and_slope(

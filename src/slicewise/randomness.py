@@ -27,9 +27,7 @@ class Fused(Protocol):
 
     def around(self, directions: Tensor, law: Tensor) -> Tensor: ...
 
-    def power_around(
-        self, directions: Tensor, law: Tensor, boosted: tuple[bool, bool]
-    ) -> Tensor: ...
+    def power_around(self, directions: Tensor, law: Tensor, *, boost: bool) -> Tensor: ...
 
     def paths(self, x: Tensor, y: Tensor, shape: tuple[int, ...]) -> Tensor: ...
 
@@ -70,28 +68,26 @@ class Randomness:
         """Numbers uniform on [0, 1), float64."""
         return self._draw("uniform", shape)
 
-    def gamma(self, concentration: float | Tensor, *shape: int) -> Tensor:
+    def gamma(self, concentration: float | Tensor, *shape: int, boost: bool = True) -> Tensor:
         """Gamma(concentration, 1) numbers, float64, in a fixed number of proposal rounds.
+
+        `boost` allows for shapes below 1, and takes a draw more whether this one is or not: the draws of a
+        schedule must not depend on what it says.
 
         G. Marsaglia, W. W. Tsang, A simple method for generating gamma variables, 2000.
         """
+        a = torch.as_tensor(concentration, dtype=torch.float64, device=self.device)
         # Gamma(a) = Gamma(a + 1) · U^(1/a) carries shapes below 1, where the method does not apply.
-        boost: Tensor | None = None
-        if isinstance(concentration, Tensor):  # one that a schedule says: below 1 or not, who knows
-            small = concentration < 1
-            boost = torch.where(small, self.uniform(*shape) ** (1 / concentration), 1)
-            d = torch.where(small, concentration + 1, concentration) - 1 / 3
-        else:
-            if concentration < 1:
-                boost = self.uniform(*shape) ** (1 / concentration)
-            d = (concentration + 1 if concentration < 1 else concentration) - 1 / 3
+        small = a < 1
+        factor = torch.where(small, self.uniform(*shape) ** (1 / a), 1) if boost else 1
+        d = torch.where(small, a + 1, a) - 1 / 3
         normal = self.normal(*shape, _GAMMA_ROUNDS).double()
-        cube = (1 + normal / (9 * d) ** 0.5) ** 3
+        cube = (1 + normal / (9 * d).sqrt()) ** 3
         log_u = torch.log(1 - self.uniform(*shape, _GAMMA_ROUNDS))  # of (0, 1]
         positive = cube > 0
         bound = 0.5 * normal**2 + d * (1 - cube + torch.log(torch.where(positive, cube, 1)))
         draw = first_accepted(d * cube.clamp(min=0), positive & (log_u < bound))
-        return draw if boost is None else draw * boost
+        return draw * factor
 
     def _draw(self, kind: str, shape: tuple[int, ...]) -> Tensor:
         if self._runs is not None:

@@ -174,10 +174,9 @@ def power_spherical(directions: Tensor, kappa: Number, rng: Randomness) -> Tenso
         return directions
     half = (d - 1) / 2
     if rng.fused is not None and not needs_gradient(directions):
-        boosted = isinstance(kappa, Tensor) or half + kappa < 1, half < 1
         law = _on_device((half + kappa, half), directions.device)
-        return rng.fused.power_around(directions, law, boosted)
-    above, below = rng.gamma(half + kappa, *shape), rng.gamma(half, *shape)
+        return rng.fused.power_around(directions, law, boost=half < 1)
+    above, below = (rng.gamma(a, *shape, boost=half < 1) for a in (half + kappa, half))
     # 2 Beta − 1 as a quotient of gammas: no cancellation near cos = ±1.
     cosine = (above - below) / (above + below)
     sine = 2 * torch.sqrt(above * below) / (above + below)

@@ -16,7 +16,7 @@ from slicewise.checks import (
 from slicewise.precision import full_precision
 from slicewise.randomness import Generators, Randomness
 from slicewise.sphere import uniform
-from slicewise.transport import project
+from slicewise.transport import project, sorted_lines
 
 
 class Target:
@@ -55,7 +55,7 @@ class Target:
         check_slices(slices, y, batch)
         self.slices = slices.detach().to(wide.dtype)
         with full_precision(y.device.type):
-            self.sorted = project(wide, self.slices).sort(dim=-1).values  # (*batch, L, m)
+            self.sorted = sorted_lines(project(wide, self.slices))  # (*batch, L, m)
 
     def __repr__(self) -> str:
         return f"Target(y {tuple(self.y.shape)}, slices {tuple(self.slices.shape)})"

@@ -88,6 +88,17 @@ def project(samples: Tensor, slices: Tensor) -> Tensor:
     return slices @ samples.mT
 
 
+def sorted_lines(lines: Tensor) -> Tensor:
+    """Each line (..., n) in order."""
+    route = kernels_for(lines)
+    if route is not None:
+        from slicewise.kernels.cuda.matching import LARGEST, sort_rows
+
+        if lines.shape[-1] <= LARGEST:
+            return sort_rows(lines, route)
+    return lines.sort(dim=-1).values
+
+
 def pull(
     x: Tensor,
     y: Tensor,
@@ -183,6 +194,21 @@ def _turn_on_device(
         empty = on_lines.new_empty(())  # times 0
         return torch.baddbmm(empty, on_lines.mT, slices, beta=0, alpha=factor)
     return on_lines.mT @ slices if factor == 1 else on_lines.mT @ (factor * slices)
+
+
+def descend(
+    base: Tensor, rates: Tensor, on_lines: Tensor, slices: Tensor, factor: Tensor | float
+) -> Tensor:
+    """base − rate · Σ_l factor_l · on_lines_l ⊗ slices_l, (R, n, d), for rates (R,): a step of a descent."""
+    rates = rates.to(base.dtype)
+    route = kernels_for(base, on_lines, slices)
+    if route is not None:
+        from slicewise.kernels.cuda.turning import LARGEST_DIMENSION, turn
+
+        if slices.shape[-1] <= LARGEST_DIMENSION:
+            return turn(on_lines, slices, factor, route, base, rates)
+    gradient = _turn(on_lines, slices, factor)
+    return torch.addcmul(base, gradient, rates[:, None, None], value=-1)
 
 
 def sum_of(one: Gradients, other: Gradients) -> Gradients:

@@ -46,13 +46,25 @@ class Energy(Part):
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         if self.kind == "exp":
-            log_energy = costs / self.temperature
+            log_energy = costs if self.temperature == 1 else costs / self.temperature
         else:
             # tiny: equal samples cost 0 on every slice and then weigh the same.
             log_cost = torch.log(costs + torch.finfo(costs.dtype).tiny)
             log_energy = log_cost if self.kind == "identity" else self.exponent * log_cost
         weights = torch.softmax(log_energy, dim=-1)
         return weights.detach() if self.detach else weights
+
+    def total_and_slope(self, costs: Tensor) -> tuple[Tensor, Tensor]:
+        """Σ weights · costs (...), and its derivative in each cost (..., L), written out."""
+        weights = self(costs, costs, None)  # type: ignore[arg-type]  # looks at costs alone
+        total = (weights * costs).sum(dim=-1)
+        if self.detach:
+            return total, weights
+        beyond = weights * (costs - total.unsqueeze(-1))
+        if self.kind == "exp":
+            return total, torch.add(weights, beyond, alpha=1 / self.temperature)
+        power = 1.0 if self.kind == "identity" else self.exponent
+        return total, weights + power * beyond / (costs + torch.finfo(costs.dtype).tiny)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -187,6 +199,8 @@ def coefficients(
     weighting: Weighting, slices: Tensor, problem: Problem, costs: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Σ weights · costs and its derivative in each cost, for weights that follow the costs."""
+    if isinstance(weighting, Energy):
+        return weighting.total_and_slope(costs)
     with torch.inference_mode(False), torch.enable_grad():
         live = costs.clone().requires_grad_()
         total = (weighting(live, slices, problem) * live).sum(dim=-1)

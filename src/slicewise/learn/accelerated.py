@@ -13,9 +13,11 @@ from slicewise import sphere
 from slicewise.gradient import Objective
 from slicewise.learn.courses import Advance, happens, settled, stated
 from slicewise.learn.escape import Escapes
+from slicewise.learn.foresight import Ahead, Foresight, foresee
 from slicewise.learn.seeds import RunSeeds
 from slicewise.learned import State
 from slicewise.problem import Problem
+from slicewise.randomness import Randomness
 from slicewise.rules import Cauchy, pull_of
 
 # Beyond, orthonormal frames are as even as slices that repel each other, and need no preparation.
@@ -43,9 +45,34 @@ class Accelerated:
         state = {"ahead": problem.x, "pace": ones, "loss": ones * math.inf}
         return state if self.escapes is None else state | self.escapes.start(ones)
 
-    def advance(self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State) -> Advance:
+    def foresee(self, problem: Problem, seeds: RunSeeds, steps: Tensor) -> Foresight | None:
+        # Not the target's order: a run that escapes takes other slices.
+        return foresee(
+            lambda batch, rng: self._draw(batch, problem, rng),
+            self.n_slices,
+            problem,
+            seeds,
+            steps,
+            order_y=self.escapes is None,
+        )
+
+    def _draw(self, batch: tuple[int, ...], problem: Problem, rng: Randomness) -> Tensor:
+        draw = sphere.low_discrepancy if problem.d <= _SPREAD_UP_TO else sphere.orthonormal
+        return draw((*batch, self.n_slices, problem.d), rng, problem.x.dtype)
+
+    def advance(
+        self,
+        problem: Problem,
+        seeds: RunSeeds,
+        t: int | Tensor,
+        state: State,
+        ahead: Ahead | None = None,
+    ) -> Advance:
         k = problem.d
-        slices, weights, escaping = self._slices(problem, seeds, t, state)
+        if ahead is None:
+            ahead = Ahead(self._draw((len(problem.x),), problem, seeds.at(t)), None)
+        problem = dataclasses.replace(problem, y_sorted=ahead.y_sorted)
+        slices, weights, escaping = self._slices(ahead.slices, problem, seeds, t, state)
         pull = pull_of(dataclasses.replace(problem, x=state["ahead"]), slices, weights)
         loss = (weights * pull.costs).sum(dim=-1)  # (R,)
         step = Cauchy()(pull).squeeze(-1) * self.share
@@ -75,12 +102,15 @@ class Accelerated:
         return Advance(x, stated(loss, problem, self.objective), step, move, after)
 
     def _slices(
-        self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State
+        self,
+        slices: Tensor,
+        problem: Problem,
+        seeds: RunSeeds,
+        t: int | Tensor,
+        state: State,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Slices and their weights; and which runs are escaping, if any is."""
         runs, _, k = problem.x.shape
-        draw = sphere.low_discrepancy if k <= _SPREAD_UP_TO else sphere.orthonormal
-        slices = draw((runs, self.n_slices, k), seeds.at(t), problem.x.dtype)
         weights = slices.new_full((runs, self.n_slices), 1 / self.n_slices)
         if self.escapes is None or not happens(state["escaping"]):
             return slices, weights, None

@@ -9,16 +9,17 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from slicewise.distance import draw_slices
-from slicewise.gradient import Objective, priced, root_slope
+from slicewise.gradient import Objective, root_slope, stepped
 from slicewise.learn.escape import Escapes
+from slicewise.learn.foresight import Ahead, Foresight
 from slicewise.learn.seeds import RunSeeds
-from slicewise.learned import State, is_learned
+from slicewise.learn.slicing import anew, blind_slices, cold, named, sliced
+from slicewise.learned import State
 from slicewise.problem import Problem
 from slicewise.recipe import Recipe
 from slicewise.rules import Cauchy, Pull, Rule, pull_of
 from slicewise.slicers import Orthonormal, Uniform
-from slicewise.transport import project
+from slicewise.transport import project, sorted_lines
 from slicewise.weighting import Weights, weights_for
 
 
@@ -50,25 +51,34 @@ class Descent:
     objective: Objective
 
     def start(self, problem: Problem, seeds: RunSeeds) -> State:
-        return _cold(self.recipe, problem, seeds, 0)
+        return cold(self.recipe, problem, seeds, 0)
 
-    def advance(self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State) -> Advance:
+    def foresee(self, problem: Problem, seeds: RunSeeds, steps: Tensor) -> Foresight | None:
+        return blind_slices(self.recipe, problem, seeds, steps, order_y=True)
+
+    def advance(
+        self,
+        problem: Problem,
+        seeds: RunSeeds,
+        t: int | Tensor,
+        state: State,
+        ahead: Ahead | None = None,
+    ) -> Advance:
         rate = state["rate"]
-        slices, learned = draw_slices(self.recipe, problem, seeds.at(t), _learned(state))
+        slices, learned, problem = sliced(self.recipe, problem, seeds, t, state, ahead)
         if self._shares_y(problem, seeds):
             # Runs of one seed see one and the same target: sort it once for all of them.
-            known = project(problem.y, slices[seeds.first]).sort(dim=-1).values[seeds.which]
+            known = sorted_lines(project(problem.y, slices[seeds.first]))[seeds.which]
             problem = dataclasses.replace(problem, y_sorted=known)
-        value, gradient = priced(self.recipe, problem, slices, self.objective)
-        x = torch.addcmul(problem.x, gradient, rate[:, None, None].to(gradient.dtype), value=-1)
-        return Advance(x, value, rate, None, {"rate": rate} | _named(learned))
+        value, x = stepped(self.recipe, problem, slices, self.objective, rate)
+        return Advance(x, value, rate, None, {"rate": rate} | named(learned))
 
     def _shares_y(self, problem: Problem, seeds: RunSeeds) -> bool:
-        if problem.x.is_cuda:
-            return False  # both sides are sorted at once there
         alike = isinstance(self.recipe.slicer, Uniform | Orthonormal)  # whatever the particles do
         shared = problem.y.dim() == 2 and problem.y_weights is None and problem.x_weights is None
         same_size = problem.x.shape[-2] == problem.y.shape[-2]
+        if problem.y_sorted is not None:
+            return False
         return alike and shared and same_size and 2 * len(seeds.first) <= len(seeds.which)
 
 
@@ -89,13 +99,24 @@ class Computed:
     escapes: Escapes | None
 
     def start(self, problem: Problem, seeds: RunSeeds) -> State:
-        state = _cold(self.recipe, problem, seeds, 0)
+        state = cold(self.recipe, problem, seeds, 0)
         if self.escapes is None:
             return state
         return state | self.escapes.start(problem.x.new_ones(problem.x.shape[0]))
 
-    def advance(self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State) -> Advance:
-        slices, learned = draw_slices(self.recipe, problem, seeds.at(t), _learned(state))
+    def foresee(self, problem: Problem, seeds: RunSeeds, steps: Tensor) -> Foresight | None:
+        return blind_slices(self.recipe, problem, seeds, steps, order_y=problem.p == 2)
+
+    def advance(
+        self,
+        problem: Problem,
+        seeds: RunSeeds,
+        t: int | Tensor,
+        state: State,
+        ahead: Ahead | None = None,
+    ) -> Advance:
+        whole = problem
+        slices, learned, problem = sliced(self.recipe, problem, seeds, t, state, ahead)
         weighting = self.recipe.weighting
         weights = weights_for(weighting, slices, problem, hold=self.hold_weights)
         if self.objective == "mean_root":
@@ -106,17 +127,17 @@ class Computed:
         if self.settle:
             step = step * settled(problem)
         move = -step.unsqueeze(-1) * pull.direction
-        after = {**state, **_named(learned)}
+        after = {**state, **named(learned)}
         if self.escapes is not None and slices.shape[-2] >= self.escapes.needs:
             if happens(state["escaping"]):
                 escaping = (state["escaping"] > 0).unsqueeze(-1)
-                other, away = self._escape(problem, seeds, t, state)
+                other, away = self._escape(whole, seeds, t, state)
                 step = torch.where(escaping, other, step)
                 move = torch.where(escaping.unsqueeze(-1), away, move)
             after |= self.escapes.watch(loss, state)
             stuck = (after["escaping"] > 0) & (state["escaping"] == 0)
             if learned is not None and happens(stuck):
-                after |= _anew(stuck, _cold(self.recipe, problem, seeds, t), after)
+                after |= anew(stuck, cold(self.recipe, problem, seeds, t), after)
         return Advance(problem.x + move, loss, step.mean(dim=-1), move, after)
 
     def _escape(
@@ -195,24 +216,3 @@ def sliced_distance(value: Tensor, problem: Problem, objective: Objective) -> Te
     if objective == "power":
         return (value / (n * n)) ** (1 / problem.p)
     return value / (n * n ** (1 / problem.p))
-
-
-def _cold(recipe: Recipe, problem: Problem, seeds: RunSeeds, t: int | Tensor) -> State:
-    if not is_learned(recipe.slicer):
-        return {}
-    return _named(recipe.slicer.cold(problem, seeds.at(t, purpose=2)))
-
-
-def _anew(stuck: Tensor, cold: State, state: State) -> State:
-    """The state of a learned slicer, cold for the runs that are stuck."""
-    shaped = {name: stuck.reshape(-1, *(1,) * (t.dim() - 1)) for name, t in cold.items()}
-    return {name: torch.where(shaped[name], t, state[name]) for name, t in cold.items()}
-
-
-def _named(learned: State | None) -> State:
-    return {} if learned is None else {f"slicer_{name}": t for name, t in learned.items()}
-
-
-def _learned(state: State) -> State | None:
-    found = {k.removeprefix("slicer_"): t for k, t in state.items() if k.startswith("slicer_")}
-    return found or None

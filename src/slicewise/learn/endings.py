@@ -16,7 +16,7 @@ from slicewise.gradient import Objective
 from slicewise.judge import assignment, wasserstein, within
 from slicewise.learn.courses import sliced_distance
 from slicewise.learn.seeds import RunSeeds
-from slicewise.learn.track import Track
+from slicewise.learn.track import Track, largest
 from slicewise.problem import Problem
 from slicewise.rules import moved, pull_of
 
@@ -75,11 +75,13 @@ class Hindsight:
         return self.stopping.assign
 
     def reasons(
-        self, loss: Tensor, largest: Tensor, reach: Tensor | None, escaping: Tensor | None
+        self, loss: Tensor, size: Tensor, reach: Tensor | None, escaping: Tensor | None
     ) -> Tensor:
         """See `Watch`."""
         stopping = self.stopping
-        reasons = _DIVERGED * (~(largest <= _LOST * self.size)).int()  # NaN too
+        # Who is lost stays lost: the end tells, and a loss that is not finite.
+        reasons = _DIVERGED * (~loss.isfinite()).int()
+        reasons[-1] = _DIVERGED * self._lost(size).int()
         if reach is not None and stopping.tolerance is not None:
             reasons = reasons + _STILL * (reach <= stopping.tolerance * self.size)
         if stopping.w2 is not None:
@@ -98,6 +100,10 @@ class Hindsight:
 
         `going` (R,) are those that had not ended before.
         """
+        if bool((reasons & _DIVERGED).any()):
+            # Someone is lost: see when.
+            lost = torch.stack([self._lost(largest(x)) for x in track.xs]).cpu() & going
+            reasons = torch.where(lost, reasons | _DIVERGED, reasons & ~_DIVERGED)
         ended = ~going
         for i in torch.nonzero(reasons.any(dim=1)).flatten().tolist():
             before = track.start if i == 0 else track.xs[i - 1]
@@ -105,6 +111,9 @@ class Hindsight:
             for ending in self._at(here, track.xs[i], before, i + 1, first + i + 1):
                 ended[ending.row] = True
                 yield ending
+
+    def _lost(self, largest: Tensor) -> Tensor:
+        return ~(largest <= _LOST * self.size)  # NaN too
 
     def _at(
         self, reasons: Tensor, x: Tensor, before: Tensor, after: int, steps: int

@@ -10,7 +10,7 @@ import torch
 from slicewise.learn.runs import Group
 
 # Capturing takes about as long as making the steps one by one: no longer than this, in seconds.
-_CAPTURE = 0.02
+_CAPTURE = 0.04
 _LONGEST = 32
 # After so many steps at most one looks; the starts of all replays are kept that long.
 _UNSEEN = 512

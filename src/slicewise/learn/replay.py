@@ -144,9 +144,8 @@ class Replay:
         def when(i: int) -> tuple[Tensor, Moment]:
             return self._table.steps[i], Scheduled(self._table, i)
 
-        return steps_in_a_row(
-            self._course, self._problem, self._seeds, self.state, when, length, self._watch
-        )
+        given = (self._course, self._problem, self._seeds, self.state, when, length, self._watch)
+        return steps_in_a_row(*given, self._table.steps[:length])
 
     def go(self, first: int, times: int) -> Tensor:
         """Replay so often, from step `first` on: the numbers of all its steps, (3, S · times, R)."""

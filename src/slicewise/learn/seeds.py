@@ -20,17 +20,30 @@ class RunSeeds:
     def __init__(self, seeds: Tensor, device: torch.device) -> None:
         distinct, which = seeds.unique(return_inverse=True)
         self._distinct = distinct.tolist()
+        self._each = distinct.to(device)  # (D,)
         self._seeds = seeds.to(device)  # (R,)
         self.which = which.to(device)  # (R,), of the distinct seeds, the one of each run
         # (distinct,), one run that has it
         self.first = torch.tensor(
             [which.tolist().index(i) for i in range(len(distinct))], device=device
         )
+        self.one_each = bool((which == torch.arange(len(which))).all())  # in the order of the runs
 
     @property
     def counts_on_device(self) -> bool:
         """Are numbers made where they are used, so that a CUDA graph can draw fresh ones?"""
         return self.at(0).fused is not None
+
+    @property
+    def distinct(self) -> int:
+        """How many different seeds there are, D."""
+        return len(self._distinct)
+
+    def across(self, steps: Tensor) -> Randomness:
+        """The draws of several steps (S,) at once, for S · D "runs": each step's of each distinct seed."""
+        seeds = self._each.repeat(len(steps))
+        own = steps.repeat_interleave(self.distinct)
+        return Counted(seeds, seeds, [], own, 0)
 
     def at(self, step: int | Tensor, purpose: int = 0) -> Randomness:
         """The draws of a step, from their beginning; another purpose, other draws."""

@@ -31,10 +31,10 @@ class Watch(Protocol):
     def wants_escaping(self) -> bool: ...
 
     def reasons(
-        self, loss: Tensor, largest: Tensor, reach: Tensor | None, escaping: Tensor | None
+        self, loss: Tensor, size: Tensor, reach: Tensor | None, escaping: Tensor | None
     ) -> Tensor:
-        """Reasons as bits, (S, R), from numbers (S, R): the loss, the largest coordinate of a particle, the
-        furthest any was asked to go, and the steps of an escape that are left."""
+        """Reasons as bits, (S, R), from numbers (S, R): the loss, the furthest any particle was asked to go, the
+        steps of an escape that are left; and (R,): the largest coordinate of a particle in the end."""
         ...
 
 
@@ -56,16 +56,22 @@ def steps_in_a_row(
     when: Callable[[int], tuple[int | Tensor, Moment]],
     length: int,
     watch: Watch,
+    steps: Tensor | None = None,
 ) -> Track:
-    """`length` steps from where the problem is; `when(i)` is the i-th one's step and moment."""
+    """`length` steps from where the problem is; `when(i)` is the i-th one's step and moment.
+
+    With all their numbers on the device, `steps` (S,), what can be is drawn ahead for all of them.
+    """
     start = problem.x
+    foresight = None if steps is None else course.foresee(problem, seeds, steps)
     xs, moves, losses, sizes, escaping = [], [], [], [], []
     for i in range(length):
         t, moment = when(i)
         before = problem.x
         progress = t / moment.total if isinstance(t, int) else problem.progress
         now = dataclasses.replace(problem, moment=moment, progress=progress)
-        done = course.advance(now, seeds, t, state)
+        ahead = None if foresight is None else foresight.at(i)
+        done = course.advance(now, seeds, t, state, ahead)
         problem, state = dataclasses.replace(problem, x=done.x), done.state
         xs.append(done.x)
         losses.append(done.loss)
@@ -77,7 +83,7 @@ def steps_in_a_row(
     loss = _stacked(losses)
     reasons = watch.reasons(
         loss,
-        _measured(xs, _largest),
+        largest(xs[-1]),
         _measured(moves, _reach) if moves else None,
         _stacked(escaping) if escaping else None,
     )
@@ -96,7 +102,8 @@ def _measured(tensors: list[Tensor], measure: Callable[[Tensor], Tensor]) -> Ten
     return _stacked([measure(tensor) for tensor in tensors])
 
 
-def _largest(x: Tensor) -> Tensor:
+def largest(x: Tensor) -> Tensor:
+    """The largest size of a coordinate in each run, (R,)."""
     route = kernels_for(x)
     if route is not None and x.dim() == 3:
         from slicewise.kernels.cuda.climbing import largest_of

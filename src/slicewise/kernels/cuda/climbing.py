@@ -89,6 +89,6 @@ def adam(
 def largest_of(sets: Tensor, out: Tensor, route: Route) -> None:
     """The largest size of a number in each of sets (R, ...), into out (R,), which must hold zeros."""
     count = sets.numel() // len(sets)
-    blocks = min(64, -(-count // (4 * _BLOCK)))
+    blocks = min(512, -(-count // (4 * _BLOCK)))
     run = row_kernel("largest_of", sets.dtype, 32, sets.device, route)
     run(len(sets) * blocks, _BLOCK, [out, sets.contiguous(), count, blocks])

@@ -7,6 +7,7 @@ typedef unsigned long long Word;
 typedef unsigned int Half;
 
 constexpr int ROUNDS = 32;        // proposals for a cosine, as in sphere.vmf_cosine
+constexpr int OWN_STEPS = 20;     // the bit of a draw's number that says: each run has its own step
 constexpr int GAMMA_ROUNDS = 10;  // for a gamma number, as in Randomness.gamma
 
 struct Four {
@@ -74,18 +75,20 @@ struct Draw {
 };
 
 __device__ __forceinline__ Draw draw_of(
-    const long long* seeds, long long run, const long long* step, int draw, int purpose) {
-  return {Word(seeds[run]), Word(*step), Word(draw), Word(purpose)};
+    const long long* seeds, long long run, const long long* steps, int draw, int purpose) {
+  // A draw's number below, and above it whether every run is at a step of its own.
+  const bool own = draw >> OWN_STEPS;
+  return {Word(seeds[run]), Word(steps[own ? run : 0]), Word(draw & ((1 << OWN_STEPS) - 1)), Word(purpose)};
 }
 
 // `normal` numbers into out (runs, inner), as REAL.
 extern "C" __global__ void draw_normals(
-    REAL* out, const long long* seeds, const long long* step, int draw, int purpose, int runs, int inner) {
+    REAL* out, const long long* seeds, const long long* steps, int draw, int purpose, int runs, int inner) {
   const Word blocks = (Word(inner) + 7) / 8;
   const Word mine = Word(blockIdx.x) * blockDim.x + threadIdx.x;
   if (mine >= blocks * runs) return;
   const Word run = mine / blocks, block = mine % blocks;
-  const Draw numbers = draw_of(seeds, run, step, draw, purpose);
+  const Draw numbers = draw_of(seeds, run, steps, draw, purpose);
   numbers.normals(
       block * 8, min(block * 8 + 8, Word(inner)), 0, 1,
       [&](Word i, float number) { out[run * inner + i] = number; });
@@ -93,12 +96,12 @@ extern "C" __global__ void draw_normals(
 
 // Uniform numbers in [0, 1) into out (runs, inner).
 extern "C" __global__ void draw_uniforms(
-    double* out, const long long* seeds, const long long* step, int draw, int purpose, int runs, int inner) {
+    double* out, const long long* seeds, const long long* steps, int draw, int purpose, int runs, int inner) {
   const Word blocks = (Word(inner) + 3) / 4;
   const Word mine = Word(blockIdx.x) * blockDim.x + threadIdx.x;
   if (mine >= blocks * runs) return;
   const Word run = mine / blocks, block = mine % blocks;
-  const Four four = draw_of(seeds, run, step, draw, purpose).words(block);
+  const Four four = draw_of(seeds, run, steps, draw, purpose).words(block);
 #pragma unroll
   for (int k = 0; k < 4; ++k)
     if (block * 4 + k < inner) out[run * inner + block * 4 + k] = uniform_of(four.word[k]);
@@ -106,13 +109,13 @@ extern "C" __global__ void draw_uniforms(
 
 // Unit rows of normal numbers into out (runs, per_run, d).
 extern "C" __global__ void __launch_bounds__(BLOCK) draw_directions(
-    REAL* out, const long long* seeds, const long long* step, int draw, int purpose, int runs, int per_run,
+    REAL* out, const long long* seeds, const long long* steps, int draw, int purpose, int runs, int per_run,
     int d) {
   const Row row = my_row((long long)runs * per_run);
   if (!row.there) return;  // a whole team
   const long long run = row.index / per_run;
   const Word begin = Word(row.index % per_run) * d;
-  const Draw numbers = draw_of(seeds, run, step, draw, purpose);
+  const Draw numbers = draw_of(seeds, run, steps, draw, purpose);
   REAL* mine = out + row.index * d;
   REAL square = 0;
   numbers.normals(begin, begin + d, row.lane, TEAM, [&](Word i, float number) {
@@ -131,23 +134,29 @@ __device__ __forceinline__ void orthogonal_row(
     REAL* out, const REAL* direction, const Draw& numbers, Word begin, int d, int lane) {
   numbers.normals(begin, begin + d, lane, TEAM, [&](Word i, float number) { out[i - begin] = number; });
   if constexpr (TEAM > 32) __syncthreads(); else __syncwarp();
+  REAL square = 0;
   // Twice: when the draw is nearly parallel, what the first pass leaves is mostly rounding.
   for (int pass = 0; pass < 2; ++pass) {
     REAL along = 0;
     for (int j = lane; j < d; j += TEAM) along += out[j] * direction[j];
     along = team_sum(along);
-    for (int j = lane; j < d; j += TEAM) out[j] -= along * direction[j];
-    normalise_row(out, out, d, lane);
+    square = 0;
+    for (int j = lane; j < d; j += TEAM) {
+      out[j] -= along * direction[j];
+      square += out[j] * out[j];
+    }
   }
+  const REAL length = square_root(team_sum(square));
+  for (int j = lane; j < d; j += TEAM) out[j] = length == 0 ? REAL(j == 0) : out[j] / length;
 }
 
 // For each of directions (runs, per_run, d), one orthogonal to it.
 extern "C" __global__ void __launch_bounds__(BLOCK) draw_orthogonal(
-    REAL* out, const REAL* directions, const long long* seeds, const long long* step, int draw, int purpose,
+    REAL* out, const REAL* directions, const long long* seeds, const long long* steps, int draw, int purpose,
     int runs, int per_run, int d) {
   const Row row = my_row((long long)runs * per_run);
   if (!row.there) return;
-  const Draw numbers = draw_of(seeds, row.index / per_run, step, draw, purpose);
+  const Draw numbers = draw_of(seeds, row.index / per_run, steps, draw, purpose);
   const Word begin = Word(row.index % per_run) * d;
   orthogonal_row(out + row.index * d, directions + row.index * d, numbers, begin, d, row.lane);
 }
@@ -157,14 +166,20 @@ __device__ __forceinline__ void around_row(
     REAL* out, const REAL* direction, double cosine, double sine, const Draw& sides, Word begin, int d,
     int lane) {
   orthogonal_row(out, direction, sides, begin, d, lane);
-  for (int j = lane; j < d; j += TEAM) out[j] = REAL(cosine) * direction[j] + REAL(sine) * out[j];
-  normalise_row(out, out, d, lane);
+  REAL square = 0;
+  for (int j = lane; j < d; j += TEAM) {
+    out[j] = REAL(cosine) * direction[j] + REAL(sine) * out[j];
+    square += out[j] * out[j];
+  }
+  // Along a chain of draws rounding would otherwise accumulate.
+  const REAL length = square_root(team_sum(square));
+  for (int j = lane; j < d; j += TEAM) out[j] /= length;
 }
 
 // One von Mises-Fisher draw around each of directions (runs, per_run, d): the cosine by rejection from
 // `draw`, the side from `draw` + 1. law = (a, b, shift) as in sphere.vmf_cosine.
 extern "C" __global__ void __launch_bounds__(BLOCK) draw_around(
-    REAL* out, const REAL* directions, const double* law, const long long* seeds, const long long* step,
+    REAL* out, const REAL* directions, const double* law, const long long* seeds, const long long* steps,
     int draw, int purpose, int runs, int per_run, int d) {
   const Row row = my_row((long long)runs * per_run);
   if (!row.there) return;
@@ -172,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) draw_around(
   const double a = law[0], b = law[1], shift = law[2], pi = 3.14159265358979323846;
 
   // Each lane of a warp tries one round; the first that is accepted counts, the first of all if none is.
-  const Draw proposals = draw_of(seeds, run, step, draw, purpose);
+  const Draw proposals = draw_of(seeds, run, steps, draw, purpose);
   const int round = row.lane % 32;
   const Word at = Word(place) * 3 * ROUNDS + round;
   const double u = proposals.uniform(at), v = proposals.uniform(at + ROUNDS),
@@ -189,7 +204,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) draw_around(
 
   REAL* mine = out + row.index * d;
   const REAL* direction = directions + row.index * d;
-  const Draw sides = draw_of(seeds, run, step, draw + 1, purpose);
+  const Draw sides = draw_of(seeds, run, steps, draw + 1, purpose);
   around_row(mine, direction, cosine, sine, sides, Word(place) * d, d, row.lane);
 }
 
@@ -217,26 +232,25 @@ __device__ __forceinline__ double gamma_number(
 }
 
 // One power-spherical draw around each of directions: the cosine from two gamma numbers, of shapes (above,
-// below) = law, each from a boost (if `boosted_*`), normal and uniform numbers; the side from the draw after.
+// below) = law, each from a boost (if `boosted`), normal and uniform numbers; the side from the draw after.
 extern "C" __global__ void __launch_bounds__(BLOCK) draw_power_around(
-    REAL* out, const REAL* directions, const double* law, const long long* seeds, const long long* step,
-    int draw, int purpose, int runs, int per_run, int d, int boosted_above, int boosted_below) {
+    REAL* out, const REAL* directions, const double* law, const long long* seeds, const long long* steps,
+    int draw, int purpose, int runs, int per_run, int d, int boosted) {
   const Row row = my_row((long long)runs * per_run);
   if (!row.there) return;
   const long long run = row.index / per_run, place = row.index % per_run;
   const int lane = row.lane % 32;
   double gamma[2];
   for (int which = 0; which < 2; ++which) {
-    const bool boosted = which == 0 ? boosted_above : boosted_below;
-    const Draw boosts = draw_of(seeds, run, step, draw, purpose);
+    const Draw boosts = draw_of(seeds, run, steps, draw, purpose);
     draw += boosted;
-    const Draw normals = draw_of(seeds, run, step, draw, purpose);
-    const Draw levels = draw_of(seeds, run, step, draw + 1, purpose);
+    const Draw normals = draw_of(seeds, run, steps, draw, purpose);
+    const Draw levels = draw_of(seeds, run, steps, draw + 1, purpose);
     draw += 2;
     gamma[which] = gamma_number(boosts, normals, levels, place, law[which], lane, 0, boosted);
   }
   const double sum = gamma[0] + gamma[1];
-  const Draw sides = draw_of(seeds, run, step, draw, purpose);
+  const Draw sides = draw_of(seeds, run, steps, draw, purpose);
   around_row(
       out + row.index * d, directions + row.index * d, (gamma[0] - gamma[1]) / sum,
       2 * sqrt(gamma[0] * gamma[1]) / sum, sides, Word(place) * d, d, row.lane);
@@ -245,13 +259,13 @@ extern "C" __global__ void __launch_bounds__(BLOCK) draw_power_around(
 // Directions from a random sample of x (sets, n, d) to one of y (sets, m, d), by draws `draw` and `draw` + 1;
 // where the two coincide, a uniform one by the draw after.
 extern "C" __global__ void __launch_bounds__(BLOCK) draw_paths(
-    REAL* out, const REAL* x, const REAL* y, const long long* seeds, const long long* step, int draw,
+    REAL* out, const REAL* x, const REAL* y, const long long* seeds, const long long* steps, int draw,
     int purpose, int runs, int per_run, int d, int n, int m, int x_sets, int y_sets) {
   const Row row = my_row((long long)runs * per_run);
   if (!row.there) return;
   const long long run = row.index / per_run, place = row.index % per_run;
-  const double start = draw_of(seeds, run, step, draw, purpose).uniform(place);
-  const double end = draw_of(seeds, run, step, draw + 1, purpose).uniform(place);
+  const double start = draw_of(seeds, run, steps, draw, purpose).uniform(place);
+  const double end = draw_of(seeds, run, steps, draw + 1, purpose).uniform(place);
   const long long i = min((long long)(start * n), (long long)n - 1);
   const long long j = min((long long)(end * m), (long long)m - 1);
   const REAL* from = x + ((x_sets == 1 ? 0 : run) * n + i) * d;
@@ -272,7 +286,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) draw_paths(
   // Written as the plain version has it: NaN is no coincidence.
   if (largest <= rounding * size) {
     const Word begin = Word(place) * d;
-    draw_of(seeds, run, step, draw + 2, purpose)
+    draw_of(seeds, run, steps, draw + 2, purpose)
         .normals(begin, begin + d, row.lane, TEAM, [&](Word k, float number) { mine[k - begin] = number; });
   }
   if constexpr (TEAM > 32) __syncthreads(); else __syncwarp();

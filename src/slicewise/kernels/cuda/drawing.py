@@ -14,6 +14,7 @@ from slicewise.kernels.cuda.compiler import Argument, Kernel, Route, kernel
 _REAL = {torch.float32: "float", torch.float64: "double"}
 _BLOCK = 128
 _ONE_BLOCK_ROW = 1024
+_OWN_STEPS = 1 << 20
 _WHOLE_WARP = ("draw_around", "draw_power_around")
 
 
@@ -25,6 +26,8 @@ class DeviceDraws:
         if isinstance(step, int):
             step = torch.full((), step, dtype=torch.int64, device=seeds.device)
         self._step = step
+        # A bit beside the draw's number: does each run have a step of its own?
+        self._own_steps = _OWN_STEPS if step.dim() else 0
         self._draws = 0
 
     def numbers(self, kind: str, shape: tuple[int, ...]) -> Tensor:
@@ -63,15 +66,15 @@ class DeviceDraws:
         self._by_row("draw_around", out, arguments)
         return out
 
-    def power_around(self, directions: Tensor, law: Tensor, boosted: tuple[bool, bool]) -> Tensor:
+    def power_around(self, directions: Tensor, law: Tensor, *, boost: bool) -> Tensor:
         """A power-spherical draw around each direction; law = the shapes of two gamma numbers.
 
-        `boosted` says which of them take a draw more, for shapes that may be below 1.
+        `boost` allows for shapes below 1, by a draw more for each.
         """
         directions = directions.contiguous()
         out = torch.empty_like(directions)
-        stream = self._stream(5 + sum(boosted))
-        arguments = [out, directions, law, *stream, *_sizes(directions), *map(int, boosted)]
+        stream = self._stream(7 if boost else 5)
+        arguments = [out, directions, law, *stream, *_sizes(directions), int(boost)]
         self._by_row("draw_power_around", out, arguments)
         return out
 
@@ -87,7 +90,7 @@ class DeviceDraws:
         """Whose numbers come next; `draws` of them are then used up."""
         first = self._draws
         self._draws += draws
-        return self._seeds, self._step, first, self._purpose
+        return self._seeds, self._step, first | self._own_steps, self._purpose
 
     def _by_row(self, name: str, out: Tensor, arguments: Sequence[Argument]) -> None:
         by_row(name, out, arguments, self._route)

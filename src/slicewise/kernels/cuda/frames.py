@@ -10,7 +10,6 @@ from torch import Tensor
 from slicewise.kernels.cuda.compiler import Route, kernel
 
 _REAL = {torch.float32: "float", torch.float64: "double"}
-_THREADS = 256
 
 
 def orthonormalise(frames: Tensor, route: Route) -> Tensor:
@@ -22,7 +21,7 @@ def orthonormalise(frames: Tensor, route: Route) -> Tensor:
     whole = size * (d + 1) * bytes_
     most = torch.cuda.get_device_properties(frames.device).shared_memory_per_block_optin
     on_chip = whole + 1024 <= most  # the rest is the kernel's own
-    threads = _THREADS if d > 16 else 32
+    threads = min(1024, 32 * max(1, size - 1))  # a warp to each row that another is taken out of
     settings = f"typedef {_REAL[frames.dtype]} REAL;\nconstexpr int THREADS = {threads};\n"
     run = kernel("frames.cu", "orthonormalise", settings, frames.device, route)
     shared = whole if on_chip else size * bytes_

@@ -44,7 +44,7 @@ def match_slices(
     if n > LARGEST:
         from slicewise.kernels.cuda.flat import match_long
 
-        return match_long(x, y, slices, p=p, wanted=wanted, y_sorted=known)
+        return match_long(x, y, slices, p=p, wanted=wanted, y_sorted=known, route=route)
     return _match_short(x, y, slices, p, wanted, known, route)
 
 

@@ -9,8 +9,7 @@
 
 constexpr int DIGITS = 256;
 constexpr int PASSES = sizeof(KEY);
-constexpr int TILE = THREADS * ITEMS;
-constexpr int WARPS = THREADS / 32;
+constexpr int TILE = THREADS * ITEMS, WARPS = THREADS / 32;
 constexpr int COPIES = 4;   // of each counter, so that equal digits in a warp collide less
 constexpr int AT_ONCE = 4;  // items voted on, or tiles looked back at, before the first is needed
 constexpr int BATCH = 8;    // numbers a reader asks for at once
@@ -18,12 +17,9 @@ constexpr unsigned EVERY = 0xffffffffu;
 constexpr KEY SIGN = KEY(1) << (8 * sizeof(KEY) - 1);
 constexpr KEY INFINITE = sizeof(KEY) == 4 ? KEY(0x7f800000) : KEY(0x7ff0000000000000ull);
 constexpr KEY LAST = ~KEY(0);  // as a number, NaN
-
 // What a tile says of a digit: a count, and whether it is the tile's own or that of all up to it, to which
 // the smaller digits of the line are added. No word is 0.
-constexpr unsigned OWN = 1u << 30;
-constexpr unsigned WHOLE = 1u << 31;
-constexpr unsigned COUNT = OWN - 1;
+constexpr unsigned OWN = 1u << 30, WHOLE = 1u << 31, COUNT = OWN - 1;
 
 static_assert(THREADS >= DIGITS && THREADS % 32 == 0 && ITEMS % AT_ONCE == 0, "one thread to a digit");
 static_assert(CHUNK % (BATCH * READERS) == 0, "whole batches");
@@ -47,7 +43,6 @@ __device__ __forceinline__ KEY ordered(KEY bits) {
 }
 
 __device__ __forceinline__ KEY restored(KEY key) { return key & SIGN ? key ^ SIGN : ~key; }
-
 __device__ __forceinline__ int digit_of(KEY key, int pass) { return int(key >> (8 * pass)) & (DIGITS - 1); }
 
 // Keeps what was computed from a number from being held in registers for later: it is cheap to compute.
@@ -135,7 +130,6 @@ __device__ __forceinline__ void rank_in_warp(
     for (int j = 0; j < AT_ONCE; ++j) {
       const int digit = digit_of(keys[first + j], pass);
       alike[j] = EVERY;
-#pragma unroll
       for (int bit = 0; bit < 8; ++bit) {
         const bool set = (digit >> bit) & 1;
         const unsigned votes = __ballot_sync(EVERY, set);
@@ -160,7 +154,6 @@ __device__ __forceinline__ void sweep_tile(
     Shared& shared, const KEY* __restrict__ from, KEY* __restrict__ to, const unsigned* __restrict__ index_from,
     unsigned* __restrict__ index_to, const unsigned* totals, unsigned* words, int n, int tile, int pass) {
   const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
-  const int here = min(n - tile * TILE, TILE);
   const int first = tile * TILE + warp * 32 * ITEMS + lane;  // of this thread; its next is 32 on
   int left = n - first;
 
@@ -233,7 +226,7 @@ __device__ __forceinline__ void sweep_tile(
   __syncthreads();
 
 #pragma unroll 4
-  for (int i = thread; i < here; i += THREADS) {
+  for (int i = thread; i < min(n - tile * TILE, TILE); i += THREADS) {
     const KEY key = shared.keys[i];
     const unsigned target = shared.starts[digit_of(key, pass)] + unsigned(i);
     to[target] = pass == PASSES - 1 ? restored(key) : key;
@@ -258,7 +251,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) sweep(
   const long long row = shared.ticket % unsigned(rows);
   totals += (row * PASSES + pass) * DIGITS;
   words += ((long long)pass * rows + row) * tiles * DIGITS;
-
   const bool of_u = row < u_rows;
   const long long line = (of_u ? row : row - u_rows) * n;
   const KEY* from = (of_u ? u_from : v_from) + line;
@@ -283,6 +275,7 @@ extern "C" __global__ void __launch_bounds__(READERS) price_ranks(
   const int first = int(blockIdx.x % chunks) * CHUNK, end = min(first + CHUNK, n);
   const long long u_line = (u_sets == 1 ? row % n_slices : row) * n;
   const long long v_line = (v_sets == 1 ? row % n_slices : row) * n;
+  const REAL factor = REAL(ORDER) / REAL(n);
   double total = 0;
 #pragma unroll 8
   for (int rank = first + thread; rank < end; rank += READERS) {
@@ -292,17 +285,14 @@ extern "C" __global__ void __launch_bounds__(READERS) price_ranks(
     if constexpr (ORDER == 2) below = size;
     if constexpr (ORDER != 2 && ORDER != 1) below = size > 0 ? REAL(pow(size, REAL(ORDER) - 1)) : size;
     total += double(below * size);  // NaN where the gap is
-    const REAL sign = REAL(gap > 0) - REAL(gap < 0);
-    const REAL slope = REAL(ORDER) * below * sign / REAL(n);
+    const REAL slope = factor * below * (REAL(gap > 0) - REAL(gap < 0));
     if (u_grad) u_grad[row * n + u_order[u_line + rank]] = slope;
     if (v_grad) v_grad[row * n + v_order[v_line + rank]] = -slope;
   }
   for (int apart = 16; apart > 0; apart /= 2) total += __shfl_xor_sync(EVERY, total, apart);
   if (thread % 32 == 0) by_warp[thread / 32] = total;
   __syncthreads();
-  if (thread == 0) {
-    double sum = 0;
-    for (int w = 0; w < READERS / 32; ++w) sum += by_warp[w];
-    sums[blockIdx.x] = sum;
-  }
+  if (thread > 0) return;
+  for (int w = 1; w < READERS / 32; ++w) total += by_warp[w];
+  sums[blockIdx.x] = total;
 }

@@ -36,7 +36,7 @@ __device__ __forceinline__ REAL team_largest(REAL value) {
   return value;
 }
 
-__device__ __forceinline__ REAL square_root(REAL value) { return REAL(sqrt(double(value))); }
+__device__ __forceinline__ REAL square_root(REAL value) { return sqrt(value); }
 
 struct Row {
   long long index;  // of all rows
@@ -108,16 +108,16 @@ extern "C" __global__ void __launch_bounds__(BLOCK) ascend_rows(
     const bool still = team_largest(largest) == 0;
     for (int j = row.lane; j < d; j += TEAM) mine[j] = slice[j] + (still ? REAL(0) : mine[j]);
   } else {
-    double cost = costs[row.index] * points, share = points;
+    REAL cost = costs[row.index] * REAL(points), share = REAL(points);
     if (coupled) {
       cost = 0;
       const REAL* all = costs + row.index / n_slices * n_slices;
-      for (int l = 0; l < n_slices; ++l) cost += all[l] * points;
+      for (int l = 0; l < n_slices; ++l) cost += all[l] * REAL(points);
       cost /= n_slices;
       share /= n_slices;
     }
     // d cost^(1/p) = cost^(1/p - 1) / p; where the cost is 0 so is its gradient.
-    const REAL step = REAL(rate * share * pow(cost > 0 ? cost : 1.0, 1 / p - 1) / p);
+    const REAL step = REAL(REAL(rate) * share * pow(cost > 0 ? cost : REAL(1), REAL(1 / p - 1)) / REAL(p));
     for (int j = row.lane; j < d; j += TEAM) mine[j] = slice[j] + step * gradient[j];
   }
   if (back_to_sphere) normalise_row(mine, mine, d, row.lane);
@@ -131,8 +131,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) turn_rows(
     const REAL* means, double p, double points, double penalty, int rows, int n_slices, int d) {
   const Row row = my_row(rows);
   if (!row.there) return;
-  const double mean = means[row.index / n_slices] * points;
-  const REAL outer = mean > 0 ? REAL(pow(mean, 1 / p - 1) * points / p / n_slices) : REAL(0);
+  const REAL mean = means[row.index / n_slices] * REAL(points);
+  const REAL outer = mean > 0 ? REAL(pow(mean, REAL(1 / p - 1)) * REAL(points / p / n_slices)) : REAL(0);
   const REAL apart = REAL(2 * penalty / n_slices / n_slices);
   const REAL* slice = slices + row.index * d;
   REAL* mine = out + row.index * d;
@@ -152,12 +152,12 @@ extern "C" __global__ void __launch_bounds__(BLOCK) adam(
     double late, int count, int per_set) {
   const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
-  const double step = double(steps[i / per_set]);
+  const REAL step = REAL(steps[i / per_set]);
   const REAL g = gradient[i];
   const REAL m = old_first[i] + REAL(1 - early) * (g - old_first[i]);
   const REAL v = old_second[i] + REAL(1 - late) * (g * g - old_second[i]);
-  const REAL direction = m / REAL(1 - pow(early, step));
-  const REAL size = square_root(v / REAL(1 - pow(late, step))) + REAL(1e-8);
+  const REAL direction = m / (1 - REAL(pow(REAL(early), step)));
+  const REAL size = square_root(v / (1 - REAL(pow(REAL(late), step)))) + REAL(1e-8);
   first[i] = m;
   second[i] = v;
   value[i] = old_value[i] + REAL(rate) * direction / size;

@@ -5,9 +5,11 @@
 constexpr int SHARES = 8;
 
 // slopes (sets, n_slices, n), slices (sets or 1, n_slices, DIM), factors (sets, n_slices) or null, out (sets, n, DIM).
+// With rates (sets): out = base - rate * sum, one step of a descent.
 extern "C" __global__ void __launch_bounds__(32 * SHARES) turn(
-    REAL* out, const REAL* slopes, const REAL* slices, const REAL* factors, double scale, int n,
-    int n_slices, int slices_shared, int blocks_a_set) {
+    REAL* out, const REAL* slopes, const REAL* slices, const REAL* factors,
+    const REAL* base, const REAL* rates, double scale, int n, int n_slices,
+    int slices_shared, int blocks_a_set) {
   __shared__ REAL sums[SHARES][32][DIM];
   const long long set = blockIdx.x / blocks_a_set;
   const int lane = threadIdx.x % 32, share = threadIdx.x / 32;
@@ -34,7 +36,9 @@ extern "C" __global__ void __launch_bounds__(32 * SHARES) turn(
       REAL total = 0;
 #pragma unroll
       for (int s = 0; s < SHARES; ++s) total += sums[s][k / DIM][k % DIM];
-      out[set * n * DIM + place] = REAL(scale) * total;
+      total *= REAL(scale);
+      const long long at = set * n * DIM + place;
+      out[at] = rates ? base[at] - rates[set] * total : total;
     }
   }
 }

@@ -13,8 +13,18 @@ LARGEST_DIMENSION = 16  # beyond, a matrix product is faster
 _REAL = {torch.float32: "float", torch.float64: "double"}
 
 
-def turn(on_lines: Tensor, slices: Tensor, factor: Tensor | float, route: Route) -> Tensor:
-    """Σ_l factor_l · on_lines_l ⊗ slices_l, (..., n, d), in one kernel; factor (..., L) or a number."""
+def turn(
+    on_lines: Tensor,
+    slices: Tensor,
+    factor: Tensor | float,
+    route: Route,
+    base: Tensor | None = None,
+    rates: Tensor | None = None,
+) -> Tensor:
+    """Σ_l factor_l · on_lines_l ⊗ slices_l, (..., n, d), in one kernel; factor (..., L) or a number.
+
+    With base (..., n, d) and rates (...): base − rate · that sum.
+    """
     *batch, n_slices, n = on_lines.shape
     d = slices.shape[-1]
     sets = math.prod(batch)
@@ -35,6 +45,8 @@ def turn(on_lines: Tensor, slices: Tensor, factor: Tensor | float, route: Route)
             on_lines.contiguous(),
             slices.contiguous(),
             factors,
+            None if base is None else base.contiguous(),
+            None if rates is None else rates.contiguous(),
             1.0 if isinstance(factor, Tensor) else float(factor),
             n,
             n_slices,
