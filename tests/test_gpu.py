@@ -7,7 +7,7 @@ import torch
 from tolerances import assert_close
 
 import slicewise as sw
-from slicewise import sphere
+from slicewise import captured, sphere
 from slicewise.randomness import Randomness
 
 pytestmark = pytest.mark.gpu
@@ -279,6 +279,93 @@ def test_runs_that_end_within_a_replay():
         made = int(many.steps[i])
         assert loss[:made, i].isfinite().all() or many.diverged[i]
         assert loss[made:, i].isnan().all()
+
+
+# Evaluations as graphs.
+
+
+def gradient_of(x, y, **options):
+    live = x.clone().requires_grad_()
+    value = sw.sliced_wasserstein(live, y, **options)
+    value.sum().backward()
+    return value.detach(), live.grad
+
+
+@pytest.mark.parametrize("variant", ELEVEN)
+def test_a_seed_means_the_same_with_a_graph_and_without(variant):
+    """The first calls run one launch after another, later ones as a graph; nobody should notice."""
+    captured._kept.__init__()
+    x, y = (t.cuda() for t in pair(n=50, m=50))
+    options = {"n_steps": 2} if "n_steps" in sw.VARIANTS[variant].options else {}
+    for call in (sw.value_and_grad, gradient_of):
+        found = []
+        for _ in range(5):
+            torch.manual_seed(3)
+            found.append(call(x, y, variant=variant, **options))
+        assert len(captured._kept.graphs) >= 1
+        for value, gradient in found[1:]:
+            assert_close(value, found[0][0])
+            assert_close(gradient, found[0][1], rtol=1e-8)
+
+
+def test_graphs_draw_fresh_slices_and_see_new_samples():
+    x, y = (t.cuda() for t in pair(torch.float32, n=50, m=50))
+    values = [sw.value_and_grad(x, y)[0] for _ in range(6)]
+    assert len({float(v[0]) for v in values}) == 6
+    further = [float(sw.value_and_grad(x + shift, y)[0][0]) for shift in (0, 100, 200)]
+    assert further[0] < 50 < further[1] < 120 < further[2]
+
+
+def test_gradients_of_gradients_through_a_graph():
+    x, y = (t.cuda() for t in pair(n=30, m=30))
+    loss = sw.SlicedWasserstein()
+    results = []
+    for _ in range(5):
+        torch.manual_seed(0)
+        live = x.clone().requires_grad_()
+        (first,) = torch.autograd.grad(loss(live, y), live, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), live)
+        results.append((first.detach(), second))
+    for first, second in results[1:]:
+        assert_close(first, results[0][0])
+        assert_close(second, results[0][1])
+
+
+def test_training_with_a_graph_and_without_is_the_same():
+    """A network through the loss: the same weights after some steps, half precision input included."""
+    for dtype in (torch.float32, torch.bfloat16):
+        ends = []
+        for graphs in (True, False):
+            torch.manual_seed(1)
+            layer = torch.nn.Linear(4, 5, device=CUDA)
+            noise, y = torch.randn(64, 4, device=CUDA), torch.randn(64, 5, device=CUDA) + 1
+            loss = sw.SlicedWasserstein("ebsw")
+            with pytest.MonkeyPatch.context() as patch:
+                if not graphs:
+                    patch.setattr("slicewise.captured._suits", lambda *_: False)
+                for _ in range(8):
+                    layer.zero_grad()
+                    loss(layer(noise).to(dtype), y.to(dtype)).backward()
+                    with torch.no_grad():
+                        for weight in layer.parameters():
+                            weight -= 0.5 * weight.grad
+            ends.append(layer.weight.detach())
+        assert_close(ends[0], ends[1])
+
+
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
+def test_training_does_not_wait_for_the_host():
+    x, y = (t.cuda() for t in pair(torch.float32, n=64, m=64))
+    x.requires_grad_()
+    loss = sw.SlicedWasserstein()
+    for _ in range(4):
+        loss(x, y).backward()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        loss(x, y).backward()
+        loss(x[:, :20], y[:, :20]).backward()  # without a graph, too
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_flows_converge_on_the_device():

@@ -161,9 +161,14 @@ def check_finite(**tensors: Tensor | None) -> None:
 def check_value(value: Tensor, problem: Any) -> None:
     """Samples that are not finite show in the value: look there first, which costs one number.
 
-    A finite value needs no second look; the samples of one that is not are searched, and named.
+    A finite value needs no second look; the samples of one that is not are searched, and named. On a device
+    nobody looks: that would wait for it, in every step of a training. NaN goes in, NaN comes out.
     """
-    if values_readable(value) and not math.isfinite((value.sum() if value.dim() else value).item()):
+    if (
+        not value.is_cuda
+        and values_readable(value)
+        and not math.isfinite((value.sum() if value.dim() else value).item())
+    ):
         check_finite(x=problem.x, y=problem.y)
 
 

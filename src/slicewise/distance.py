@@ -105,6 +105,12 @@ def sliced_wasserstein(
     >>> sliced_wasserstein(x, y, "maxsw")  # all of the distance lies along one direction
     tensor(5.0000)
     """
+    if may_be_captured(x, slices, generator):
+        recipe = recipe_for(variant, n_slices, options)
+        problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
+        value = by_graph(recipe, problem, power=power)
+        if value is not None:
+            return value
     return evaluate(
         x,
         y,
@@ -155,6 +161,19 @@ def evaluate(
         found = weigh(recipe, problem, drawn, size, power=power)
     check_value(found.value, problem)
     return found
+
+
+def may_be_captured(x: Any, slices: Tensor | None, generator: Generators) -> bool:
+    """Could this call be a CUDA graph, with slices from torch's global generator?"""
+    on_device = isinstance(x, Tensor) and x.is_cuda and not torch.compiler.is_compiling()
+    return on_device and slices is None and generator is None
+
+
+def by_graph(recipe: Recipe, problem: Problem, *, power: bool) -> Tensor | None:
+    """The value by a CUDA graph, if this very call has been made a few times."""
+    from slicewise.captured import replayed_value
+
+    return replayed_value(recipe, problem, power=power)
 
 
 def fixed_slices(y: Tensor | Target, slices: Tensor | None) -> Tensor | None:

@@ -17,8 +17,8 @@ from slicewise.checks import (
     values_readable,
 )
 from slicewise.displacement import carried
-from slicewise.distance import fixed_slices, slices_for, weigh
-from slicewise.learned import State
+from slicewise.distance import by_graph, fixed_slices, may_be_captured, slices_for, weigh
+from slicewise.learned import State, is_learned
 from slicewise.precision import full_precision
 from slicewise.problem import Problem
 from slicewise.randomness import Generators
@@ -107,6 +107,12 @@ class SlicedWasserstein(nn.Module):
         problem = problem_for(
             x, y, self.p, x_weights, y_weights, self.recipe.convention, progress, self.backend
         )
+        # What a learned slicer learns is kept from call to call: no graph for that.
+        plain = self.scale == "classic" and not is_learned(self.recipe.slicer)
+        if plain and may_be_captured(x, slices, generator):
+            value = by_graph(self.recipe, problem, power=self.power)
+            if value is not None:
+                return self._reduced(value)
         with full_precision(problem.x.device.type):
             given = fixed_slices(y, slices)
             state = self._state_for(problem) if given is None else None
@@ -120,7 +126,10 @@ class SlicedWasserstein(nn.Module):
             if self.scale in ("gaussian", "subspace"):
                 value = value * self._factor(problem) ** (1 if self.power else 1 / self.p)
         check_value(value, problem)
-        if self.reduction == "none":
+        return self._reduced(value)
+
+    def _reduced(self, value: Tensor) -> Tensor:
+        if self.reduction == "none" or value.dim() == 0:
             return value
         return value.mean() if self.reduction == "mean" else value.sum()
 

@@ -76,7 +76,9 @@ class Randomness:
 
         G. Marsaglia, W. W. Tsang, A simple method for generating gamma variables, 2000.
         """
-        a = torch.as_tensor(concentration, dtype=torch.float64, device=self.device)
+        a = concentration
+        if not isinstance(a, Tensor):
+            a = torch.full((), a, dtype=torch.float64, device=self.device)
         # Gamma(a) = Gamma(a + 1) · U^(1/a) carries shapes below 1, where the method does not apply.
         small = a < 1
         factor = torch.where(small, self.uniform(*shape) ** (1 / a), 1) if boost else 1

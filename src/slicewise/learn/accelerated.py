@@ -90,11 +90,11 @@ class Accelerated:
             restart = restart | escaping
         pace = torch.where(restart, 1, state["pace"])
         faster = (1 + (1 + 4 * pace * pace).sqrt()) / 2
-        ahead = x
+        onward = x
         if self.n_slices >= 5 * k:
             carry = torch.minimum((pace - 1) / faster, (2 * step / k - 1).clamp(min=0))
-            ahead = x + carry[:, None, None] * (x - problem.x)
-        after = {**state, "ahead": ahead, "pace": faster, "loss": loss}
+            onward = x + carry[:, None, None] * (x - problem.x)
+        after = {**state, "ahead": onward, "pace": faster, "loss": loss}
         if escaping is not None:
             after["loss"] = torch.where(escaping, math.inf, loss)
         if self.escapes is not None:

@@ -17,25 +17,6 @@ from slicewise.problem import Problem
 from slicewise.schedules import Moment, Schedule
 
 
-def can_replay(part: object) -> bool:
-    """Can this be captured as a CUDA graph: is it ours throughout, and not marked otherwise?
-
-    A part of a caller's own may look at numbers on the host. One that does not may say `replayable = True`.
-    """
-    if part is None or isinstance(part, (bool, int, float, str, tuple, Tensor)):
-        return True
-    says = getattr(part, "replayable", None)
-    if says is not None or not dataclasses.is_dataclass(part):
-        return bool(says)
-    if not type(part).__module__.startswith("slicewise."):
-        return False
-    scheduled = getattr(
-        part, "scheduled", ()
-    )  # numbers that may be functions: a timetable asks those
-    fields = [field.name for field in dataclasses.fields(part)]
-    return all(can_replay(getattr(part, name)) for name in fields if name not in scheduled)
-
-
 class Timetable:
     """What changes from step to step, on the device: a graph reads it, and turns it to the next steps."""
 

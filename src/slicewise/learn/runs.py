@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from slicewise.captured import can_replay
 from slicewise.gradient import Objective
 from slicewise.learn.courses import Course
 from slicewise.learn.endings import Ending, Hindsight, Status, Stopping, rows_of
-from slicewise.learn.replay import Replay, can_replay
+from slicewise.learn.replay import Replay
 from slicewise.learn.seeds import RunSeeds
 from slicewise.learn.track import Track, steps_in_a_row
 from slicewise.learned import State
@@ -118,8 +119,8 @@ class Group:
         for place, track in tracks(sorted({i // length for i in worth})):
             begin = place * length
             these = slice(begin, begin + length)
-            ended = self._hindsight.endings(track, reasons[these], self.going, first + begin)
-            ended = [e._replace(after=begin + e.after) for e in ended]
+            found = self._hindsight.endings(track, reasons[these], self.going, first + begin)
+            ended = [e._replace(after=begin + e.after) for e in found]
             for after in looks:
                 if begin < after <= begin + length:
                     x = track.xs[after - begin - 1]

@@ -53,7 +53,7 @@ def sliced(
 
 def cold(recipe: Recipe, problem: Problem, seeds: RunSeeds, t: int | Tensor) -> State:
     """The state of a learned slicer before it has learned anything; none of any other."""
-    if not islearned_of(recipe.slicer):
+    if not is_learned(recipe.slicer):
         return {}
     return named(recipe.slicer.cold(problem, seeds.at(t, purpose=2)))
 

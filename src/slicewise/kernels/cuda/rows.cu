@@ -171,12 +171,12 @@ extern "C" __global__ void __launch_bounds__(BLOCK) largest_of(
   REAL largest = 0;
   for (long long i = first; i < count; i += (long long)blocks_a_set * blockDim.x) {
     const REAL size = given[set * count + i] < 0 ? -given[set * count + i] : given[set * count + i];
-    largest = size <= largest ? largest : size;  // NaN is kept
+    largest = size <= largest || largest != largest ? largest : size;  // NaN is kept
   }
 #pragma unroll
   for (int apart = 16; apart > 0; apart /= 2) {
     const REAL other = __shfl_xor_sync(EVERY, largest, apart);
-    largest = other <= largest ? largest : other;
+    largest = other <= largest || largest != largest ? largest : other;
   }
   if (threadIdx.x % 32 == 0) {
     // Numbers >= 0 are in order as integers are; NaN, without a sign, is above them all.

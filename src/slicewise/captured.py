@@ -1,0 +1,176 @@
+"""Whole evaluations as CUDA graphs: what a training loop asks for again and again becomes one launch.
+
+Launching takes longer than computing for all but large problems. A call that has been made a few times with
+the same shapes and settings is captured; from then on its samples are copied in, the graph draws fresh slices
+from torch's global generator and leaves the value, the gradient and the slices.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+from collections import OrderedDict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from slicewise.device import kernels_for
+from slicewise.distance import draw_slices, weigh
+from slicewise.gradient import Objective, priced
+from slicewise.precision import full_precision
+from slicewise.problem import Problem
+from slicewise.randomness import Randomness
+from slicewise.recipe import Recipe
+
+# Beyond so many numbers, of samples or on lines, launching is the smaller part.
+_LARGEST = 2**22
+_CALLS_BEFORE = 2
+_KEPT = 16
+
+
+def can_replay(part: object) -> bool:
+    """Can this be captured as a CUDA graph: is it ours throughout, and not marked otherwise?
+
+    A part of a caller's own may look at numbers on the host. One that does not may say `replayable = True`.
+    """
+    if part is None or isinstance(part, (bool, int, float, str, tuple, Tensor)):
+        return True
+    says = getattr(part, "replayable", None)
+    if says is not None or not dataclasses.is_dataclass(part):
+        return bool(says)
+    if not type(part).__module__.startswith("slicewise."):
+        return False
+    scheduled = getattr(part, "scheduled", ())  # numbers that may be functions of the moment
+    fields = [field.name for field in dataclasses.fields(part)]
+    return all(can_replay(getattr(part, name)) for name in fields if name not in scheduled)
+
+
+class _Graph:
+    """One evaluation, captured."""
+
+    def __init__(self, recipe: Recipe, problem: Problem, objective: Objective) -> None:
+        self._x, self._y = problem.x.detach().clone(), problem.y.detach().clone()
+        static = dataclasses.replace(problem, x=self._x, y=self._y)
+        beside = torch.cuda.Stream()
+        beside.wait_stream(torch.cuda.current_stream())
+        # Once for nothing: compiles kernels, makes constants and workspaces. It must not cost a draw.
+        with torch.random.fork_rng(devices=[problem.x.device]), torch.cuda.stream(beside):
+            _evaluated(recipe, static, objective)
+        torch.cuda.current_stream().wait_stream(beside)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+            found = _evaluated(recipe, static, objective)
+            self._shapes = [t.shape for t in found]
+            self._flat = torch.cat([t.flatten() for t in found])
+
+    def __call__(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        self._x.copy_(x)
+        self._y.copy_(y)
+        self._graph.replay()
+        # One copy out: the next replay overwrites.
+        parts = self._flat.clone().split([math.prod(shape) for shape in self._shapes])
+        return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+
+
+def _evaluated(recipe: Recipe, problem: Problem, objective: Objective) -> list[Tensor]:
+    """The value (*batch,), its gradient in x and the slices it drew."""
+    with torch.no_grad(), full_precision(problem.x.device.type):
+        rng = Randomness(None, problem.x.device, problem.batch)
+        slices, _ = draw_slices(recipe, problem, rng, None)
+        value, gradient = priced(recipe, problem, slices, objective)
+        return [value, gradient.sum_to_size(problem.x.shape), slices]
+
+
+class _Kept(threading.local):
+    """The graphs of a thread, the least recently used going first; and how often others were asked for."""
+
+    def __init__(self) -> None:
+        self.graphs: OrderedDict[Any, _Graph] = OrderedDict()
+        self.asked: OrderedDict[Any, int] = OrderedDict()
+
+
+_kept = _Kept()
+
+
+def replayed(recipe: Recipe, problem: Problem, objective: Objective) -> list[Tensor] | None:
+    """Value, gradient and slices by a graph; None where there is none, or not yet.
+
+    Draws are those of torch's global generator, as without a graph.
+    """
+    if not _suits(recipe, problem):
+        return None
+    x, y = problem.x, problem.y
+    shapes = (x.shape, y.shape, x.dtype, x.device, torch.cuda.current_stream(x.device))
+    how = (problem.p, problem.convention, problem.progress, problem.matcher)
+    key = (recipe, objective, shapes, how)
+    graph = _kept.graphs.get(key)
+    if graph is None:
+        times = _kept.asked.get(key, 0)
+        _kept.asked[key] = times + 1
+        _trim(_kept.asked, 16 * _KEPT)
+        if times < _CALLS_BEFORE:
+            return None
+        graph = _kept.graphs[key] = _Graph(recipe, problem, objective)
+        _trim(_kept.graphs, _KEPT)
+    _kept.graphs.move_to_end(key)
+    return graph(x, y)
+
+
+def replayed_value(recipe: Recipe, problem: Problem, *, power: bool) -> Tensor | None:
+    """The value (*batch,) by a graph, differentiable in x; None where there is none, or not yet."""
+    if problem.y.requires_grad and torch.is_grad_enabled():
+        return None
+    objective: Objective = "power" if power else "root"
+    found = replayed(recipe, problem, objective)
+    if found is None:
+        return None
+    value, gradient, slices = found
+    if not (problem.x.requires_grad and torch.is_grad_enabled()):
+        return value
+    known = (gradient, slices)
+    return _Replayed.apply(problem.x, problem.y, value, *known, recipe, problem, power)
+
+
+def _suits(recipe: Recipe, problem: Problem) -> bool:
+    x, y = problem.x, problem.y
+    if not x.is_cuda or problem.y_sorted is not None:
+        return False
+    if problem.x_weights is not None or problem.y_weights is not None:
+        return False
+    if torch.cuda.is_current_stream_capturing() or kernels_for(x.detach(), y.detach()) is None:
+        return False
+    n_slices = getattr(recipe.slicer, "n", 64)
+    lines = math.prod(problem.batch) * n_slices * (x.shape[-2] + y.shape[-2])
+    return max(lines, x.numel(), y.numel()) <= _LARGEST and can_replay(recipe)
+
+
+def _trim(kept: OrderedDict[Any, Any], most: int) -> None:
+    while len(kept) > most:
+        kept.popitem(last=False)
+
+
+class _Replayed(torch.autograd.Function):
+    """A value whose gradient is known already."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, value: Tensor, *rest: Any) -> Tensor:
+        gradient, slices, ctx.recipe, ctx.problem, ctx.power = rest
+        ctx.save_for_backward(x, y, gradient, slices)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (upstream,) = grads
+        x, y, gradient, slices = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            # A backward pass that is itself recorded: state the value anew, as a function of x.
+            problem = dataclasses.replace(ctx.problem, x=x, y=y)
+            value = weigh(ctx.recipe, problem, slices, None, power=ctx.power).value
+            (gradient,) = torch.autograd.grad(value, x, upstream, create_graph=True)
+        else:
+            gradient = gradient * upstream.reshape(
+                upstream.shape + (1,) * (x.dim() - upstream.dim())
+            )
+        return gradient, *(None,) * 7
