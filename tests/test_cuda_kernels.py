@@ -81,6 +81,17 @@ def test_the_longest_lines_of_a_block(level, n):
     assert_close(found.cost.double(), exact.cost, rtol=1e-5)
 
 
+@pytest.mark.parametrize("batch", [(), (2,)])
+@pytest.mark.parametrize(("n", "d"), [(50, 784), (65, 1000), (7, 5000)])
+def test_projections_in_parts(n, d, batch):
+    x, y, slices = clouds(n, d, 50, batch=batch)
+    for given in ((x, y, slices), (x[:1] if batch else x, y, slices)):
+        found, exact = both("nvrtc", *given, p=2)
+        assert_close(found.cost, exact.cost)
+        assert_close(found.u_grad, exact.u_grad)
+        assert_close(found.v_grad, exact.v_grad)
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("n_slices", [3, 600])
 def test_batches_and_what_they_share(level, n_slices):
@@ -261,8 +272,9 @@ def test_back_from_the_lines(d):
         shared = pull_back(found, x, y, slices[0], factor, needs).x
         assert_close(shared, (each * found.u_grad).mT @ slices[0])
         rates = torch.rand(4, dtype=x.dtype, device=CUDA)
-        stepped = descend(x, rates, found.u_grad, slices, factor)
+        stepped, mean = descend(x, rates, found, slices, factor)
         assert_close(stepped, x - rates[:, None, None] * truth)
+        assert_close(mean, found.cost.mean(dim=-1))
 
 
 def test_sorted_lines():

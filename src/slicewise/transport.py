@@ -197,18 +197,30 @@ def _turn_on_device(
 
 
 def descend(
-    base: Tensor, rates: Tensor, on_lines: Tensor, slices: Tensor, factor: Tensor | float
-) -> Tensor:
-    """base − rate · Σ_l factor_l · on_lines_l ⊗ slices_l, (R, n, d), for rates (R,): a step of a descent."""
-    rates = rates.to(base.dtype)
-    route = kernels_for(base, on_lines, slices)
-    if route is not None:
-        from slicewise.kernels.cuda.turning import LARGEST_DIMENSION, turn
+    base: Tensor,
+    rates: Tensor,
+    found: Match,
+    slices: Tensor,
+    factor: Tensor | float,
+) -> tuple[Tensor, Tensor]:
+    """A step of a descent, base − rate · Σ_l factor_l · u_grad_l ⊗ slices_l (R, n, d), for rates (R,).
 
-        if slices.shape[-1] <= LARGEST_DIMENSION:
-            return turn(on_lines, slices, factor, route, base, rates)
-    gradient = _turn(on_lines, slices, factor)
-    return torch.addcmul(base, gradient, rates[:, None, None], value=-1)
+    And the mean of the costs (R,), which a device can take on the way.
+    """
+    assert found.u_grad is not None
+    rates, on_lines, costs = rates.to(base.dtype), found.u_grad, found.cost
+    route = kernels_for(base, on_lines, slices)
+    if route is None:
+        gradient = _turn(on_lines, slices, factor)
+        return torch.addcmul(base, gradient, rates[:, None, None], value=-1), costs.mean(dim=-1)
+    from slicewise.kernels.cuda import turning
+
+    means = torch.empty_like(rates)
+    if slices.shape[-1] <= turning.LARGEST_DIMENSION:
+        both = (base, rates, costs, means)
+        return turning.turn(on_lines, slices, factor, route, *both), means
+    gradient = _turn_on_device(on_lines, slices, factor, route)
+    return turning.step(base, gradient, rates, costs, means, route), means
 
 
 def sum_of(one: Gradients, other: Gradients) -> Gradients:

@@ -9,9 +9,11 @@ import torch
 
 from slicewise.learn.runs import Group
 
-# Capturing takes about as long as making the steps one by one: no longer than this, in seconds.
-_CAPTURE = 0.04
-_LONGEST = 32
+# Capturing a step takes a good part of the time that making it by itself takes. No more than so many seconds of
+# that, nor a larger part of the steps that are left, go into one graph.
+_CAPTURE = 0.12
+_SHARE = 50
+_LONGEST = 64
 # After so many steps at most one looks; the starts of all replays are kept that long.
 _UNSEEN = 512
 _KEPT_BYTES = 2**28
@@ -69,7 +71,8 @@ class Pace:
 
     def _choose(self, groups: list[Group], taken: float, left: int) -> Stride | None:
         """A graph of such a length that few steps remain at the end; None where none would pay."""
-        longest = max(4, min(_LONGEST, int(_CAPTURE / max(taken, 1e-6))))
+        longest = min(_LONGEST, int(_CAPTURE / max(taken, 1e-6)), left // _SHARE)
+        longest = max(4, longest)
         if left < 2 * longest:
             return None
         length = min(range(longest, longest // 2, -1), key=lambda length: left % length)

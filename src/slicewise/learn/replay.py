@@ -95,6 +95,7 @@ class Replay:
         beside = torch.cuda.Stream()
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):
+            self._course.foresee(self._problem, self._seeds, self._table.steps)
             trial = self._run(1)
         torch.cuda.current_stream().wait_stream(beside)
         shape = (most, 3, length, trial.numbers.shape[-1])

@@ -108,10 +108,11 @@ class Group:
         rows = self.working
         self.steps = self.steps.index_fill(0, self.alive, first + stride.steps)
         numbers, tracks = self._made(first, total, stride)
-        loss, step, reasons = numbers.cpu()  # (S, W) each: the one look at the device
+        loss, step, said = numbers.cpu()  # (S, W) each: the one look at the device
+        reasons = said.int()
         worth = [after - 1 for after in looks]
         if bool(reasons.any()):
-            reasons = torch.where(self.going, reasons, 0).int()
+            reasons = torch.where(self.going, reasons, 0)
             worth += torch.nonzero(reasons.any(dim=1)).flatten().tolist()
         endings: list[Ending] = []
         views = {}

@@ -88,7 +88,6 @@ def kernel(
 def _kernel(files: str, name: str, settings: str, device: int, route: Route) -> Kernel:
     source = "\n".join([settings, *((_HERE / file).read_text() for file in files.split())])
     with torch.cuda.device(device):
-        torch.cuda.current_stream().synchronize()  # the context exists from here on
         if route == "hook":
             return _by_hook(source, name)
         return _by_bindings(source, name)

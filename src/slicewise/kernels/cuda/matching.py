@@ -18,6 +18,10 @@ LARGEST = 4096  # numbers that one block sorts
 _PROJECTED_HERE = 16
 # From so many lines on the device is full anyway: fewer threads to a line do the same with less waiting.
 _MANY_LINES = 1500
+# From so many dimensions on, and up to so many tiles of 64 x 64, projections are summed in parts.
+_MANY_DIMENSIONS = 512
+_FEW_TILES = 4
+_MOST_PARTS = 64
 _TYPES = {
     torch.float32: ("float", "unsigned int", 4),
     torch.float64: ("double", "unsigned long long", 8),
@@ -62,21 +66,26 @@ def _match_short(
     batch = torch.broadcast_shapes(*(t.shape[:-2] for t in given))
     rows = math.prod(batch) * n_slices
     here = d <= _PROJECTED_HERE
+    u_parts = v_parts = 1
     if here:
         u, v = _sets(x, batch), _sets(y if y_sorted is None else y_sorted, batch)
         directions = _sets(slices, batch)
     else:
-        u = _sets(project(x, slices), batch)
-        v = _sets(project(y, slices) if y_sorted is None else y_sorted, batch)
+        u, u_parts = _projected(x, slices, batch, route)
+        v, v_parts = (_sets(y_sorted, batch), 1) if y_sorted is not None else (y, 1)
+        if y_sorted is None:
+            v, v_parts = _projected(y, slices, batch, route)
         directions = None
     costs = x.new_empty(*batch, n_slices)
     u_grad = x.new_empty(*batch, n_slices, n) if wanted.u else None
     v_grad = x.new_empty(*batch, n_slices, n) if wanted.v else None
-    padded, items = _shape(n, rows)
+    padded, items = _shape(n, rows, 1 if y_sorted is not None else 2)
     how = (x.dtype, padded, items, d if here else 0, p, x.device, route)
     run, shared = _compiled("match_rows", *how)
     shared_slices = directions is not None and directions.shape[0] == 1 and rows > n_slices
-    numbers = (n, n_slices, u.shape[0], v.shape[0], int(shared_slices), int(y_sorted is not None))
+    sets = (u.shape[0] // u_parts, v.shape[0] // v_parts)
+    flags = (int(shared_slices), int(y_sorted is not None))
+    numbers = (n, n_slices, *sets, *flags, u_parts, v_parts)
     run(
         rows,
         (padded // items) * (1 if y_sorted is not None else 2),
@@ -84,6 +93,29 @@ def _match_short(
         shared,
     )
     return Match(costs, u_grad, v_grad, None, None)
+
+
+def _projected(
+    samples: Tensor, slices: Tensor, batch: tuple[int, ...], route: Route
+) -> tuple[Tensor, int]:
+    """Projections (parts · sets, L, n), and in how many parts they come, to be summed.
+
+    In many dimensions few samples on few slices leave a matrix product's blocks with nothing to share:
+    each then sums a stretch of the dimensions, and whoever reads the projections adds the stretches up.
+    """
+    (n, d), n_slices, n_sets = samples.shape[-2:], slices.shape[-2], math.prod(batch)
+    tiles = -(-n // 64) * -(-n_slices // 64) * n_sets
+    if d < _MANY_DIMENSIONS or tiles > _FEW_TILES:
+        return _sets(project(samples, slices), batch), 1
+    samples, slices = _sets(samples, batch), _sets(slices, batch)
+    parts = min(_MOST_PARTS, d // 32)
+    out = samples.new_empty(parts * n_sets, n_slices, n)
+    settings = f"typedef {_TYPES[samples.dtype][0]} REAL;\n"
+    shared = (int(t.shape[0] == 1) for t in (samples, slices))
+    kernel("project.cu", "project_parts", settings, samples.device, route)(
+        parts * tiles, 256, [out, samples, slices, n_sets, n, n_slices, d, parts, *shared]
+    )
+    return out, parts
 
 
 def _sets(tensor: Tensor, batch: tuple[int, ...]) -> Tensor:
@@ -98,7 +130,7 @@ def sort_rows(lines: Tensor, route: Route) -> Tensor:
     lines = lines.contiguous()
     n = lines.shape[-1]
     rows = lines.numel() // n
-    padded, items = _shape(n, rows)
+    padded, items = _shape(n, rows, 1)
     how = (lines.dtype, padded, items, 0, 2.0, lines.device, route)
     run, shared = _compiled("sort_rows", *how)
     out = torch.empty_like(lines)
@@ -106,11 +138,11 @@ def sort_rows(lines: Tensor, route: Route) -> Tensor:
     return out
 
 
-def _shape(n: int, rows: int) -> tuple[int, int]:
+def _shape(n: int, rows: int, sides: int) -> tuple[int, int]:
     """The power of two that holds n numbers, and how many of them a thread holds."""
     padded = max(64, 1 << (n - 1).bit_length())
-    items = 8 if rows >= _MANY_LINES else 4 if padded >= 256 else 2
-    return padded, min(max(items, padded // 512), padded // 32)
+    items = 8 if rows >= _MANY_LINES else 4 if padded >= 256 and sides == 2 else 2
+    return padded, min(max(items, padded * sides // 1024), padded // 32)
 
 
 @functools.cache

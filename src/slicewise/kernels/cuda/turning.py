@@ -20,10 +20,13 @@ def turn(
     route: Route,
     base: Tensor | None = None,
     rates: Tensor | None = None,
+    costs: Tensor | None = None,
+    means: Tensor | None = None,
 ) -> Tensor:
     """Σ_l factor_l · on_lines_l ⊗ slices_l, (..., n, d), in one kernel; factor (..., L) or a number.
 
-    With base (..., n, d) and rates (...): base − rate · that sum.
+    With base (..., n, d) and rates (...): base − rate · that sum. With costs (..., L), too, their means are
+    left in `means` (...).
     """
     *batch, n_slices, n = on_lines.shape
     d = slices.shape[-1]
@@ -47,11 +50,30 @@ def turn(
             factors,
             None if base is None else base.contiguous(),
             None if rates is None else rates.contiguous(),
+            None if costs is None else costs.contiguous(),
+            means,
             1.0 if isinstance(factor, Tensor) else float(factor),
             n,
             n_slices,
             int(shared),
             blocks,
         ],
+    )
+    return out
+
+
+def step(
+    base: Tensor, gradient: Tensor, rates: Tensor, costs: Tensor, means: Tensor, route: Route
+) -> Tensor:
+    """base − rate · gradient, (R, n, d) for rates (R,); the means of costs (R, L) are left in `means` (R,)."""
+    out = torch.empty_like(base)
+    count = base.numel() // len(base)
+    blocks = max(1, min(256, -(-count // 1024)))
+    settings = f"typedef {_REAL[base.dtype]} REAL;\nconstexpr int DIM = 1;\n"
+    tensors = [out, base.contiguous(), gradient.contiguous(), rates.contiguous()]
+    kernel("turn.cu", "step", settings, base.device, route)(
+        len(base) * blocks,
+        256,
+        [*tensors, costs.contiguous(), means, count, costs.shape[-1], blocks],
     )
     return out
