@@ -13,9 +13,9 @@ from slicewise.lab.convergence.flows import ELEVEN, two_blobs
 from slicewise.lab.data import TOYS, handwritten, toy
 from slicewise.learn import courses
 from slicewise.learn.accelerated import Accelerated
+from slicewise.learn.endings import Status
 from slicewise.learn.escape import Escapes
 from slicewise.learn.record import Flow
-from slicewise.learn.endings import Status
 
 STUCK_SEED = 14  # of a swiss roll; one in fifty is like it
 

@@ -273,7 +273,9 @@ def test_runs_that_end_within_a_replay():
         assert many.status[i] == alone.status
         assert many.steps[i] == alone.steps
         assert_close(many.particles[i], alone.particles, rtol=1e-8)
-    assert many.diverged.any() and many.converged.any() and not many.converged.all()
+    assert many.diverged.any()
+    assert many.converged.any()
+    assert not many.converged.all()
     loss = many.trace.loss
     for i in range(len(rates)):
         made = int(many.steps[i])

@@ -15,8 +15,8 @@ from tolerances import assert_close
 import slicewise as sw
 from slicewise import moves, slicers, sphere, weighting
 from slicewise.problem import Problem
-from slicewise.schedules import Anneal
 from slicewise.randomness import Randomness
+from slicewise.schedules import Anneal
 
 
 def rng(seed=0):

@@ -25,7 +25,7 @@ from slicewise.randomness import Randomness
 from slicewise.recipe import Recipe
 
 # Beyond so many numbers, of samples or on lines, launching is the smaller part.
-_LARGEST = 2**22
+_LARGEST = 2**20
 _CALLS_BEFORE = 2
 _KEPT = 16
 
@@ -66,12 +66,13 @@ class _Graph:
             self._flat = torch.cat([t.flatten() for t in found])
 
     def __call__(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        self._x.copy_(x)
-        self._y.copy_(y)
-        self._graph.replay()
-        # One copy out: the next replay overwrites.
-        parts = self._flat.clone().split([math.prod(shape) for shape in self._shapes])
-        return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+        with torch.no_grad():  # the buffers are no part of anyone's graph of gradients
+            self._x.copy_(x)
+            self._y.copy_(y)
+            self._graph.replay()
+            # One copy out: the next replay overwrites.
+            parts = self._flat.clone().split([math.prod(shape) for shape in self._shapes])
+            return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
 
 def _evaluated(recipe: Recipe, problem: Problem, objective: Objective) -> list[Tensor]:
@@ -143,7 +144,7 @@ def _suits(recipe: Recipe, problem: Problem) -> bool:
         return False
     n_slices = getattr(recipe.slicer, "n", 64)
     lines = math.prod(problem.batch) * n_slices * (x.shape[-2] + y.shape[-2])
-    return max(lines, x.numel(), y.numel()) <= _LARGEST and can_replay(recipe)
+    return max(lines, x.numel() // 4, y.numel() // 4) <= _LARGEST and can_replay(recipe)
 
 
 def _trim(kept: OrderedDict[Any, Any], most: int) -> None:

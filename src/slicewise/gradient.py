@@ -17,7 +17,8 @@ from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
 from slicewise.request import problem_for, recipe_for
 from slicewise.target import Target
-from slicewise.transport import Gradients, Needs, descend, pull_back
+from slicewise.transport import Gradients, Needs, pull_back
+from slicewise.turning import descend
 from slicewise.weighting import Equal, coefficients, constant_weights
 
 # SW_p^p, its root SW_p, or the mean over slices of W_p (the paper's generative loss).

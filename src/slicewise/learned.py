@@ -106,9 +106,17 @@ class PushForward(Part):
         if route is not None and isinstance(n, int):
             from slicewise.kernels.cuda.climbing import turn_of_map
 
-            means = costs.mean(dim=-1)
-            how = {"p": problem.p, "points": n, "penalty": self.penalty}
-            return turn_of_map(slices, ascent, closeness, length, means, **how, route=route)
+            return turn_of_map(
+                slices,
+                ascent,
+                closeness,
+                length,
+                costs.mean(dim=-1),
+                p=problem.p,
+                points=n,
+                penalty=self.penalty,
+                route=route,
+            )
         mean = (costs * n).mean(dim=-1, keepdim=True)  # (*batch, 1)
         # (mean)^(1/p), and 0 where nothing separates the samples.
         outer = torch.where(mean > 0, torch.where(mean > 0, mean, 1) ** (1 / problem.p - 1), 0)
@@ -123,8 +131,8 @@ class PushForward(Part):
             from slicewise.kernels.cuda.climbing import adam
 
             old = (state[name], state[f"first_{name}"], state[f"second_{name}"])
-            how = {"rate": self.lr, "betas": self.betas, "route": route}
-            new = adam(*old, gradient, state["step"], **how)
+            steps = state["step"]
+            new = adam(*old, gradient, steps, rate=self.lr, betas=self.betas, route=route)
             state[name], state[f"first_{name}"], state[f"second_{name}"] = new
             return
         early, late = self.betas

@@ -111,7 +111,8 @@ class Problem:
         needs = Needs(slices=True)
         if self.fits(slices, needs):
             found = self.match(slices, needs)
-            assert found.u_grad is not None and found.v_grad is not None
+            assert found.u_grad is not None
+            assert found.v_grad is not None
             return found.cost, (found.u_grad @ self.x).add_(found.v_grad @ self.y)
         ones = slices.new_ones(*self.batch, slices.shape[-2])
         costs, gradients = self.pull(slices, ones, needs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,18 +16,18 @@ from torch import Tensor
 from slicewise.device import kernels_for
 from slicewise.line import Match, Wanted, match
 from slicewise.shapes import broadcast
-
-if TYPE_CHECKING:
-    from slicewise.kernels.cuda.compiler import Route
+from slicewise.turning import turn
 
 Matcher = Callable[..., Match]
 
 # What one piece of slices may take, in bytes (one slice at the least): little on a CPU, whose caches like
 # it; on an accelerator enough to keep it busy.
 PIECE_BYTES = 64 * 2**20
-DEVICE_PIECE_BYTES = 2**30
-# Plain torch holds about this many arrays of the size of the projections at once; kernels hold one.
+DEVICE_PIECE_BYTES = 2**31
+# Plain torch holds about this many arrays of the size of the projections at once; kernels on a CPU hold one, on
+# a device up to three (projections, order and gradient).
 _PLAIN_FOOTPRINT = 8
+_DEVICE_FOOTPRINT = 3
 
 
 class Gradients(NamedTuple):
@@ -149,8 +149,8 @@ def pull_back(
     to be stated anew as a function of the inputs.
     """
     u_grad, v_grad = found.u_grad, found.v_grad
-    x_grad = _turn(u_grad, slices, factor) if needs.x and u_grad is not None else None
-    y_grad = _turn(v_grad, slices, factor) if needs.y and v_grad is not None else None
+    x_grad = turn(u_grad, slices, factor) if needs.x and u_grad is not None else None
+    y_grad = turn(v_grad, slices, factor) if needs.y and v_grad is not None else None
     if not (needs.slices or needs.x_weights or needs.y_weights):
         return Gradients(x_grad, y_grad)
     each = factor.unsqueeze(-1) if isinstance(factor, Tensor) else factor  # (..., L, 1)
@@ -162,65 +162,6 @@ def pull_back(
         for potential in (found.u_weights_grad, found.v_weights_grad)
     )
     return Gradients(x_grad, y_grad, slices_grad, a, b)
-
-
-def _turn(on_lines: Tensor, slices: Tensor, factor: Tensor | float) -> Tensor:
-    """Σ_l factor_l · on_lines_l ⊗ slices_l, (..., n, d): whichever side is smaller takes the factor."""
-    if on_lines.is_cuda:
-        given = (on_lines, slices, factor) if isinstance(factor, Tensor) else (on_lines, slices)
-        route = kernels_for(*given)
-        if route is not None:
-            return _turn_on_device(on_lines, slices, factor, route)
-    if isinstance(factor, Tensor):
-        factor = factor.unsqueeze(-1)  # (..., L, 1)
-    if slices.shape[-1] <= 16:
-        # The transposed product reads the long side along its rows: four times faster for small d.
-        return ((factor * slices).mT @ on_lines).mT.contiguous()
-    if on_lines.shape[-1] < slices.shape[-1]:
-        return (factor * on_lines).mT @ slices
-    return on_lines.mT @ (factor * slices)
-
-
-def _turn_on_device(
-    on_lines: Tensor, slices: Tensor, factor: Tensor | float, route: Route
-) -> Tensor:
-    from slicewise.kernels.cuda.turning import LARGEST_DIMENSION, turn
-
-    if slices.shape[-1] <= LARGEST_DIMENSION:
-        return turn(on_lines, slices, factor, route)
-    if isinstance(factor, Tensor):
-        slices, factor = factor.unsqueeze(-1) * slices, 1.0
-    if on_lines.dim() == slices.dim() == 3:
-        empty = on_lines.new_empty(())  # times 0
-        return torch.baddbmm(empty, on_lines.mT, slices, beta=0, alpha=factor)
-    return on_lines.mT @ slices if factor == 1 else on_lines.mT @ (factor * slices)
-
-
-def descend(
-    base: Tensor,
-    rates: Tensor,
-    found: Match,
-    slices: Tensor,
-    factor: Tensor | float,
-) -> tuple[Tensor, Tensor]:
-    """A step of a descent, base − rate · Σ_l factor_l · u_grad_l ⊗ slices_l (R, n, d), for rates (R,).
-
-    And the mean of the costs (R,), which a device can take on the way.
-    """
-    assert found.u_grad is not None
-    rates, on_lines, costs = rates.to(base.dtype), found.u_grad, found.cost
-    route = kernels_for(base, on_lines, slices)
-    if route is None:
-        gradient = _turn(on_lines, slices, factor)
-        return torch.addcmul(base, gradient, rates[:, None, None], value=-1), costs.mean(dim=-1)
-    from slicewise.kernels.cuda import turning
-
-    means = torch.empty_like(rates)
-    if slices.shape[-1] <= turning.LARGEST_DIMENSION:
-        both = (base, rates, costs, means)
-        return turning.turn(on_lines, slices, factor, route, *both), means
-    gradient = _turn_on_device(on_lines, slices, factor, route)
-    return turning.step(base, gradient, rates, costs, means, route), means
 
 
 def sum_of(one: Gradients, other: Gradients) -> Gradients:
@@ -243,7 +184,10 @@ def slices_in_a_piece(
     batched += [w.shape[:-1] for w in (x_weights, y_weights) if w is not None and w.dim() > 1]
     elements = math.prod(broadcast(*batched)) if batched else 1
     per_slice = elements * (x.shape[-2] + y.shape[-2]) * x.element_size()
-    if x.device.type != "cpu":
-        return max(1, DEVICE_PIECE_BYTES // (_PLAIN_FOOTPRINT * per_slice))
     plain = matcher is match_slices or needs.x_weights or needs.y_weights
+    if x.device.type != "cpu":
+        plain = plain or x_weights is not None or y_weights is not None
+        plain = plain or x.shape[-2] != y.shape[-2]
+        held = _PLAIN_FOOTPRINT if plain else _DEVICE_FOOTPRINT
+        return max(1, DEVICE_PIECE_BYTES // (held * per_slice))
     return max(1, PIECE_BYTES // (per_slice * (_PLAIN_FOOTPRINT if plain else 1)))

@@ -38,7 +38,18 @@ class Course(Protocol):
 
     def start(self, problem: Problem, seeds: RunSeeds) -> State: ...
 
-    def advance(self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State) -> Advance:
+    def foresee(self, problem: Problem, seeds: RunSeeds, steps: Tensor) -> Foresight | None:
+        """What can be drawn ahead for some steps, on a device."""
+        ...
+
+    def advance(
+        self,
+        problem: Problem,
+        seeds: RunSeeds,
+        t: int | Tensor,
+        state: State,
+        ahead: Ahead | None = None,
+    ) -> Advance:
         """One step. On a CUDA device it must not look at its numbers: it is captured and replayed."""
         ...
 

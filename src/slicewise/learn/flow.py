@@ -14,9 +14,9 @@ from torch import Tensor
 from slicewise.checks import check_choice, check_count, check_finite
 from slicewise.gradient import Objective
 from slicewise.learn.checkpoint import Checkpoint, fingerprint
+from slicewise.learn.endings import Stopping
 from slicewise.learn.loop import Loop, check_state
 from slicewise.learn.record import Flow, Trace
-from slicewise.learn.endings import Stopping
 from slicewise.learn.settings import Settings
 from slicewise.learn.setup import Rates, Seeds, groups_for, runs_of
 from slicewise.precision import full_precision

@@ -11,9 +11,9 @@ from torch import Tensor
 from slicewise.judge import wasserstein
 from slicewise.learn.bar import progress_bar
 from slicewise.learn.checkpoint import Checkpoint
-from slicewise.learn.record import Trace
 from slicewise.learn.endings import Status
 from slicewise.learn.pace import Pace
+from slicewise.learn.record import Trace
 from slicewise.learn.runs import Group
 from slicewise.learn.setup import Runs
 

@@ -13,7 +13,7 @@ from slicewise.learn.runs import Group
 # that, nor a larger part of the steps that are left, go into one graph.
 _CAPTURE = 0.12
 _SHARE = 50
-_LONGEST = 64
+_LONGEST = 24
 # After so many steps at most one looks; the starts of all replays are kept that long.
 _UNSEEN = 512
 _KEPT_BYTES = 2**28

@@ -22,9 +22,9 @@ def blind_slices(
 ) -> Foresight | None:
     """Slices drawn ahead, for slicers that look at nothing."""
     slicer = recipe.slicer
-    if type(slicer) not in (Uniform, Orthonormal):
+    if not isinstance(slicer, Uniform | Orthonormal):
         return None
-    draw = sphere.uniform if type(slicer) is Uniform else sphere.orthonormal
+    draw = sphere.uniform if isinstance(slicer, Uniform) else sphere.orthonormal
     n, d, dtype = slicer.n, problem.d, problem.x.dtype
     return foresee(
         lambda batch, rng: draw((*batch, n, d), rng, dtype),

@@ -54,7 +54,7 @@ class DeviceDraws:
         """For each direction, a uniform draw among those orthogonal to it."""
         directions = directions.contiguous()
         out = torch.empty_like(directions)
-        arguments = [out, directions, *self._stream(1), *_sizes(directions)]
+        arguments: list[Argument] = [out, directions, *self._stream(1), *_sizes(directions)]
         self._by_row("draw_orthogonal", out, arguments)
         return out
 
@@ -62,7 +62,7 @@ class DeviceDraws:
         """A von Mises–Fisher draw around each direction; law = (a, b, shift) of `sphere.vmf_law`."""
         directions = directions.contiguous()
         out = torch.empty_like(directions)
-        arguments = [out, directions, law, *self._stream(2), *_sizes(directions)]
+        arguments: list[Argument] = [out, directions, law, *self._stream(2), *_sizes(directions)]
         self._by_row("draw_around", out, arguments)
         return out
 
@@ -74,7 +74,7 @@ class DeviceDraws:
         directions = directions.contiguous()
         out = torch.empty_like(directions)
         stream = self._stream(7 if boost else 5)
-        arguments = [out, directions, law, *stream, *_sizes(directions), int(boost)]
+        arguments: list[Argument] = [out, directions, law, *stream, *_sizes(directions), int(boost)]
         self._by_row("draw_power_around", out, arguments)
         return out
 

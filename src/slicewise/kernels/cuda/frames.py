@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +20,8 @@ def orthonormalise(frames: Tensor, route: Route) -> Tensor:
     out = torch.empty_like(frames)
     bytes_ = frames.element_size()
     whole = size * (d + 1) * bytes_
-    most = torch.cuda.get_device_properties(frames.device).shared_memory_per_block_optin
+    properties: Any = torch.cuda.get_device_properties(frames.device)
+    most = properties.shared_memory_per_block_optin
     on_chip = whole + 1024 <= most  # the rest is the kernel's own
     threads = min(1024, 32 * max(1, size - 1))  # a warp to each row that another is taken out of
     settings = f"typedef {_REAL[frames.dtype]} REAL;\nconstexpr int THREADS = {threads};\n"

@@ -90,6 +90,7 @@ __device__ __forceinline__ void load(
   for (int i = thread; i < n; i += THREADS) {
     REAL value = 0;
     if constexpr (DIM == 0) {
+#pragma unroll 16
       for (int part = 0; part < parts; ++part) value += given[part * apart + i];
     } else {
 #pragma unroll
@@ -234,7 +235,7 @@ __device__ __forceinline__ void sort_lines(
 // slices (rows, DIM), or (n_slices, DIM) if `slices_shared`. v may be sorted projections (`v_sorted`): only
 // half the threads are then needed. coefficients (rows) may be null: slopes of row r are multiplied by it.
 // u_grad, v_grad may be null.
-extern "C" __global__ void __launch_bounds__(THREADS > 512 ? THREADS : 2 * THREADS) match_rows(
+extern "C" __global__ void __launch_bounds__(2 * THREADS) match_rows(
     const REAL* u, const REAL* v, const REAL* slices, const REAL* coefficients, REAL* costs, REAL* u_grad,
     REAL* v_grad, int n, int n_slices, int u_sets, int v_sets, int slices_shared, int v_sorted,
     int u_parts, int v_parts) {

@@ -17,11 +17,11 @@ LARGEST = 4096  # numbers that one block sorts
 # Up to this dimension samples are projected where they are sorted; beyond, a matrix product is faster.
 _PROJECTED_HERE = 16
 # From so many lines on the device is full anyway: fewer threads to a line do the same with less waiting.
-_MANY_LINES = 1500
+_MANY_LINES = 500
 # From so many dimensions on, and up to so many tiles of 64 x 64, projections are summed in parts.
 _MANY_DIMENSIONS = 512
 _FEW_TILES = 4
-_MOST_PARTS = 64
+_MOST_PARTS = 96
 _TYPES = {
     torch.float32: ("float", "unsigned int", 4),
     torch.float64: ("double", "unsigned long long", 8),
@@ -79,7 +79,7 @@ def _match_short(
     costs = x.new_empty(*batch, n_slices)
     u_grad = x.new_empty(*batch, n_slices, n) if wanted.u else None
     v_grad = x.new_empty(*batch, n_slices, n) if wanted.v else None
-    padded, items = _shape(n, rows, 1 if y_sorted is not None else 2)
+    padded, items = _shape(n, rows)
     how = (x.dtype, padded, items, d if here else 0, p, x.device, route)
     run, shared = _compiled("match_rows", *how)
     shared_slices = directions is not None and directions.shape[0] == 1 and rows > n_slices
@@ -108,7 +108,7 @@ def _projected(
     if d < _MANY_DIMENSIONS or tiles > _FEW_TILES:
         return _sets(project(samples, slices), batch), 1
     samples, slices = _sets(samples, batch), _sets(slices, batch)
-    parts = min(_MOST_PARTS, d // 32)
+    parts = min(_MOST_PARTS, -(-d // 32))
     out = samples.new_empty(parts * n_sets, n_slices, n)
     settings = f"typedef {_TYPES[samples.dtype][0]} REAL;\n"
     shared = (int(t.shape[0] == 1) for t in (samples, slices))
@@ -130,7 +130,7 @@ def sort_rows(lines: Tensor, route: Route) -> Tensor:
     lines = lines.contiguous()
     n = lines.shape[-1]
     rows = lines.numel() // n
-    padded, items = _shape(n, rows, 1)
+    padded, items = _shape(n, rows)
     how = (lines.dtype, padded, items, 0, 2.0, lines.device, route)
     run, shared = _compiled("sort_rows", *how)
     out = torch.empty_like(lines)
@@ -138,11 +138,11 @@ def sort_rows(lines: Tensor, route: Route) -> Tensor:
     return out
 
 
-def _shape(n: int, rows: int, sides: int) -> tuple[int, int]:
+def _shape(n: int, rows: int) -> tuple[int, int]:
     """The power of two that holds n numbers, and how many of them a thread holds."""
     padded = max(64, 1 << (n - 1).bit_length())
-    items = 8 if rows >= _MANY_LINES else 4 if padded >= 256 and sides == 2 else 2
-    return padded, min(max(items, padded * sides // 1024), padded // 32)
+    items = 8 if rows >= _MANY_LINES else 4 if padded >= 256 else 2
+    return padded, min(max(items, padded // 512), padded // 32)
 
 
 @functools.cache

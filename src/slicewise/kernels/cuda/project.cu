@@ -9,11 +9,17 @@ constexpr int THREADS = 256;
 
 __device__ __forceinline__ void load_tile(
     REAL (*tile)[TILE + 1], const REAL* rows, int first, int count, int d, int begin, int end) {
-  for (int k = threadIdx.x; k < TILE * DEPTH; k += THREADS) {
-    const int row = k / DEPTH, depth = k % DEPTH;
+  constexpr int EACH = TILE * DEPTH / THREADS;
+  const int depth = threadIdx.x % DEPTH, first_row = threadIdx.x / DEPTH;
+  REAL numbers[EACH];  // all are under way before the first is waited for
+#pragma unroll
+  for (int k = 0; k < EACH; ++k) {
+    const int row = first_row + k * (THREADS / DEPTH);
     const bool there = first + row < count && begin + depth < end;
-    tile[depth][row] = there ? rows[(long long)(first + row) * d + begin + depth] : REAL(0);
+    numbers[k] = there ? rows[(long long)(first + row) * d + begin + depth] : REAL(0);
   }
+#pragma unroll
+  for (int k = 0; k < EACH; ++k) tile[depth][first_row + k * (THREADS / DEPTH)] = numbers[k];
 }
 
 // samples (sets or 1, n, d), slices (sets or 1, n_slices, d), parts (n_parts, sets, n_slices, n).

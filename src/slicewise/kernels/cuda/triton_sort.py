@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import triton
@@ -17,7 +18,7 @@ LARGEST = 1024  # Triton's sort is slow to compile, and to run, beyond
 
 
 @triton.jit
-def _sorted_words(line, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _sorted_words(line: Any, n: Any, BLOCK: tl.constexpr) -> Any:
     """Numbers in order, each with its index in the lower half of a word; padding last."""
     index = tl.arange(0, BLOCK)
     value = tl.load(line + index, mask=index < n, other=0.0) + 0.0  # no negative zero
@@ -28,17 +29,17 @@ def _sorted_words(line, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _number(word):  # type: ignore[no-untyped-def]
+def _number(word: Any) -> Any:
     ordered = (word >> 32).to(tl.int32)
     return (ordered ^ ((ordered >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def _match(  # type: ignore[no-untyped-def]
-    u, v, costs, u_grad, v_grad, n,
+def _match(
+    u: Any, v: Any, costs: Any, u_grad: Any, v_grad: Any, n: Any,
     BLOCK: tl.constexpr, SQUARED: tl.constexpr, V_SORTED: tl.constexpr,
     WANT_U: tl.constexpr, WANT_V: tl.constexpr,
-):  # fmt: skip
+) -> None:  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     rank = tl.arange(0, BLOCK)
     there = rank < n

@@ -68,7 +68,7 @@ def step(
     """base − rate · gradient, (R, n, d) for rates (R,); the means of costs (R, L) are left in `means` (R,)."""
     out = torch.empty_like(base)
     count = base.numel() // len(base)
-    blocks = max(1, min(256, -(-count // 1024)))
+    blocks = max(1, min(1024, -(-count // 256)))
     settings = f"typedef {_REAL[base.dtype]} REAL;\nconstexpr int DIM = 1;\n"
     tensors = [out, base.contiguous(), gradient.contiguous(), rates.contiguous()]
     kernel("turn.cu", "step", settings, base.device, route)(
