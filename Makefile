@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow gpu bench bench-steps examples check format dist clean
+.PHONY: help setup demo test slow gpu bench bench-gpu bench-steps examples check format dist clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -32,10 +32,14 @@ slow: $(READY) ## the tests that take longer
 	$(PYTEST) -m slow
 
 gpu: ## the tests that need a CUDA device, with the python on the path
-	python3 -m pytest tests/test_gpu.py -m gpu -p no:xdist -v
+	python3 -m pytest tests/test_gpu.py tests/test_cuda_kernels.py -m gpu -p no:xdist -v
 
 bench: $(READY) ## a step against POT, OTT-JAX (if installed) and a plain sort; BENCH=--quick for a glance
 	$(BIN)/python -m slicewise.lab.bench --out $(or $(OUT),benchmarks/results) $(BENCH)
+
+bench-gpu: ## the same on a CUDA device, with the python on the path; POT=folder of its source
+	PYTHONPATH=src python3 -m slicewise.lab.bench.gpu --out $(or $(OUT),benchmarks/results) \
+		$(if $(POT),--pot $(POT)) $(BENCH)
 
 bench-steps: $(READY) ## how many steps flows take, each beside its promise; BENCH=--quick for a glance
 	$(BIN)/python -m slicewise.lab.convergence --out $(or $(OUT),benchmarks/results) $(BENCH)

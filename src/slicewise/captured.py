@@ -25,7 +25,8 @@ from slicewise.randomness import Randomness
 from slicewise.recipe import Recipe
 
 # Beyond so many numbers, of samples or on lines, launching is the smaller part.
-_LARGEST = 2**20
+_LARGEST = 2**22
+_LAUNCH_BOUND = 2**18
 _CALLS_BEFORE = 2
 _KEPT = 16
 
@@ -63,16 +64,19 @@ class _Graph:
         with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
             found = _evaluated(recipe, static, objective)
             self._shapes = [t.shape for t in found]
-            self._flat = torch.cat([t.flatten() for t in found])
+            # One copy out instead of three, where copies cost their launch and not their size.
+            small = sum(t.numel() for t in found) <= _LAUNCH_BOUND
+            self._found = [torch.cat([t.flatten() for t in found])] if small else found
 
     def __call__(self, x: Tensor, y: Tensor) -> list[Tensor]:
         with torch.no_grad():  # the buffers are no part of anyone's graph of gradients
             self._x.copy_(x)
             self._y.copy_(y)
             self._graph.replay()
-            # One copy out: the next replay overwrites.
-            parts = self._flat.clone().split([math.prod(shape) for shape in self._shapes])
-            return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+            kept = [t.clone() for t in self._found]  # the next replay overwrites
+            if len(kept) == 1:
+                kept = list(kept[0].split([math.prod(shape) for shape in self._shapes]))
+            return [part.view(shape) for part, shape in zip(kept, self._shapes, strict=True)]
 
 
 def _evaluated(recipe: Recipe, problem: Problem, objective: Objective) -> list[Tensor]:
@@ -144,7 +148,7 @@ def _suits(recipe: Recipe, problem: Problem) -> bool:
         return False
     n_slices = getattr(recipe.slicer, "n", 64)
     lines = math.prod(problem.batch) * n_slices * (x.shape[-2] + y.shape[-2])
-    return max(lines, x.numel() // 4, y.numel() // 4) <= _LARGEST and can_replay(recipe)
+    return max(lines, x.numel(), y.numel()) <= _LARGEST and can_replay(recipe)
 
 
 def _trim(kept: OrderedDict[Any, Any], most: int) -> None:

@@ -39,7 +39,7 @@ MOVE_LIMIT, FALL_LIMIT = 1e-2, 5e-2
 # Their slices are found by ascent, in which rounding grows: only how far they fall can be compared.
 CLIMBING = ("maxsw", "maxksw", "dsw", "imsw", "vimsw")
 # A flow longer than this is timed over a part and scaled up.
-LONGEST = 15.0
+LONGEST = 8.0
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def time_variant(name: str, *, quick: bool) -> dict[str, Any]:
     errors = check_flow(x, y, name, variant=name, lr=checked, **how)
     run = functools.partial(sw.flow, x, y, name, lr=0.01, **how)
     steps = QUICK_STEPS if quick else 10_000
-    return {"errors": errors, **_timed(run, x, y, steps, repeats=3)}
+    return {"errors": errors, **_timed(run, x, y, steps, repeats=2)}
 
 
 def check_flow(x: Tensor, y: Tensor, label: str, **how: Any) -> dict[str, float]:
