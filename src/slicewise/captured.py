@@ -24,8 +24,10 @@ from slicewise.problem import Problem
 from slicewise.randomness import Randomness
 from slicewise.recipe import Recipe
 
-# Beyond so many numbers, of samples or on lines, launching is the smaller part.
-_LARGEST = 2**22
+# Beyond so many numbers, of samples or on lines, launching is the smaller part; and no more than this many on
+# lines in all the graphs that are kept, which hold their memory.
+_LARGEST = 2**25
+_KEPT_LINES = 2**26
 _LAUNCH_BOUND = 2**18
 _CALLS_BEFORE = 2
 _KEPT = 16
@@ -52,6 +54,7 @@ class _Graph:
     """One evaluation, captured."""
 
     def __init__(self, recipe: Recipe, problem: Problem, objective: Objective) -> None:
+        self.lines = _lines(recipe, problem)
         self._x, self._y = problem.x.detach().clone(), problem.y.detach().clone()
         static = dataclasses.replace(problem, x=self._x, y=self._y)
         beside = torch.cuda.Stream()
@@ -117,7 +120,10 @@ def replayed(recipe: Recipe, problem: Problem, objective: Objective) -> list[Ten
         _trim(_kept.asked, 16 * _KEPT)
         if times < _CALLS_BEFORE:
             return None
-        graph = _kept.graphs[key] = _Graph(recipe, problem, objective)
+        graph = _Graph(recipe, problem, objective)
+        while sum(g.lines for g in _kept.graphs.values()) + graph.lines > _KEPT_LINES:
+            _kept.graphs.popitem(last=False)
+        _kept.graphs[key] = graph
         _trim(_kept.graphs, _KEPT)
     _kept.graphs.move_to_end(key)
     return graph(x, y)
@@ -146,9 +152,14 @@ def _suits(recipe: Recipe, problem: Problem) -> bool:
         return False
     if torch.cuda.is_current_stream_capturing() or kernels_for(x.detach(), y.detach()) is None:
         return False
+    return max(_lines(recipe, problem), x.numel(), y.numel()) <= _LARGEST and can_replay(recipe)
+
+
+def _lines(recipe: Recipe, problem: Problem) -> int:
+    """How many numbers lie on the lines, about."""
     n_slices = getattr(recipe.slicer, "n", 64)
-    lines = math.prod(problem.batch) * n_slices * (x.shape[-2] + y.shape[-2])
-    return max(lines, x.numel(), y.numel()) <= _LARGEST and can_replay(recipe)
+    each = problem.x.shape[-2] + problem.y.shape[-2]
+    return math.prod(problem.batch) * n_slices * each
 
 
 def _trim(kept: OrderedDict[Any, Any], most: int) -> None:

@@ -61,16 +61,20 @@ def numbers(kind: str, count: int, seed: int, purpose: int, step: int, draw: int
     stream = np.random.Philox(key=key, counter=start)
     if kind == "uniform":
         return (stream.random_raw(count) >> np.uint64(11)) * 2.0**-53
-    # Two normal numbers of one word: a radius of its upper half, an angle of its lower.
-    words = stream.random_raw((count + 1) // 2)
-    upper, lower = (words >> np.uint64(32)), (words & np.uint64(0xFFFFFFFF))
-    level = upper.astype(np.float32) * np.float32(2**-32) + np.float32(2**-33)  # of (0, 1]
+    return _normals(stream.random_raw((count + 1) // 2))[:count]
+
+
+def _normals(words: np.ndarray) -> np.ndarray:
+    """Two normal numbers of each word: a radius of its upper half, an angle of its lower."""
+    # 23 bits, so that a level is exact and never 1: a radius of 0 would be a direction of no length.
+    upper, lower = (words >> np.uint64(41)), (words & np.uint64(0xFFFFFFFF))
+    level = upper.astype(np.float32) * np.float32(2**-23) + np.float32(2**-24)  # of (0, 1)
     radius = np.sqrt(np.float32(-2) * np.log(level))
     angle = lower.astype(np.float32) * np.float32(2**-31 * np.pi)
     pairs = np.empty((len(words), 2), dtype=np.float32)
     np.multiply(radius, np.cos(angle), out=pairs[:, 0])
     np.multiply(radius, np.sin(angle), out=pairs[:, 1])
-    return pairs.reshape(-1)[:count]
+    return pairs.reshape(-1)
 
 
 def _on_device(seeds: Tensor, step: int | Tensor, purpose: int) -> Fused | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import NamedTuple
 
@@ -9,11 +10,11 @@ import torch
 
 from slicewise.learn.runs import Group
 
-# Capturing a step takes a good part of the time that making it by itself takes. No more than so many seconds of
-# that, nor a larger part of the steps that are left, go into one graph.
-_CAPTURE = 0.12
-_SHARE = 50
-_LONGEST = 24
+# Measured on one host: a replay costs so many seconds beside its steps, and capturing a step about this part of
+# the time that making it by itself takes. From these follows the length that costs least.
+_REPLAY = 1.5e-4
+_CAPTURE = 1 / 8
+_LONGEST = 96
 # After so many steps at most one looks; the starts of all replays are kept that long.
 _UNSEEN = 512
 _KEPT_BYTES = 2**28
@@ -71,8 +72,8 @@ class Pace:
 
     def _choose(self, groups: list[Group], taken: float, left: int) -> Stride | None:
         """A graph of such a length that few steps remain at the end; None where none would pay."""
-        longest = min(_LONGEST, int(_CAPTURE / max(taken, 1e-6)), left // _SHARE)
-        longest = max(4, longest)
+        least = math.sqrt(left * _REPLAY / (_CAPTURE * max(taken, 1e-5)))
+        longest = max(4, min(_LONGEST, int(least)))
         if left < 2 * longest:
             return None
         length = min(range(longest, longest // 2, -1), key=lambda length: left % length)

@@ -98,6 +98,8 @@ class Replay:
             self._course.foresee(self._problem, self._seeds, self._table.steps)
             trial = self._run(1)
         torch.cuda.current_stream().wait_stream(beside)
+        # What a step hands on as it is need not be copied.
+        self._constant = {k for k, t in trial.state.items() if t is self.state[k]}
         shape = (most, 3, length, trial.numbers.shape[-1])
         self._numbers = trial.numbers.new_empty(shape)
         self._starts = {k: t.new_empty(most, *t.shape) for k, t in self._buffers.items()}
@@ -108,7 +110,8 @@ class Replay:
 
     @property
     def _buffers(self) -> State:
-        return {"": self.x, **self.state}
+        changing = {k: t for k, t in self.state.items() if k not in self._constant}
+        return {"": self.x, **changing}
 
     def _capture(self) -> None:
         for name, tensor in self._buffers.items():
@@ -116,8 +119,8 @@ class Replay:
         self._table.forget()  # what the trial read: every replay reads for itself
         self._track = self._run(self.length)
         self.x.copy_(self._track.xs[-1])
-        for name, tensor in self.state.items():
-            tensor.copy_(self._track.state[name])
+        for name in self.state.keys() - self._constant:
+            self.state[name].copy_(self._track.state[name])
         self._numbers.index_copy_(0, self._slot, self._track.numbers.unsqueeze(0))
         self._table.turn_on()
         self._slot.add_(1)

@@ -35,7 +35,8 @@ __device__ __forceinline__ double uniform_of(Word word) { return double(word >> 
 
 // Two normal numbers of one word: a radius of its upper half, an angle of its lower.
 __device__ __forceinline__ void normals_of(Word word, float& one, float& other) {
-  const float radius = sqrtf(-2.0f * logf(float(Half(word >> 32)) * 0x1p-32f + 0x1p-33f));
+  // 23 bits, so that a level is exact and never 1: a radius of 0 would be a direction of no length.
+  const float radius = sqrtf(-2.0f * logf(float(Half(word >> 41)) * 0x1p-23f + 0x1p-24f));
   float sine, cosine;
   sincospif(float(Half(word)) * 0x1p-31f, &sine, &cosine);
   one = radius * cosine;

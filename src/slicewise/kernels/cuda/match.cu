@@ -133,15 +133,36 @@ __device__ __forceinline__ void pack(
   }
 }
 
-// Are two neighbours equal in fixed point, so that only the numbers can tell their order?
-__device__ __forceinline__ bool has_ties(const WORD (&a)[ITEMS], const WORD* first, int n, int thread) {
+__device__ __forceinline__ bool same_key(WORD one, WORD other) {
+  return ((one ^ other) >> INDEX_BITS) == 0;
+}
+
+// Of two neighbours that are equal in fixed point, only the numbers can tell the order.
+__device__ __forceinline__ bool wrong_way(WORD one, WORD next, const REAL* line) {
+  return same_key(one, next) && line[one & INDEX_MASK] > line[next & INDEX_MASK];
+}
+
+// Puts neighbours of one thread right, most of what there is to be put right.
+__device__ __forceinline__ void settle_neighbours(WORD (&a)[ITEMS], const REAL* line, int n, int thread) {
+#pragma unroll
+  for (int k = 0; k + 1 < ITEMS; ++k) {
+    if (thread * ITEMS + k + 1 < n && wrong_way(a[k], a[k + 1], line)) {
+      const WORD other = a[k];
+      a[k] = a[k + 1];
+      a[k + 1] = other;
+    }
+  }
+}
+
+// Is anything left to be put right, within a thread or from one to the next?
+__device__ __forceinline__ bool unsettled(
+    const WORD (&a)[ITEMS], const REAL* line, const WORD* first, int n, int thread) {
   bool found = false;
 #pragma unroll
   for (int k = 0; k < ITEMS; ++k) {
-    const int rank = thread * ITEMS + k;
-    if (rank + 1 < n) {
+    if (thread * ITEMS + k + 1 < n) {
       const WORD next = k + 1 < ITEMS ? a[k + 1 < ITEMS ? k + 1 : 0] : first[thread + 1];
-      found |= ((a[k] ^ next) >> INDEX_BITS) == 0;
+      found |= wrong_way(a[k], next, line);
     }
   }
   return found;
@@ -225,9 +246,11 @@ __device__ __forceinline__ void sort_lines(
   WORD* words = shared.exchange.words[side];
   pack(a, shared.line[side], n, thread, shared.lows[side], shared.highs[side]);
   sort_up_to<PADDED>(a, words, thread);
+  settle_neighbours(a, shared.line[side], n, thread);
   words[thread] = a[0];
   __syncthreads();
-  if (__syncthreads_or(has_ties(a, words, n, thread))) repair(a, shared.line[side], words, n, thread);
+  const bool left = unsettled(a, shared.line[side], words, n, thread);
+  if (__syncthreads_or(left)) repair(a, shared.line[side], words, n, thread);
 }
 
 // u, v: projections (rows, n), or samples (sets, n, DIM) where DIM > 0; `u_sets` of them, 1 if all share.

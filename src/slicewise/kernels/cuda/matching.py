@@ -18,10 +18,8 @@ LARGEST = 4096  # numbers that one block sorts
 _PROJECTED_HERE = 16
 # From so many lines on the device is full anyway: fewer threads to a line do the same with less waiting.
 _MANY_LINES = 500
-# From so many dimensions on, and up to so many tiles of 64 x 64, projections are summed in parts.
-_MANY_DIMENSIONS = 512
-_FEW_TILES = 4
-_MOST_PARTS = 96
+# Up to so many samples and slices, projections in many dimensions are summed in parts.
+_FEW = 128
 _TYPES = {
     torch.float32: ("float", "unsigned int", 4),
     torch.float64: ("double", "unsigned long long", 8),
@@ -71,10 +69,10 @@ def _match_short(
         u, v = _sets(x, batch), _sets(y if y_sorted is None else y_sorted, batch)
         directions = _sets(slices, batch)
     else:
-        u, u_parts = _projected(x, slices, batch, route)
+        u, u_parts = _projected(x, slices, batch)
         v, v_parts = (_sets(y_sorted, batch), 1) if y_sorted is not None else (y, 1)
         if y_sorted is None:
-            v, v_parts = _projected(y, slices, batch, route)
+            v, v_parts = _projected(y, slices, batch)
         directions = None
     costs = x.new_empty(*batch, n_slices)
     u_grad = x.new_empty(*batch, n_slices, n) if wanted.u else None
@@ -95,27 +93,30 @@ def _match_short(
     return Match(costs, u_grad, v_grad, None, None)
 
 
-def _projected(
-    samples: Tensor, slices: Tensor, batch: tuple[int, ...], route: Route
-) -> tuple[Tensor, int]:
+def _projected(samples: Tensor, slices: Tensor, batch: tuple[int, ...]) -> tuple[Tensor, int]:
     """Projections (parts · sets, L, n), and in how many parts they come, to be summed.
 
-    In many dimensions few samples on few slices leave a matrix product's blocks with nothing to share:
-    each then sums a stretch of the dimensions, and whoever reads the projections adds the stretches up.
+    In many dimensions few samples on few slices leave a matrix product's blocks little to do: a product for
+    each stretch of the dimensions keeps the device busy, and whoever reads the projections adds them up.
     """
-    (n, d), n_slices, n_sets = samples.shape[-2:], slices.shape[-2], math.prod(batch)
-    tiles = -(-n // 64) * -(-n_slices // 64) * n_sets
-    if d < _MANY_DIMENSIONS or tiles > _FEW_TILES:
+    (n, d), n_slices = samples.shape[-2:], slices.shape[-2]
+    one = samples.dim() == 2 or math.prod(samples.shape[:-2]) == 1
+    one = one and (slices.dim() == 2 or math.prod(slices.shape[:-2]) == 1) and math.prod(batch) == 1
+    parts = _parts(d) if one and max(n, n_slices) <= _FEW else 1
+    if parts == 1:
         return _sets(project(samples, slices), batch), 1
-    samples, slices = _sets(samples, batch), _sets(slices, batch)
-    parts = min(_MOST_PARTS, -(-d // 32))
-    out = samples.new_empty(parts * n_sets, n_slices, n)
-    settings = f"typedef {_TYPES[samples.dtype][0]} REAL;\n"
-    shared = (int(t.shape[0] == 1) for t in (samples, slices))
-    kernel("project.cu", "project_parts", settings, samples.device, route)(
-        parts * tiles, 256, [out, samples, slices, n_sets, n, n_slices, d, parts, *shared]
-    )
-    return out, parts
+    directions = slices.reshape(n_slices, parts, d // parts).transpose(
+        0, 1
+    )  # (parts, L, d / parts)
+    points = samples.reshape(n, parts, d // parts).transpose(0, 1)
+    return torch.bmm(directions, points.mT), parts
+
+
+@functools.cache
+def _parts(d: int) -> int:
+    """How many equal stretches of at least 48 dimensions d of them make, at most 48; from 512 on."""
+    fitting = [p for p in range(1, 49) if d % p == 0 and d // p >= 48]
+    return max(fitting) if d >= 512 else 1
 
 
 def _sets(tensor: Tensor, batch: tuple[int, ...]) -> Tensor:

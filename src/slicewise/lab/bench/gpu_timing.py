@@ -77,7 +77,7 @@ FLOWS = (
     *(FlowCase(BY_NAME[name], 10_000) for name in ("A2", "A50", "A100")),
     *(_sweep(f"B{d}", d, (1, 3)) for d in (2, 50, 100)),
     *(_sweep(f"B{d}, 108 seeds", d, (36, 3)) for d in (2, 50, 100)),
-    *(FlowCase(BY_NAME[name], 5_000) for name in ("C784", "C12288", "D")),
+    *(FlowCase(BY_NAME[name], 20_000) for name in ("C784", "C12288", "D")),
 )
 
 
