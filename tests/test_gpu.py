@@ -310,6 +310,18 @@ def test_a_seed_means_the_same_with_a_graph_and_without(variant):
             assert_close(gradient, found[0][1], rtol=1e-8)
 
 
+def test_long_lines_as_a_graph():
+    generator = torch.Generator().manual_seed(1)
+    x, y = (torch.randn(6000, 3, generator=generator, dtype=torch.float64).cuda() for _ in "xy")
+    found = []
+    for _ in range(5):
+        torch.manual_seed(3)
+        found.append(sw.value_and_grad(x, y))
+    for value, gradient in found[1:]:
+        assert_close(value, found[0][0])
+        assert_close(gradient, found[0][1])
+
+
 def test_graphs_draw_fresh_slices_and_see_new_samples():
     x, y = (t.cuda() for t in pair(torch.float32, n=50, m=50))
     values = [sw.value_and_grad(x, y)[0] for _ in range(6)]
