@@ -59,5 +59,5 @@ def test_draws_may_be_written_to():
 
 def test_a_step_on_the_device_needs_draws_there():
     seeds = torch.tensor([1])
-    with pytest.raises(ValueError, match="drawn|draws made there"):
+    with pytest.raises(ValueError, match="needs draws made there"):
         Counted(seeds, torch.tensor([0]), [1], torch.tensor(3), 0).normal(1, 2)

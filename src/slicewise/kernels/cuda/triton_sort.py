@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 import triton
@@ -18,7 +17,7 @@ LARGEST = 1024  # Triton's sort is slow to compile, and to run, beyond
 
 
 @triton.jit
-def _sorted_words(line: Any, n: Any, BLOCK: tl.constexpr) -> Any:
+def _sorted_words(line, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     """Numbers in order, each with its index in the lower half of a word; padding last."""
     index = tl.arange(0, BLOCK)
     value = tl.load(line + index, mask=index < n, other=0.0) + 0.0  # no negative zero
@@ -29,17 +28,17 @@ def _sorted_words(line: Any, n: Any, BLOCK: tl.constexpr) -> Any:
 
 
 @triton.jit
-def _number(word: Any) -> Any:
+def _number(word):  # type: ignore[no-untyped-def]
     ordered = (word >> 32).to(tl.int32)
     return (ordered ^ ((ordered >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def _match(
-    u: Any, v: Any, costs: Any, u_grad: Any, v_grad: Any, n: Any,
+def _match(  # type: ignore[no-untyped-def]
+    u, v, costs, u_grad, v_grad, n,
     BLOCK: tl.constexpr, SQUARED: tl.constexpr, V_SORTED: tl.constexpr,
     WANT_U: tl.constexpr, WANT_V: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     rank = tl.arange(0, BLOCK)
     there = rank < n

@@ -104,17 +104,26 @@ def time_variant(name: str, *, quick: bool) -> dict[str, Any]:
 
 
 def check_flow(x: Tensor, y: Tensor, label: str, **how: Any) -> dict[str, float]:
-    """A float32 flow beside one in float64 by plain torch, same seeds; raises if they differ much."""
-    fast = sw.flow(x, y, steps=CHECKED_STEPS, **how).particles.double()
+    """A float32 flow beside one in float64 by plain torch, same seeds; raises if they differ much.
+
+    One near-tie that rounding swaps may turn a few samples another way. That is no fault of a kernel: moves
+    may be as far off as plain torch's own float32 has them, twice over.
+    """
+    fast, single = (
+        sw.flow(x, y, steps=CHECKED_STEPS, backend=backend, **how).particles.double()
+        for backend in ("auto", "torch")
+    )
     x, y = x.double(), y.double()
     plain = sw.flow(x, y, steps=CHECKED_STEPS, backend="torch", **how).particles
     before, ended, expected = (_apart(points, y) for points in (x, fast, plain))
+    whole = (plain - x).norm()
     errors = {
-        "move": ((fast - plain).norm() / (plain - x).norm()).item(),
+        "move": ((fast - plain).norm() / whole).item(),
+        "move_of_plain_float32": ((single - plain).norm() / whole).item(),
         "fall": ((ended - expected).norm() / (before - expected).norm()).item(),
     }
-    compares_moves = how.get("variant") not in CLIMBING
-    if not (errors["fall"] < FALL_LIMIT and (errors["move"] < MOVE_LIMIT or not compares_moves)):
+    moves = errors["move"] < max(MOVE_LIMIT, 2 * errors["move_of_plain_float32"])
+    if not (errors["fall"] < FALL_LIMIT and (moves or how.get("variant") in CLIMBING)):
         raise RuntimeError(f"flow is wrong on {label}: errors {errors}; no time is reported")
     return errors
 
