@@ -8,6 +8,7 @@ from slicewise.displacement import displacement
 from slicewise.distance import Evaluation, evaluate, sliced_wasserstein
 from slicewise.gradient import value_and_grad
 from slicewise.judge import wasserstein
+from slicewise.kernels import backends
 from slicewise.learn.flow import flow
 from slicewise.learn.record import Flow
 from slicewise.loss import SlicedWasserstein
@@ -36,6 +37,7 @@ __all__ = [
     "SlicedWasserstein",
     "Subspace",
     "Target",
+    "backends",
     "displacement",
     "effective_subspace",
     "empirical_essf",
