@@ -15,6 +15,7 @@ from slicewise.learn import courses
 from slicewise.learn.accelerated import Accelerated
 from slicewise.learn.endings import Status
 from slicewise.learn.escape import Escapes
+from slicewise.learn.pace import Pace, Stride
 from slicewise.learn.record import Flow
 
 STUCK_SEED = 14  # of a swiss roll; one in fifty is like it
@@ -673,3 +674,55 @@ def test_errors_speak(arguments, words):
     given = {"x": torch.randn(10, 2), "y": torch.randn(10, 2), **arguments}
     with pytest.raises(ValueError, match=words):
         sw.flow(**given)
+
+
+# Steps made without looking, as on a device.
+
+
+def unseen(length):
+    """A pace at which one looks only after so many steps."""
+
+    def next_stride(self, groups, step, steps):
+        return Stride(min(length, steps - step), 0)
+
+    return next_stride
+
+
+@pytest.mark.parametrize(
+    ("variant", "options"),
+    [
+        ("sw", {}),
+        ("sw", {"stop_w2": 0.05}),
+        ("sw", {"finish": "assign"}),
+        ("ebsw", {"stop_w2": 0.3}),
+        ("dsw", {}),
+        ("sw", {"lr": torch.tensor([3.0, 1e3, 1e30, 10.0]), "stop_w2": 0.1}),
+        ("sw", {"lr": torch.tensor([3.0, 1e10, 1e30, 1e9]), "objective": "root"}),
+        ("maxsw", {"lr": torch.tensor([3.0, 1e10, 1e30, 10.0]), "objective": "mean_root"}),
+    ],
+)
+def test_when_one_looks_does_not_matter(variant, options, monkeypatch):
+    x, y = clouds(4, 20, 3)
+    at = {"w2_at": range(0, 70, 6), "particles_at": range(0, 70, 11)}
+    whole = {"steps": 60, "seeds": [1, 2, 3, 4], **at, **options}
+    step_by_step = sw.flow(x, y, variant, **whole)
+    for length in (7, 16, 100):
+        with monkeypatch.context() as patch:
+            patch.setattr(Pace, "next", unseen(length))
+            found = sw.flow(x, y, variant, **whole)
+        assert found.status.equal(step_by_step.status)
+        assert found.steps.equal(step_by_step.steps)
+        assert found.particles.equal(step_by_step.particles)
+        for name in ("loss", "step", "w2", "particles"):
+            ours, theirs = (getattr(f.trace, name) for f in (found, step_by_step))
+            assert ours.shape == theirs.shape
+            assert torch.equal(ours.nan_to_num(-1), theirs.nan_to_num(-1)), name
+
+
+def test_draws_say_their_shape():
+    def careless(problem, rng):
+        return rng.normal(5, problem.d)
+
+    x, y = clouds(2, 20, 3)
+    with pytest.raises(ValueError, match=r"give the batch first, \(2, ...\)"):
+        sw.flow(x, y, sw.Recipe(careless), lr=1.0, steps=1, seeds=[1, 2])

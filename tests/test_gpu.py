@@ -310,6 +310,32 @@ def test_a_seed_means_the_same_with_a_graph_and_without(variant):
             assert_close(gradient, found[0][1], rtol=1e-8)
 
 
+def test_one_x_against_many_y_in_a_graph():
+    """x is shared by the batch: its gradient adds up what each element weighs."""
+    x, y = (t.cuda() for t in pair(n=20, m=20))
+    for start in (x[:1], x[0]):
+        found = []
+        for _ in range(5):
+            torch.manual_seed(0)
+            live = start.clone().requires_grad_()
+            (
+                sw.sliced_wasserstein(live, y) * torch.tensor([1.0, 3.0], device=CUDA)
+            ).sum().backward()
+            found.append(live.grad)
+        for gradient in found[1:]:
+            assert_close(gradient, found[0])
+
+
+def test_graphs_outlive_inference_mode():
+    x, y = (t.cuda() for t in pair(torch.float32, n=21, m=21))
+    with torch.inference_mode():
+        for _ in range(4):
+            sw.sliced_wasserstein(x, y)
+    x.requires_grad_()
+    sw.sliced_wasserstein(x, y).sum().backward()
+    assert x.grad.isfinite().all()
+
+
 def test_long_lines_as_a_graph():
     generator = torch.Generator().manual_seed(1)
     x, y = (torch.randn(6000, 3, generator=generator, dtype=torch.float64).cuda() for _ in "xy")

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.device import kernels_for
+from slicewise.device import CAPTURING, kernels_for
 from slicewise.distance import draw_slices, weigh
 from slicewise.gradient import Objective, priced
 from slicewise.precision import full_precision
@@ -38,8 +38,10 @@ def can_replay(part: object) -> bool:
 
     A part of a caller's own may look at numbers on the host. One that does not may say `replayable = True`.
     """
-    if part is None or isinstance(part, (bool, int, float, str, tuple, Tensor)):
+    if part is None or isinstance(part, (bool, int, float, str, Tensor)):
         return True
+    if isinstance(part, tuple):
+        return all(can_replay(one) for one in part)
     says = getattr(part, "replayable", None)
     if says is not None or not dataclasses.is_dataclass(part):
         return bool(says)
@@ -53,6 +55,7 @@ def can_replay(part: object) -> bool:
 class _Graph:
     """One evaluation, captured."""
 
+    @torch.inference_mode(False)  # its buffers outlive the mode they are made in
     def __init__(self, recipe: Recipe, problem: Problem, objective: Objective) -> None:
         self.lines = _lines(recipe, problem)
         self._x, self._y = problem.x.detach().clone(), problem.y.detach().clone()
@@ -64,11 +67,12 @@ class _Graph:
             _evaluated(recipe, static, objective)
         torch.cuda.current_stream().wait_stream(beside)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+        with CAPTURING, torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
             found = _evaluated(recipe, static, objective)
             self._shapes = [t.shape for t in found]
             # One copy out instead of three, where copies cost their launch and not their size.
-            small = sum(t.numel() for t in found) <= _LAUNCH_BOUND
+            alike = all(t.dtype == found[0].dtype for t in found)
+            small = alike and sum(t.numel() for t in found) <= _LAUNCH_BOUND
             self._found = [torch.cat([t.flatten() for t in found])] if small else found
 
     def __call__(self, x: Tensor, y: Tensor) -> list[Tensor]:
@@ -111,34 +115,46 @@ def replayed(recipe: Recipe, problem: Problem, objective: Objective) -> list[Ten
         return None
     x, y = problem.x, problem.y
     shapes = (x.shape, y.shape, x.dtype, x.device, torch.cuda.current_stream(x.device))
-    how = (problem.p, problem.convention, problem.progress, problem.matcher)
+    how = (problem.p, problem.convention, problem.progress, problem.matcher, *arithmetic())
     key = (recipe, objective, shapes, how)
-    graph = _kept.graphs.get(key)
-    if graph is None:
-        times = _kept.asked.get(key, 0)
-        _kept.asked[key] = times + 1
-        _trim(_kept.asked, 16 * _KEPT)
-        if times < _CALLS_BEFORE:
-            return None
-        graph = _Graph(recipe, problem, objective)
-        while sum(g.lines for g in _kept.graphs.values()) + graph.lines > _KEPT_LINES:
-            _kept.graphs.popitem(last=False)
-        _kept.graphs[key] = graph
-        _trim(_kept.graphs, _KEPT)
-    _kept.graphs.move_to_end(key)
-    return graph(x, y)
+    with torch.cuda.device(x.device):
+        graph = _kept.graphs.get(key)
+        if graph is None:
+            times = _kept.asked.get(key, 0)
+            _kept.asked[key] = times + 1
+            _trim(_kept.asked, 16 * _KEPT)
+            if times < _CALLS_BEFORE:
+                return None
+            graph = _Graph(recipe, problem, objective)
+            while sum(g.lines for g in _kept.graphs.values()) + graph.lines > _KEPT_LINES:
+                _kept.graphs.popitem(last=False)
+            _kept.graphs[key] = graph
+            _trim(_kept.graphs, _KEPT)
+        _kept.graphs.move_to_end(key)
+        return graph(x, y)
+
+
+def arithmetic() -> tuple[object, ...]:
+    """Settings of torch that a captured product would not follow."""
+    precision = torch.get_float32_matmul_precision()
+    return precision, torch.are_deterministic_algorithms_enabled()
 
 
 def replayed_value(recipe: Recipe, problem: Problem, *, power: bool) -> Tensor | None:
     """The value (*batch,) by a graph, differentiable in x; None where there is none, or not yet."""
-    if problem.y.requires_grad and torch.is_grad_enabled():
+    tracked = torch.is_grad_enabled()
+    if tracked and problem.y.requires_grad:
         return None
+    if tracked and problem.x.requires_grad and problem.x.shape[:-2] != problem.batch:
+        return (
+            None  # a gradient summed over the batch cannot be weighed element by element any more
+        )
     objective: Objective = "power" if power else "root"
     found = replayed(recipe, problem, objective)
     if found is None:
         return None
     value, gradient, slices = found
-    if not (problem.x.requires_grad and torch.is_grad_enabled()):
+    if not (tracked and problem.x.requires_grad):
         return value
     known = (gradient, slices)
     return _Replayed.apply(problem.x, problem.y, value, *known, recipe, problem, power)

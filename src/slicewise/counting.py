@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,6 +11,8 @@ from torch import Tensor
 from slicewise.randomness import Fused, Randomness
 
 _MASK = 2**64 - 1
+# What a saved state was drawn with: another way to draw is another flow.
+DRAWS = "philox 4x64, 23-bit radii"
 
 
 class Counted(Randomness):
@@ -38,17 +42,21 @@ class Counted(Randomness):
             return self._device_draws.numbers(kind, shape)
         if isinstance(self._step, Tensor):
             raise ValueError("a step counted on the device needs draws made there")
+        if shape[0] != len(self._which):
+            raise ValueError(
+                f"a draw of shape {shape} for {len(self._which)} runs: give the batch first, "
+                f"({len(self._which)}, ...)"
+            )
         inner = shape[1:]
-        count = int(np.prod(inner, dtype=np.int64))
-        drawn = torch.stack(
-            [
-                torch.from_numpy(numbers(kind, count, seed, self._purpose, self._step, self._draws))
-                for seed in self._distinct
-            ]
-        ).reshape(-1, *inner)
+        count = math.prod(inner)
+        place = (self._purpose, self._step, self._draws)
         self._draws += 1
-        drawn = drawn.to(self.device)
-        if len(self._distinct) == 1:
+        each = [torch.from_numpy(numbers(kind, count, seed, *place)) for seed in self._distinct]
+        drawn = each[0] if len(each) == 1 else torch.stack(each)
+        drawn = drawn.reshape(-1, *inner)
+        if self.device.type != "cpu":
+            drawn = drawn.to(self.device)
+        if len(each) == 1:
             # Copied, too: callers may write into what they draw.
             return drawn.repeat(shape[0], *(1,) * len(inner)) if shape[0] > 1 else drawn
         return drawn[self._which]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from slicewise.kernels.cuda.compiler import Route
 
 _DTYPES = (torch.float32, torch.float64)
+# One capture at a time: torch's generators know of one.
+CAPTURING = threading.Lock()
 
 
 def kernels_for(*tensors: Tensor) -> Route | None:
@@ -33,3 +37,8 @@ def needs_gradient(*tensors: Tensor) -> bool:
     """Is autograd, a compiler or a transform following?"""
     tracked = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     return tracked or is_transformed(*tensors)
+
+
+def current(device: torch.device) -> AbstractContextManager[object]:
+    """A context in which a CUDA device is the current one."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

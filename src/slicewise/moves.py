@@ -102,6 +102,19 @@ class Ascend(Part):
         return costs, gradient
 
 
+@dataclass(frozen=True)
+class Concentration:
+    """A kappa, or a schedule of it, that is one at every point of a run."""
+
+    kappa: float | Schedule
+
+    def __call__(self, progress: float) -> float:
+        kappa = self.kappa(progress) if callable(self.kappa) else self.kappa
+        if not 0 < kappa < math.inf:
+            raise ValueError(f"kappa = {kappa}: give a finite concentration above 0, e.g. 50")
+        return kappa
+
+
 @dataclass(frozen=True, repr=False)
 class Spread(Part):
     """A fresh draw around each slice, `copies` of it, the closer the larger kappa.
@@ -116,9 +129,11 @@ class Spread(Part):
     scheduled = ("kappa",)
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
-        kappa = at_progress(self.kappa, problem)
-        if not isinstance(kappa, Tensor) and not 0 < kappa < math.inf:
-            raise ValueError(f"kappa = {kappa}: give a finite concentration above 0, e.g. 50")
+        kappa: sphere.Number
+        if callable(self.kappa):
+            kappa = at_progress(Concentration(self.kappa), problem)
+        else:
+            kappa = Concentration(self.kappa)(0.0)
         if self.law == "power_spherical":
             draw = sphere.power_spherical
         else:

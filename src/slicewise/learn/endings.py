@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -79,13 +80,18 @@ class Hindsight:
     ) -> Tensor:
         """See `Watch`."""
         stopping = self.stopping
-        # Who is lost stays lost: the end tells, and a loss that is not finite.
-        reasons = _DIVERGED * (~loss.isfinite()).int()
-        reasons[-1] = _DIVERGED * self._lost(size).int()
+        n, d = self.problem.x.shape[-2:]
+        reasons = (_DIVERGED * self._lost(size)).unsqueeze(0)
+        if len(loss) > 1:
+            # Sizes are measured in the end alone. Before, the loss of the next step tells: a particle that far out
+            # is seen by uniform slices as at least this, and whoever comes near it is worth a look. NaN too.
+            seen = sliced_distance(loss[1:].double(), self.problem, self.objective)
+            near = seen <= 1e-2 * _LOST * self.size / math.sqrt(n * d)
+            reasons = torch.cat([_DIVERGED * ~near, reasons])
         if reach is not None and stopping.tolerance is not None:
             reasons = reasons + _STILL * (reach <= stopping.tolerance * self.size)
         if stopping.w2 is not None:
-            n, p = self.problem.x.shape[-2], self.problem.p
+            p = self.problem.p
             # No sliced W_p is above W_p, and that is at most n^(1/2 − 1/p) W_2 for p > 2. Ten times that:
             # the loss is where the step began, by now it may be a good deal less.
             seen = sliced_distance(loss.double(), self.problem, self.objective)

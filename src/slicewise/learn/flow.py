@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from slicewise.checks import check_choice, check_count, check_finite
+from slicewise.counting import DRAWS
+from slicewise.device import current
 from slicewise.gradient import Objective
 from slicewise.learn.checkpoint import Checkpoint, fingerprint
 from slicewise.learn.endings import Stopping
@@ -120,14 +122,15 @@ def flow(
         resume = saver.load()
     if seeds is None and isinstance(resume, dict):
         seeds = resume.get("seeds")
-    with torch.no_grad(), full_precision(problem.x.device.type):
+    device = problem.x.device
+    with torch.no_grad(), full_precision(device.type), current(device):
         runs = runs_of(problem, settings, lr, seeds, generator)
         check_finite(x=runs.problem.x, y=runs.problem.y)
         stopping = Stopping(
             stop_w2, settings.tolerance(tolerance, problem), assign=finish == "assign"
         )
         samples = (problem.x, problem.y, x_weights, y_weights, problem.p)
-        identity = fingerprint(settings, stopping, runs.rates, runs.seeds, samples)
+        identity = fingerprint(DRAWS, settings, stopping, runs.rates, runs.seeds, samples)
         if resume is not None:
             check_state(resume, identity)
         groups = groups_for(runs, settings, stopping, None if resume is None else resume["groups"])

@@ -14,7 +14,7 @@ from slicewise.learn.checkpoint import Checkpoint
 from slicewise.learn.endings import Status
 from slicewise.learn.pace import Pace
 from slicewise.learn.record import Trace
-from slicewise.learn.runs import Group
+from slicewise.learn.runs import Group, Passage
 from slicewise.learn.setup import Runs
 
 
@@ -52,32 +52,49 @@ class Loop:
                 self._look(step)
 
     def _alive(self) -> int:
-        return sum(len(group.alive) for group in self.groups)
+        return sum(group.n_alive for group in self.groups)
 
     def _advance(self, steps: int) -> None:
         stride = self._pace.next(self.groups, self._step, steps)
         length = stride.steps
-        n_runs, dtype = len(self.runs.seeds), self.runs.problem.x.dtype
-        loss, size = (torch.full((length, n_runs), torch.nan, dtype=dtype) for _ in range(2))
         wanted = (*self.trace.w2_at, *self.trace.particles_at)
         looks = sorted({s - self._step for s in wanted if 0 < s - self._step < length})
         views = {after: self.particles() for after in looks}
         before = self._seconds
+        passages = []
         for group in self.groups:
             done = group.advance(self._step, steps, stride, looks)
             if done is None:
                 continue
-            loss[:, done.ids], size[:, done.ids] = done.loss.to(dtype), done.step.to(dtype)
+            passages.append(done)
             for after, particles in done.views.items():
                 views[after][group.ids.to(particles.device)] = particles
         self._seconds = time.perf_counter() - self._clock
-        share = torch.arange(1, length + 1).unsqueeze(-1) / length
-        seconds = before + share.to(dtype) * (self._seconds - before)
-        self.trace.add(loss=loss, step=size, seconds=seconds.expand(length, n_runs))
+        if not self._alive():  # all have ended, perhaps some steps ago
+            length = max(int(group.steps.max()) for group in self.groups) - self._step
+        self._note(passages, length, before)
         for after, particles in views.items():
+            if after > length:
+                continue  # looked at in the end, as it stays
             self._look(self._step + after, self._with_absent(particles))
         self._step += length
         self._look()
+
+    def _note(self, passages: list[Passage], length: int, before: float) -> None:
+        """Add what the groups tell of some steps to the trace."""
+        n_runs, dtype = len(self.runs.seeds), self.runs.problem.x.dtype
+        if len(passages) == 1 and len(passages[0].ids) == n_runs:  # all runs, in order
+            loss, size = passages[0].loss[:length], passages[0].step[:length]
+        else:
+            loss, size = (torch.full((length, n_runs), torch.nan, dtype=dtype) for _ in range(2))
+            for done in passages:
+                loss[:, done.ids] = done.loss[:length].to(dtype)
+                size[:, done.ids] = done.step[:length].to(dtype)
+        seconds = torch.full((1, n_runs), self._seconds, dtype=dtype)
+        if length > 1:
+            share = torch.arange(1, length + 1).unsqueeze(-1) / length
+            seconds = (before + share * (self._seconds - before)).to(dtype).expand(-1, n_runs)
+        self.trace.add(loss=loss, step=size, seconds=seconds)
 
     def _mark(self) -> dict[str, Any]:
         """Where everything is between two steps, by reference: an interrupt may come in the middle of one."""

@@ -20,7 +20,7 @@ _UNSEEN = 512
 _KEPT_BYTES = 2**28
 # Steps that are made one by one on a device, to see how long they take to launch.
 _TRIALS = 2
-# On a device, too, steps that cannot be captured are looked at in bunches: looking means waiting.
+# Steps left over by graphs are looked at in bunches, too: looking means waiting.
 _BUNCH = 16
 
 
@@ -54,9 +54,9 @@ class Pace:
         left = steps - step
         if not self._on_device:
             return Stride(1, 0)
-        bunch = Stride(min(left, _BUNCH), 0)
         if not all(group.replayable for group in groups):
-            return bunch
+            return Stride(1, 0)  # a part of a caller's own may not bear what a lost run becomes
+        bunch = Stride(min(left, _BUNCH), 0)
         if self._trials <= _TRIALS:
             now = time.perf_counter()
             taken, self._asked = now - self._asked, now

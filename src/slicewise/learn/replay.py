@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from slicewise.device import CAPTURING
 from slicewise.learn.courses import Course
 from slicewise.learn.seeds import RunSeeds
 from slicewise.learn.track import Track, Watch, steps_in_a_row
@@ -105,7 +106,7 @@ class Replay:
         self._starts = {k: t.new_empty(most, *t.shape) for k, t in self._buffers.items()}
         self._graph = torch.cuda.CUDAGraph()
         # Other threads may go on allocating.
-        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+        with CAPTURING, torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
             self._capture()
 
     @property

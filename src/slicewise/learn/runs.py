@@ -70,6 +70,7 @@ class Group:
         """Work on these runs from now on."""
         self.working = rows  # (W,)
         self.going = torch.ones(len(rows), dtype=torch.bool)  # (W,): some may have ended meanwhile
+        self.n_alive = len(rows)
         self._streams = RunSeeds(self._seeds[rows], self.problem.x.device)
         whole = dataclasses.replace(self.problem, x=self.particles)
         self._problem = rows_of(whole, rows)
@@ -85,7 +86,7 @@ class Group:
     @property
     def alive(self) -> Tensor:
         """Rows of the runs that go on."""
-        return self.working[self.going]
+        return self.working if self.n_alive == len(self.working) else self.working[self.going]
 
     @property
     def bytes_at_work(self) -> int:
@@ -103,7 +104,7 @@ class Group:
 
         `looks` are the steps, counted from here, after which the particles of all runs are wanted.
         """
-        if not bool(self.going.any()):
+        if self.n_alive == 0:
             return None
         rows = self.working
         self.steps = self.steps.index_fill(0, self.alive, first + stride.steps)
@@ -127,10 +128,11 @@ class Group:
                     x = track.xs[after - begin - 1]
                     views[after] = self._lifted(self._seen(x, after, endings + ended))
             self.going = self.going.index_fill(0, _rows(ended), False)
+            self.n_alive -= len(ended)
             endings += ended
         if endings:
             self._end(endings, first)
-        if not bool(self.going.all()) or endings:
+        if endings or self.n_alive < len(self.going):
             made = (first + torch.arange(len(loss))).unsqueeze(-1) < self.steps[rows]  # (S, W)
             loss, step = (torch.where(made, numbers, torch.nan) for numbers in (loss, step))
         return Passage(self.ids[rows], loss, step, views)
@@ -139,29 +141,21 @@ class Group:
         self, first: int, total: int, stride: Stride
     ) -> tuple[Tensor, Callable[[list[int]], Iterable[tuple[int, Track]]]]:
         """Make the steps: their numbers (3, S, W), and how to have the tracks of some parts of them."""
-        given = (self.course, self._problem, self._streams, self.state, total)
+        if self._replay is not None and not stride.replays:
+            self._set(self._replay.x.clone(), {k: t.clone() for k, t in self.state.items()})
+            self._replay = None
+        given = (self.course, self._problem, self._streams, self.state)
         if stride.replays:
             if self._replay is None or self._replay.length != stride.length:
-                self._replay = Replay(*given, stride.length, stride.most, self._hindsight)
+                self._replay = Replay(*given, total, stride.length, stride.most, self._hindsight)
             numbers = self._replay.go(first, stride.replays)
             self._set(self._replay.x, self._replay.state)
             return numbers, self._replay.again
-        if self._replay is not None:
-            self._set(self._replay.x.clone(), {k: t.clone() for k, t in self.state.items()})
-            self._replay = None
 
         def when(i: int) -> tuple[int, Moment]:
             return first + i, Instant(first + i, total)
 
-        track = steps_in_a_row(
-            self.course,
-            self._problem,
-            self._streams,
-            self.state,
-            when,
-            stride.length,
-            self._hindsight,
-        )
+        track = steps_in_a_row(*given, when, stride.length, self._hindsight)
         self._set(track.xs[-1], track.state)
         return track.numbers, lambda places: [(place, track) for place in places]
 
@@ -187,7 +181,7 @@ class Group:
         after = torch.tensor([first + ending.after for ending in endings])
         self.steps = self.steps.index_copy(0, rows, after)
         # A graph is captured for one batch: runs that have ended stay in it, unheeded, while they are few.
-        if self._replay is None or 2 * int(self.going.sum()) <= len(self.going):
+        if self._replay is None or 2 * self.n_alive <= len(self.going):
             snapshot = self.snapshot()
             self.particles, self.state = _merged(snapshot), snapshot["state"]
             self._take(snapshot["alive"])
@@ -202,7 +196,7 @@ class Group:
     def snapshot(self) -> Snapshot:
         """Where the group is: nothing in it is ever written to again."""
         x, state = self._problem.x, self.state
-        if not bool(self.going.all()):
+        if self.n_alive < len(self.going):
             rows = torch.nonzero(self.going).flatten().to(x.device)
             x, state = x[rows], {k: t[rows] if t.dim() else t for k, t in state.items()}
         elif self._replay is not None:

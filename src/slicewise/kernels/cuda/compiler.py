@@ -14,6 +14,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -89,24 +90,30 @@ def _kernel(files: str, name: str, settings: str, device: int, route: Route) -> 
     source = "\n".join([settings, *((_HERE / file).read_text() for file in files.split())])
     with torch.cuda.device(device):
         if route == "hook":
-            return _by_hook(source, name)
-        return _by_bindings(source, name)
+            return _by_hook(source, name, device)
+        return _by_bindings(source, name, device)
 
 
-def _by_hook(source: str, name: str) -> Kernel:
+def _on(device: int) -> AbstractContextManager[Any]:
+    """The device made current; free where it is."""
+    return nullcontext() if torch.cuda.current_device() == device else torch.cuda.device(device)
+
+
+def _by_hook(source: str, name: str, device: int) -> Kernel:
     compiled = torch.cuda._compile_kernel(source, name, nvcc_options=["-std=c++17"])
 
     def launch(blocks: int, threads: int, arguments: Sequence[Argument], shared: int) -> None:
         if shared >= _PLAIN_SHARED:
             compiled.set_shared_memory_config(shared)
-        nothing = torch.empty(0, device="cuda")  # its address is null
-        given = [nothing if a is None else a for a in arguments]
-        compiled((blocks, 1, 1), (threads, 1, 1), given, shared_mem=shared)
+        with _on(device):
+            nothing = torch.empty(0, device="cuda")  # its address is null
+            given = [nothing if a is None else a for a in arguments]
+            compiled((blocks, 1, 1), (threads, 1, 1), given, shared_mem=shared)
 
     return Kernel(launch)
 
 
-def _by_bindings(source: str, name: str) -> Kernel:
+def _by_bindings(source: str, name: str, device: int) -> Kernel:
     from cuda.bindings import driver
 
     major, minor = torch.cuda.get_device_capability()
@@ -122,12 +129,13 @@ def _by_bindings(source: str, name: str) -> Kernel:
             allowed[0] = shared
         values = tuple(a.data_ptr() if isinstance(a, Tensor) else a or 0 for a in arguments)
         kinds = tuple(_KINDS.get(type(a), ctypes.c_void_p) for a in arguments)
-        stream = torch.cuda.current_stream().cuda_stream
-        _checked(
-            driver.cuLaunchKernel(
-                function, blocks, 1, 1, threads, 1, 1, shared, stream, (values, kinds), 0
+        stream = torch.cuda.current_stream(device).cuda_stream
+        with _on(device):
+            _checked(
+                driver.cuLaunchKernel(
+                    function, blocks, 1, 1, threads, 1, 1, shared, stream, (values, kinds), 0
+                )
             )
-        )
 
     return Kernel(launch)
 

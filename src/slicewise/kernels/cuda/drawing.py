@@ -32,6 +32,11 @@ class DeviceDraws:
 
     def numbers(self, kind: str, shape: tuple[int, ...]) -> Tensor:
         """Normal numbers (float32) or uniform ones (float64), shape[0] being the runs."""
+        if shape[0] != len(self._seeds):
+            raise ValueError(
+                f"a draw of shape {shape} for {len(self._seeds)} runs: give the batch first, "
+                f"({len(self._seeds)}, ...)"
+            )
         dtype = torch.float32 if kind == "normal" else torch.float64
         runs, inner = shape[0], math.prod(shape[1:])
         out = torch.empty(shape, dtype=dtype, device=self._seeds.device)
