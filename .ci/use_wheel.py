@@ -9,6 +9,8 @@ import slicewise as sw
 
 assert version("slicewise") == sw.__version__
 assert files("slicewise").joinpath("py.typed").is_file()
+kernels = {file.name for file in files("slicewise.kernels.cuda").iterdir()}
+assert kernels >= {"match.cu", "radix.cu", "draw.cu", "rows.cu", "frames.cu", "turn.cu"}, kernels
 x = torch.randn(2, 20, 5, requires_grad=True)
 for name in sw.VARIANTS:
     value = sw.SlicedWasserstein(name)(x, torch.randn(15, 5))

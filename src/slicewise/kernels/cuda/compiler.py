@@ -26,6 +26,7 @@ from slicewise.files import write_whole
 Route = Literal["bindings", "hook"]
 Argument = Tensor | int | float | None
 
+REAL = {torch.float32: "float", torch.float64: "double"}  # as CUDA C++ calls them
 _HERE = Path(__file__).parent
 # Beyond, a kernel must ask for shared memory.
 _PLAIN_SHARED = 48 * 1024

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from slicewise.kernels.cuda.compiler import Argument, Kernel, Route, kernel
+from slicewise.kernels.cuda.compiler import REAL, Argument, Kernel, Route, kernel
 
-_REAL = {torch.float32: "float", torch.float64: "double"}
 _BLOCK = 128
 _ONE_BLOCK_ROW = 1024
 _OWN_STEPS = 1 << 20
@@ -126,7 +125,7 @@ def row_kernel(
     name: str, dtype: torch.dtype, team: int, device: torch.device, route: Route
 ) -> Kernel:
     """A kernel that works row by row, for a team of so many threads."""
-    settings = f"typedef {_REAL[dtype]} REAL;\nconstexpr int TEAM = {team};\n"
+    settings = f"typedef {REAL[dtype]} REAL;\nconstexpr int TEAM = {team};\n"
     files = "rows.cu draw.cu" if name.startswith("draw") else "rows.cu"
     return kernel(files, name, settings, device, route)
 

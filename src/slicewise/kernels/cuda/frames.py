@@ -8,9 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.kernels.cuda.compiler import Route, kernel
-
-_REAL = {torch.float32: "float", torch.float64: "double"}
+from slicewise.kernels.cuda.compiler import REAL, Route, kernel
 
 
 def orthonormalise(frames: Tensor, route: Route) -> Tensor:
@@ -24,7 +22,7 @@ def orthonormalise(frames: Tensor, route: Route) -> Tensor:
     most = properties.shared_memory_per_block_optin
     on_chip = whole + 1024 <= most  # the rest is the kernel's own
     threads = min(1024, 32 * max(1, size - 1))  # a warp to each row that another is taken out of
-    settings = f"typedef {_REAL[frames.dtype]} REAL;\nconstexpr int THREADS = {threads};\n"
+    settings = f"typedef {REAL[frames.dtype]} REAL;\nconstexpr int THREADS = {threads};\n"
     run = kernel("frames.cu", "orthonormalise", settings, frames.device, route)
     shared = whole if on_chip else size * bytes_
     run(math.prod(frames.shape[:-2]), threads, [out, frames, size, d, int(on_chip)], shared)

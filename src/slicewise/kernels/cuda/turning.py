@@ -7,10 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from slicewise.kernels.cuda.compiler import Route, kernel
+from slicewise.kernels.cuda.compiler import REAL, Route, kernel
 
 LARGEST_DIMENSION = 16  # beyond, a matrix product is faster
-_REAL = {torch.float32: "float", torch.float64: "double"}
 
 
 def turn(
@@ -38,7 +37,7 @@ def turn(
     factors = None
     if isinstance(factor, Tensor):
         factors = factor.expand(*batch, n_slices).contiguous()
-    settings = f"typedef {_REAL[on_lines.dtype]} REAL;\nconstexpr int DIM = {d};\n"
+    settings = f"typedef {REAL[on_lines.dtype]} REAL;\nconstexpr int DIM = {d};\n"
     blocks = -(-n // 32)
     kernel("turn.cu", "turn", settings, on_lines.device, route)(
         sets * blocks,
@@ -69,7 +68,7 @@ def step(
     out = torch.empty_like(base)
     count = base.numel() // len(base)
     blocks = max(1, min(1024, -(-count // 256)))
-    settings = f"typedef {_REAL[base.dtype]} REAL;\nconstexpr int DIM = 1;\n"
+    settings = f"typedef {REAL[base.dtype]} REAL;\nconstexpr int DIM = 1;\n"
     tensors = [out, base.contiguous(), gradient.contiguous(), rates.contiguous()]
     kernel("turn.cu", "step", settings, base.device, route)(
         len(base) * blocks,
