@@ -33,9 +33,7 @@ class Passage(NamedTuple):
     ids: Tensor  # (W,), of the runs that were worked on
     loss: Tensor  # (S, W), NaN once a run has ended
     step: Tensor
-    views: dict[
-        int, Tensor
-    ]  # particles (R, n, d) of all its runs, after the steps that were asked for
+    views: dict[int, Tensor]  # particles (R, n, d) of all its runs, after the steps asked for
 
 
 class Group:
