@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 from scipy import stats
 
-from slicewise.counting import Counted, _normals, numbers
+from slicewise.counting import _normals, numbers
 from slicewise.learn.seeds import RunSeeds
 
 
@@ -57,7 +56,15 @@ def test_draws_may_be_written_to():
     assert not drawn[1].equal(drawn[0])
 
 
-def test_a_step_on_the_device_needs_draws_there():
-    seeds = torch.tensor([1])
-    with pytest.raises(ValueError, match="needs draws made there"):
-        Counted(seeds, torch.tensor([0]), [1], torch.tensor(3), 0).normal(1, 2)
+def test_several_steps_at_once():
+    """As for a graph of steps: each step's draws of each seed, the numbers they have one at a time."""
+    seeds = RunSeeds(torch.tensor([4, 9, 4]), torch.device("cpu"))
+    steps = torch.tensor([2, 3, 7])
+    together = seeds.across(steps)
+    normal, uniform = together.normal(6, 5), together.uniform(6, 2)
+    for i, step in enumerate(steps.tolist()):
+        alone = seeds.at(step)
+        first, second = alone.normal(3, 5), alone.uniform(3, 2)
+        assert normal[2 * i : 2 * i + 2].equal(first[:2])
+        assert uniform[2 * i : 2 * i + 2].equal(second[:2])
+    assert seeds.at(torch.tensor(3)).normal(3, 4).equal(seeds.at(3).normal(3, 4))

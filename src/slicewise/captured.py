@@ -60,20 +60,24 @@ class _Graph:
         self.lines = _lines(recipe, problem)
         self._x, self._y = problem.x.detach().clone(), problem.y.detach().clone()
         static = dataclasses.replace(problem, x=self._x, y=self._y)
+        self._how = (recipe, static, objective)
         beside = torch.cuda.Stream()
         beside.wait_stream(torch.cuda.current_stream())
         # Once for nothing: compiles kernels, makes constants and workspaces. It must not cost a draw.
         with torch.random.fork_rng(devices=[problem.x.device]), torch.cuda.stream(beside):
-            _evaluated(recipe, static, objective)
+            _evaluated(*self._how)
         torch.cuda.current_stream().wait_stream(beside)
         self._graph = torch.cuda.CUDAGraph()
         with CAPTURING, torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
-            found = _evaluated(recipe, static, objective)
-            self._shapes = [t.shape for t in found]
-            # One copy out instead of three, where copies cost their launch and not their size.
-            alike = all(t.dtype == found[0].dtype for t in found)
-            small = alike and sum(t.numel() for t in found) <= _LAUNCH_BOUND
-            self._found = [torch.cat([t.flatten() for t in found])] if small else found
+            self._capture()
+
+    def _capture(self) -> None:
+        found = _evaluated(*self._how)
+        self._shapes = [t.shape for t in found]
+        # One copy out instead of three, where copies cost their launch and not their size.
+        alike = all(t.dtype == found[0].dtype for t in found)
+        small = alike and sum(t.numel() for t in found) <= _LAUNCH_BOUND
+        self._found = [torch.cat([t.flatten() for t in found])] if small else found
 
     def __call__(self, x: Tensor, y: Tensor) -> list[Tensor]:
         with torch.no_grad():  # the buffers are no part of anyone's graph of gradients

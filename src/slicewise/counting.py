@@ -16,7 +16,9 @@ DRAWS = "philox 4x64, 23-bit radii"
 
 
 class Counted(Randomness):
-    """The draws of a batch of runs at one step: those of a run depend on its seed and the step alone.
+    """The draws of a batch of runs at one step, or of each at its own (steps as a tensor).
+
+    Those of a run depend on its seed and the step alone: `distinct` are the seeds, `which` each run's.
 
     The numbers are those of NumPy's Philox, keyed by (seed, purpose) and counting from (step, draw). A
     CUDA device makes the same ones itself (normal numbers up to single-precision rounding), so that a
@@ -27,10 +29,13 @@ class Counted(Randomness):
         self, seeds: Tensor, which: Tensor, distinct: list[int], step: int | Tensor, purpose: int
     ) -> None:
         super().__init__(None, which.device)
-        self._distinct, self._which = distinct, which
-        self._step, self._purpose = step, purpose
+        self._which, self._purpose = which, purpose
         self._draws = 0  # of this step, so far
         self._device_draws = _on_device(seeds, step, purpose)
+        if self._device_draws is None:
+            steps = step.tolist() if isinstance(step, Tensor) else step
+            each = [steps] * len(distinct) if isinstance(steps, int) else steps
+            self._streams = list(zip(distinct, each, strict=True))
 
     @property
     def fused(self) -> Fused | None:
@@ -40,8 +45,6 @@ class Counted(Randomness):
     def _draw(self, kind: str, shape: tuple[int, ...]) -> Tensor:
         if self._device_draws is not None:
             return self._device_draws.numbers(kind, shape)
-        if isinstance(self._step, Tensor):
-            raise ValueError("a step counted on the device needs draws made there")
         if shape[0] != len(self._which):
             raise ValueError(
                 f"a draw of shape {shape} for {len(self._which)} runs: give the batch first, "
@@ -49,9 +52,11 @@ class Counted(Randomness):
             )
         inner = shape[1:]
         count = math.prod(inner)
-        place = (self._purpose, self._step, self._draws)
+        each = [
+            torch.from_numpy(numbers(kind, count, seed, self._purpose, step, self._draws))
+            for seed, step in self._streams
+        ]
         self._draws += 1
-        each = [torch.from_numpy(numbers(kind, count, seed, *place)) for seed in self._distinct]
         drawn = each[0] if len(each) == 1 else torch.stack(each)
         drawn = drawn.reshape(-1, *inner)
         if self.device.type != "cpu":

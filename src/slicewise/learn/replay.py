@@ -142,7 +142,7 @@ class Replay:
         for _ in range(times):
             self._graph.replay()
         self._first += self.length * times
-        return self._numbers[:times].transpose(0, 1).flatten(1, 2)
+        return self._numbers[:times].transpose(0, 1).clone().flatten(1, 2)
 
     def again(self, places: list[int]) -> Iterator[tuple[int, Track]]:
         """The tracks of some of the replays of the last `go`, by making them once more.

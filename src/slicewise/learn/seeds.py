@@ -43,7 +43,8 @@ class RunSeeds:
         """The draws of several steps (S,) at once, for S · D "runs": each step's of each distinct seed."""
         seeds = self._each.repeat(len(steps))
         own = steps.repeat_interleave(self.distinct)
-        return Counted(seeds, seeds, [], own, 0)
+        which = torch.arange(len(seeds), device=seeds.device)
+        return Counted(seeds, which, self._distinct * len(steps), own, 0)
 
     def at(self, step: int | Tensor, purpose: int = 0) -> Randomness:
         """The draws of a step, from their beginning; another purpose, other draws."""
