@@ -172,7 +172,18 @@ def _suits(recipe: Recipe, problem: Problem) -> bool:
         return False
     if torch.cuda.is_current_stream_capturing() or kernels_for(x.detach(), y.detach()) is None:
         return False
-    return max(_lines(recipe, problem), x.numel(), y.numel()) <= _LARGEST and can_replay(recipe)
+    return max(_lines(recipe, problem), x.numel(), y.numel()) <= _LARGEST and _replays(recipe)
+
+
+def _replays(recipe: Recipe) -> bool:
+    """`can_replay`, found out once for each recipe: looking costs as much as the rest of a call."""
+    known: bool | None = recipe.__dict__.get("_replays")
+    if known is None:
+        known = can_replay(recipe)
+        object.__setattr__(
+            recipe, "_replays", known
+        )  # no field: equality and printing do not see it
+    return known
 
 
 def _lines(recipe: Recipe, problem: Problem) -> int:
