@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow gpu bench bench-gpu bench-steps examples check format dist clean
+.PHONY: help setup demo test slow gpu sanitize bench bench-gpu bench-steps examples check format dist clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,11 @@ slow: $(READY) ## the tests that take longer
 
 gpu: ## the tests that need a CUDA device, with the python on the path
 	python3 -m pytest tests/test_gpu.py tests/test_cuda_kernels.py -m gpu -p no:xdist -v
+
+sanitize: ## the CUDA kernels under compute-sanitizer: no access out of bounds, no race
+	for tool in memcheck racecheck; do PYTHONPATH=src compute-sanitizer --tool $$tool --report-api-errors no \
+		--error-exitcode 9 python3 -m pytest tests/test_cuda_kernels.py -m gpu -p no:xdist -q \
+		-k 'not triton and not torch-nvrtc and not costs_and and not single and not 70001' || exit 1; done
 
 bench: $(READY) ## a step against POT, OTT-JAX (if installed) and a plain sort; BENCH=--quick for a glance
 	$(BIN)/python -m slicewise.lab.bench --out $(or $(OUT),benchmarks/results) $(BENCH)

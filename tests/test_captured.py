@@ -1,51 +1,28 @@
-"""Evaluations as graphs, without a device: a graph that is a function called again (see test_replay)."""
+"""Evaluations as graphs, without a device (see stand_ins)."""
 
 from __future__ import annotations
 
 import contextlib
-from types import SimpleNamespace
 
 import pytest
 import torch
+from stand_ins import stand_in_for_graphs
 from tolerances import assert_close
 
 import slicewise as sw
 from slicewise import captured
 
 
-class Again:
-    """Stands in for a CUDA graph."""
-
-    def replay(self):
-        self.make()
-
-
 @pytest.fixture
 def graphs(monkeypatch):
     """CPU samples are taken for a device's; every third call of a kind is a graph."""
-    stream = SimpleNamespace(wait_stream=lambda other: None)
-    nothing = contextlib.nullcontext
-    for name, stand_in in {
-        "Stream": lambda: stream,
-        "current_stream": lambda *_: "the one stream" if _ else stream,
-        "stream": lambda stream: nothing(),
-        "device": lambda device: nothing(),
-        "CUDAGraph": Again,
-        "graph": lambda graph, **_: nothing(),
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, stand_in)
+    stand_in_for_graphs(monkeypatch, captured._Graph)
     monkeypatch.setattr(torch.random, "fork_rng", forked)
     monkeypatch.setattr(captured, "_suits", lambda recipe, problem: captured.can_replay(recipe))
     for module in ("distance", "gradient", "loss"):
         monkeypatch.setattr(
             f"slicewise.{module}.may_be_captured", lambda x, slices, rng: slices is rng is None
         )
-    capture = captured._Graph._capture
-    monkeypatch.setattr(
-        captured._Graph,
-        "_capture",
-        lambda self: setattr(self._graph, "make", lambda: capture(self)),
-    )
     monkeypatch.setattr(captured, "_kept", captured._Kept())
     return captured._kept.graphs
 

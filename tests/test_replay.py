@@ -1,16 +1,10 @@
-"""Replayed flows without a device: a graph that is a function called again.
-
-What a CUDA graph does is make the same operations on the same buffers once more. So does this one; all that
-stands around it (step numbers, schedules, what is drawn ahead, endings found in hindsight) is then the real thing.
-"""
+"""Replayed flows, without a device (see stand_ins)."""
 
 from __future__ import annotations
 
-import contextlib
-from types import SimpleNamespace
-
 import pytest
 import torch
+from stand_ins import stand_in_for_graphs
 from tolerances import assert_close
 
 import slicewise as sw
@@ -20,29 +14,10 @@ from slicewise.learn.replay import Replay
 STEPS = 61
 
 
-class Again:
-    """Stands in for a CUDA graph."""
-
-    def replay(self):
-        self.make()
-
-
 @pytest.fixture
 def graphs(monkeypatch):
     """Flows on the CPU as graphs of seven steps, looked at after one replay, then two, then four."""
-    stream = SimpleNamespace(wait_stream=lambda other: None)
-    monkeypatch.setattr(torch.cuda, "Stream", lambda: stream)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
-    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", Again)
-    monkeypatch.setattr(torch.cuda, "graph", lambda graph, **_: contextlib.nullcontext())
-    capture, made = Replay._capture, []
-
-    def captured(self):
-        made.append(self)
-        self._graph.make = lambda: capture(self)  # nothing happens while it is captured
-
-    monkeypatch.setattr(Replay, "_capture", captured)
+    made = stand_in_for_graphs(monkeypatch, Replay)
 
     def next_stride(self, groups, step, steps):
         left = steps - step

@@ -45,6 +45,9 @@ class Energy(Part):
     self_normalised = True
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
+        return self._weights(costs)
+
+    def _weights(self, costs: Tensor) -> Tensor:
         if self.kind == "exp":
             log_energy = costs if self.temperature == 1 else costs / self.temperature
         else:
@@ -56,7 +59,7 @@ class Energy(Part):
 
     def total_and_slope(self, costs: Tensor) -> tuple[Tensor, Tensor]:
         """Σ weights · costs (...), and its derivative in each cost (..., L), written out."""
-        weights = self(costs, costs, None)  # type: ignore[arg-type]  # looks at costs alone
+        weights = self._weights(costs)
         total = (weights * costs).sum(dim=-1)
         if self.detach:
             return total, weights
