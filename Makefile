@@ -32,7 +32,7 @@ slow: $(READY) ## the tests that take longer
 	$(PYTEST) -m slow
 
 gpu: ## the tests that need a CUDA device, with the python on the path
-	python3 -m pytest tests/test_gpu.py tests/test_cuda_kernels.py -m gpu -p no:xdist -v
+	PYTHONPATH=src python3 -m pytest tests/test_gpu.py tests/test_cuda_kernels.py -m gpu -p no:xdist -v
 
 sanitize: ## the CUDA kernels under compute-sanitizer: no access out of bounds, no race
 	for tool in memcheck racecheck; do PYTHONPATH=src compute-sanitizer --tool $$tool --report-api-errors no \
