@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.device import CAPTURING, kernels_for
+from slicewise.device import beside, capturing, kernels_for
 from slicewise.distance import draw_slices, weigh
 from slicewise.gradient import Objective, priced
 from slicewise.precision import full_precision
@@ -61,14 +61,10 @@ class _Graph:
         self._x, self._y = problem.x.detach().clone(), problem.y.detach().clone()
         static = dataclasses.replace(problem, x=self._x, y=self._y)
         self._how = (recipe, static, objective)
-        beside = torch.cuda.Stream()
-        beside.wait_stream(torch.cuda.current_stream())
-        # Once for nothing: compiles kernels, makes constants and workspaces. It must not cost a draw.
-        with torch.random.fork_rng(devices=[problem.x.device]), torch.cuda.stream(beside):
-            _evaluated(*self._how)
-        torch.cuda.current_stream().wait_stream(beside)
+        with torch.random.fork_rng(devices=[problem.x.device]), beside():
+            _evaluated(*self._how)  # once for nothing; it must not cost a draw
         self._graph = torch.cuda.CUDAGraph()
-        with CAPTURING, torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+        with capturing(self._graph):
             self._capture()
 
     def _capture(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 _DTYPES = (torch.float32, torch.float64)
 # One capture at a time: torch's generators know of one.
-CAPTURING = threading.Lock()
+_CAPTURING = threading.Lock()
 
 
 def kernels_for(*tensors: Tensor) -> Route | None:
@@ -42,3 +43,23 @@ def needs_gradient(*tensors: Tensor) -> bool:
 def current(device: torch.device) -> AbstractContextManager[object]:
     """A context in which a CUDA device is the current one."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+@contextmanager
+def beside() -> Iterator[None]:
+    """A stream beside the one in use, for the trial before a capture.
+
+    That compiles kernels and makes constants and workspaces, none of which a capture may do.
+    """
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream().wait_stream(stream)
+
+
+@contextmanager
+def capturing(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
+    """What is launched in here becomes the graph; other threads may go on allocating."""
+    with _CAPTURING, torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        yield

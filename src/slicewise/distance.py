@@ -97,7 +97,8 @@ def sliced_wasserstein(
         power: return SW_p^p instead of its root.
         slices: directions (L, d) or (*batch, L, d) to use, as they are, instead of drawing some.
         generator: None is torch's global one; a list holds one for each element of the batch.
-        backend: "auto", "numba", "numpy" or "torch": who sorts; the answer is the same.
+        backend: who sorts; the answer is the same. "auto" is the fastest there is (`backends`); "numba", "numpy" or "torch",
+            on a CUDA device "nvrtc", "torch-nvrtc", "triton" or "torch".
         progress: in [0, 1], how much of a training run is over, for options that are schedules.
         options: of the variant, and `defaults`, `convention`, `legacy`.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slicewise.device import CAPTURING
+from slicewise.device import beside, capturing
 from slicewise.learn.courses import Course
 from slicewise.learn.seeds import RunSeeds
 from slicewise.learn.track import Track, Watch, steps_in_a_row
@@ -92,21 +92,16 @@ class Replay:
         self._table = Timetable(length, total, problem.x.device)
         self._slot = torch.zeros(1, dtype=torch.int64, device=problem.x.device)
         self._first = -1  # the step that the next replay would begin with
-        # Once for nothing, beside the stream in use: compiles kernels, makes constants and workspaces.
-        beside = torch.cuda.Stream()
-        beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(beside):
+        with beside():  # once for nothing
             self._course.foresee(self._problem, self._seeds, self._table.steps)
             trial = self._run(1)
-        torch.cuda.current_stream().wait_stream(beside)
         # What a step hands on as it is need not be copied.
         self._constant = {k for k, t in trial.state.items() if t is self.state[k]}
         shape = (most, 3, length, trial.numbers.shape[-1])
         self._numbers = trial.numbers.new_empty(shape)
         self._starts = {k: t.new_empty(most, *t.shape) for k, t in self._buffers.items()}
         self._graph = torch.cuda.CUDAGraph()
-        # Other threads may go on allocating.
-        with CAPTURING, torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+        with capturing(self._graph):
             self._capture()
 
     @property
