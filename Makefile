@@ -34,9 +34,10 @@ slow: $(READY) ## the tests that take longer
 gpu: ## the tests that need a CUDA device, with the python on the path
 	PYTHONPATH=src python3 -m pytest tests/test_gpu.py tests/test_cuda_kernels.py -m gpu -p no:xdist -v
 
+# torch's own kernels are left out: racecheck finds hazards in its reduction for max().
 sanitize: ## the CUDA kernels under compute-sanitizer: no access out of bounds, no race
 	for tool in memcheck racecheck; do PYTHONPATH=src compute-sanitizer --tool $$tool --report-api-errors no \
-		--error-exitcode 9 python3 -m pytest tests/test_cuda_kernels.py -m gpu -p no:xdist -q \
+		--kernel-name-exclude kns=at6native --error-exitcode 9 python3 -m pytest tests/test_cuda_kernels.py -m gpu -p no:xdist -q \
 		-k 'not triton and not torch-nvrtc and not costs_and and not single and not 70001' || exit 1; done
 
 bench: $(READY) ## a step against POT, OTT-JAX (if installed) and a plain sort; BENCH=--quick for a glance

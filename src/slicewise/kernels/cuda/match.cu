@@ -83,15 +83,13 @@ __device__ __forceinline__ void sort_up_to(WORD (&a)[ITEMS], WORD* exchange, int
 
 // Numbers (or their projections) of one line into shared memory; their range on the way.
 __device__ __forceinline__ void load(
-    REAL* line, const REAL* given, const REAL* slice, int n, int parts, long long apart, int thread,
-    REAL& low, REAL& high) {
+    REAL* line, const REAL* given, const REAL* slice, int n, int thread, REAL& low, REAL& high) {
   low = REAL(1) / REAL(0);
   high = -low;
   for (int i = thread; i < n; i += THREADS) {
     REAL value = 0;
     if constexpr (DIM == 0) {
-#pragma unroll 16
-      for (int part = 0; part < parts; ++part) value += given[part * apart + i];
+      value = given[i];
     } else {
 #pragma unroll
       for (int j = 0; j < DIM; ++j) value += slice[j] * given[(long long)i * DIM + j];
@@ -234,10 +232,10 @@ __device__ __forceinline__ void price(REAL gap, REAL& cost, REAL& slope) {
 
 // Sorts the lines of a block, one to each half of its threads: indices in order, rank thread * ITEMS + k.
 __device__ __forceinline__ void sort_lines(
-    WORD (&a)[ITEMS], Shared& shared, const REAL* given, const REAL* slice, int n, int parts, long long apart,
-    int side, int thread) {
+    WORD (&a)[ITEMS], Shared& shared, const REAL* given, const REAL* slice, int n, int side,
+    int thread) {
   REAL low, high;
-  load(shared.line[side], given, slice, n, parts, apart, thread, low, high);
+  load(shared.line[side], given, slice, n, thread, low, high);
   if (thread % 32 == 0) {
     shared.lows[side][thread / 32] = low;
     shared.highs[side][thread / 32] = high;
@@ -254,14 +252,11 @@ __device__ __forceinline__ void sort_lines(
 }
 
 // u, v: projections (rows, n), or samples (sets, n, DIM) where DIM > 0; `u_sets` of them, 1 if all share.
-// Projections may come in parts to be summed, `u_parts` of u and `v_parts` of v, one whole after another.
 // slices (rows, DIM), or (n_slices, DIM) if `slices_shared`. v may be sorted projections (`v_sorted`): only
-// half the threads are then needed. coefficients (rows) may be null: slopes of row r are multiplied by it.
-// u_grad, v_grad may be null.
+// half the threads are then needed. u_grad, v_grad may be null.
 extern "C" __global__ void __launch_bounds__(2 * THREADS) match_rows(
-    const REAL* u, const REAL* v, const REAL* slices, const REAL* coefficients, REAL* costs, REAL* u_grad,
-    REAL* v_grad, int n, int n_slices, int u_sets, int v_sets, int slices_shared, int v_sorted,
-    int u_parts, int v_parts) {
+    const REAL* u, const REAL* v, const REAL* slices, REAL* costs, REAL* u_grad,
+    REAL* v_grad, int n, int n_slices, int u_sets, int v_sets, int slices_shared, int v_sorted) {
   extern __shared__ unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   const long long row = blockIdx.x;
@@ -278,8 +273,7 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) match_rows(
     for (int j = 0; j < DIM; ++j) slice[j] = slices[(slices_shared ? line : row) * DIM + j];
   }
   WORD a[ITEMS];
-  const long long apart = (long long)(side == 0 ? u_sets : v_sets) * n_slices * n;
-  sort_lines(a, shared, given, slice, n, side == 0 ? u_parts : v_parts, apart, side, thread);
+  sort_lines(a, shared, given, slice, n, side, thread);
 
   // v in order of rank, in a layout that threads read and write side by side.
   REAL* v_ordered = shared.exchange.numbers[1];
@@ -293,7 +287,7 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) match_rows(
         v_ordered[k * THREADS + thread] = shared.line[1][a[k] & INDEX_MASK];
   }
   __syncthreads();
-  const REAL factor = (coefficients ? coefficients[row] : REAL(1)) / REAL(n);
+  const REAL factor = REAL(1) / REAL(n);
   REAL* slopes = shared.exchange.numbers[0];
   if (side == 0) {
     REAL total = 0;
@@ -341,7 +335,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) sort_rows(REAL* out, const
   const int thread = threadIdx.x;
   const long long start = (long long)blockIdx.x * n;
   if constexpr (DIM == 0) {
-    sort_lines(a, shared, lines + start, nullptr, n, 1, 0, 0, thread);
+    sort_lines(a, shared, lines + start, nullptr, n, 0, thread);
     __syncthreads();
     REAL* ordered = shared.exchange.numbers[0];
 #pragma unroll

@@ -64,15 +64,12 @@ def _match_short(
     batch = torch.broadcast_shapes(*(t.shape[:-2] for t in given))
     rows = math.prod(batch) * n_slices
     here = d <= _PROJECTED_HERE
-    u_parts = v_parts = 1
     if here:
         u, v = _sets(x, batch), _sets(y if y_sorted is None else y_sorted, batch)
         directions = _sets(slices, batch)
     else:
-        u, u_parts = _projected(x, slices, batch)
-        v, v_parts = (_sets(y_sorted, batch), 1) if y_sorted is not None else (y, 1)
-        if y_sorted is None:
-            v, v_parts = _projected(y, slices, batch)
+        u = _sets(_projected(x, slices), batch)
+        v = _sets(_projected(y, slices) if y_sorted is None else y_sorted, batch)
         directions = None
     costs = x.new_empty(*batch, n_slices)
     u_grad = x.new_empty(*batch, n_slices, n) if wanted.u else None
@@ -81,35 +78,35 @@ def _match_short(
     how = (x.dtype, padded, items, d if here else 0, p, x.device, route)
     run, shared = _compiled("match_rows", *how)
     shared_slices = directions is not None and directions.shape[0] == 1 and rows > n_slices
-    sets = (u.shape[0] // u_parts, v.shape[0] // v_parts)
     flags = (int(shared_slices), int(y_sorted is not None))
-    numbers = (n, n_slices, *sets, *flags, u_parts, v_parts)
+    numbers = (n, n_slices, u.shape[0], v.shape[0], *flags)
     run(
         rows,
         (padded // items) * (1 if y_sorted is not None else 2),
-        [u, v, directions, None, costs, u_grad, v_grad, *numbers],
+        [u, v, directions, costs, u_grad, v_grad, *numbers],
         shared,
     )
     return Match(costs, u_grad, v_grad, None, None)
 
 
-def _projected(samples: Tensor, slices: Tensor, batch: tuple[int, ...]) -> tuple[Tensor, int]:
-    """Projections (parts · sets, L, n), and in how many parts they come, to be summed.
+def _projected(samples: Tensor, slices: Tensor) -> Tensor:
+    """`project`, which few samples on few slices in many dimensions leave most of a device idle with.
 
-    In many dimensions few samples on few slices leave a matrix product's blocks little to do: a product for
-    each stretch of the dimensions keeps the device busy, and whoever reads the projections adds them up.
+    A product for each stretch of the dimensions, and a sum, keep it busy.
     """
     (n, d), n_slices = samples.shape[-2:], slices.shape[-2]
-    one = samples.dim() == 2 or math.prod(samples.shape[:-2]) == 1
-    one = one and (slices.dim() == 2 or math.prod(slices.shape[:-2]) == 1) and math.prod(batch) == 1
+    one = all(math.prod(t.shape[:-2]) == 1 for t in (samples, slices))
     parts = _parts(d) if one and max(n, n_slices) <= _FEW else 1
     if parts == 1:
-        return _sets(project(samples, slices), batch), 1
+        return project(samples, slices)
     directions = slices.reshape(n_slices, parts, d // parts).transpose(
         0, 1
     )  # (parts, L, d / parts)
     points = samples.reshape(n, parts, d // parts).transpose(0, 1)
-    return torch.bmm(directions, points.mT), parts
+    whole = torch.bmm(directions, points.mT).sum(dim=0)
+    return whole.reshape(
+        *torch.broadcast_shapes(samples.shape[:-2], slices.shape[:-2]), n_slices, n
+    )
 
 
 @functools.cache

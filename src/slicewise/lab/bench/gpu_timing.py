@@ -38,6 +38,7 @@ CHECKED_WAY = 0.1
 MOVE_LIMIT, FALL_LIMIT = 1e-2, 5e-2
 # Their slices are found by ascent, in which rounding grows: only how far they fall can be compared.
 CLIMBING = ("maxsw", "maxksw", "dsw", "imsw", "vimsw")
+ROUNDINGS = 8  # plain float32 flows that say how far rounding alone carries
 # A flow longer than this is timed over a part and scaled up.
 LONGEST = 8.0
 
@@ -106,26 +107,34 @@ def time_variant(name: str, *, quick: bool) -> dict[str, Any]:
 def check_flow(x: Tensor, y: Tensor, label: str, **how: Any) -> dict[str, float]:
     """A float32 flow beside one in float64 by plain torch, same seeds; raises if they differ much.
 
-    One near-tie that rounding swaps may turn a few samples another way. That is no fault of a kernel: moves
-    may be as far off as plain torch's own float32 has them, twice over.
+    A near-tie that rounding swaps turns samples another way: at d = 12288 plain torch's own float32 is off by
+    5e-6 to 2e-2 of the way. So moves may be as far off as plain float32 has them from starts a rounding apart.
     """
-    fast, single = (
-        sw.flow(x, y, steps=CHECKED_STEPS, backend=backend, **how).particles.double()
-        for backend in ("auto", "torch")
-    )
+    fast = sw.flow(x, y, steps=CHECKED_STEPS, backend="auto", **how).particles.double()
+    singles = [
+        sw.flow(start, y, steps=CHECKED_STEPS, backend="torch", **how).particles.double()
+        for start in _a_rounding_apart(x, ROUNDINGS)
+    ]
     x, y = x.double(), y.double()
     plain = sw.flow(x, y, steps=CHECKED_STEPS, backend="torch", **how).particles
     before, ended, expected = (_apart(points, y) for points in (x, fast, plain))
-    whole = (plain - x).norm()
+    whole = (plain - x).norm().item()
     errors = {
-        "move": ((fast - plain).norm() / whole).item(),
-        "move_of_plain_float32": ((single - plain).norm() / whole).item(),
+        "move": (fast - plain).norm().item() / whole,
+        "move_of_plain_float32": max((s - plain).norm().item() for s in singles) / whole,
         "fall": ((ended - expected).norm() / (before - expected).norm()).item(),
     }
     moves = errors["move"] < max(MOVE_LIMIT, 2 * errors["move_of_plain_float32"])
     if not (errors["fall"] < FALL_LIMIT and (moves or how.get("variant") in CLIMBING)):
         raise RuntimeError(f"flow is wrong on {label}: errors {errors}; no time is reported")
     return errors
+
+
+def _a_rounding_apart(x: Tensor, count: int) -> list[Tensor]:
+    """x, and x with each coordinate moved by up to half a unit in its last place."""
+    generator = torch.Generator().manual_seed(0)
+    shifts = torch.rand(count - 1, *x.shape, generator=generator) - 0.5
+    return [x, *(x * (1 + 2 * torch.finfo(x.dtype).eps * shifts.to(x)))]
 
 
 def _apart(points: Tensor, y: Tensor) -> Tensor:
