@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from slicewise.lab.bench import gpu, gpu_contenders, gpu_floors, gpu_report, gpu_timing
+from slicewise.lab.bench import gpu, gpu_checks, gpu_contenders, gpu_floors, gpu_report, gpu_timing
 from slicewise.lab.bench.workloads import WORKLOADS
 from slicewise.lab.convergence.flows import ELEVEN
 
@@ -151,17 +151,17 @@ def test_a_flow_is_checked_before_it_is_timed(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(2, 40, 2, generator=generator)
     how = {"lr": 1.0, "seeds": 0, "n_slices": 10, "bar": False}
-    errors = gpu_timing.check_flow(x, y, "small", **how)
+    errors = gpu_checks.check_flow(x, y, "small", **how)
     assert errors["move"] < 1e-3
     assert errors["fall"] < 1e-3
-    honest = gpu_timing.sw.flow
+    honest = gpu_checks.sw.flow
 
     def other_slices(x, y, **how):
         return honest(x, y, **{**how, "seeds": int(how["backend"] == "auto")})
 
-    monkeypatch.setattr(gpu_timing.sw, "flow", other_slices)
+    monkeypatch.setattr(gpu_checks.sw, "flow", other_slices)
     with pytest.raises(RuntimeError, match="wrong on small"):
-        gpu_timing.check_flow(x, y, "small", **how)
+        gpu_checks.check_flow(x, y, "small", **how)
 
 
 SOURCE = """

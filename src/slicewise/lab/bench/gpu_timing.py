@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.bench.contenders import torch_sort
+from slicewise.lab.bench.gpu_checks import CHECKED_STEPS, CHECKED_WAY, apart, check_flow
 from slicewise.lab.bench.gpu_contenders import Peer
 from slicewise.lab.bench.timing import LIMITS, check
 from slicewise.lab.bench.workloads import WORKLOADS, Workload
@@ -31,14 +31,6 @@ POT_LIMITS = (2e-2, 2e-2)
 LARGE = 10_000
 
 QUICK_STEPS = 500
-# Flows are checked over so many steps, enough for a CUDA graph, that cover a tenth of the way: rounding
-# swaps near-ties, and over longer ways that takes float32 and float64 to different ends.
-CHECKED_STEPS = 200
-CHECKED_WAY = 0.1
-MOVE_LIMIT, FALL_LIMIT = 1e-2, 5e-2
-# Their slices are found by ascent, in which rounding grows: only how far they fall can be compared.
-CLIMBING = ("maxsw", "maxksw", "dsw", "imsw", "vimsw")
-ROUNDINGS = 8  # plain float32 flows that say how far rounding alone carries
 # A flow longer than this is timed over a part and scaled up.
 LONGEST = 8.0
 
@@ -104,47 +96,6 @@ def time_variant(name: str, *, quick: bool) -> dict[str, Any]:
     return {"errors": errors, **_timed(run, x, y, steps, repeats=2)}
 
 
-def check_flow(x: Tensor, y: Tensor, label: str, **how: Any) -> dict[str, float]:
-    """A float32 flow beside one in float64 by plain torch, same seeds; raises if they differ much.
-
-    A near-tie that rounding swaps turns samples another way: at d = 12288 plain torch's own float32 is off by
-    5e-6 to 2e-2 of the way. So moves may be as far off as plain float32 has them from starts a rounding apart.
-    """
-    fast = sw.flow(x, y, steps=CHECKED_STEPS, backend="auto", **how).particles.double()
-    singles = [
-        sw.flow(start, y, steps=CHECKED_STEPS, backend="torch", **how).particles.double()
-        for start in _a_rounding_apart(x, ROUNDINGS)
-    ]
-    x, y = x.double(), y.double()
-    plain = sw.flow(x, y, steps=CHECKED_STEPS, backend="torch", **how).particles
-    before, ended, expected = (_apart(points, y) for points in (x, fast, plain))
-    whole = (plain - x).norm().item()
-    errors = {
-        "move": (fast - plain).norm().item() / whole,
-        "move_of_plain_float32": max((s - plain).norm().item() for s in singles) / whole,
-        "fall": ((ended - expected).norm() / (before - expected).norm()).item(),
-    }
-    moves = errors["move"] < max(MOVE_LIMIT, 2 * errors["move_of_plain_float32"])
-    if not (errors["fall"] < FALL_LIMIT and (moves or how.get("variant") in CLIMBING)):
-        raise RuntimeError(f"flow is wrong on {label}: errors {errors}; no time is reported")
-    return errors
-
-
-def _a_rounding_apart(x: Tensor, count: int) -> list[Tensor]:
-    """x, and x with each coordinate moved by up to half a unit in its last place."""
-    generator = torch.Generator().manual_seed(0)
-    shifts = torch.rand(count - 1, *x.shape, generator=generator) - 0.5
-    return [x, *(x * (1 + 2 * torch.finfo(x.dtype).eps * shifts.to(x)))]
-
-
-def _apart(points: Tensor, y: Tensor) -> Tensor:
-    """SW_2 in float64, (*batch,), on slices that are always the same."""
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.randn(100, y.shape[-1], generator=generator, dtype=torch.float64)
-    slices = torch.nn.functional.normalize(drawn, dim=-1).to(y.device)
-    return torch_sort(points.double(), y.double(), len(slices), slices)[0]
-
-
 def _timed(
     run: Callable[..., Any], x: Tensor, y: Tensor, steps: int, repeats: int
 ) -> dict[str, Any]:
@@ -161,7 +112,7 @@ def _timed(
         early = int((found.steps < made).sum())
         if early:
             raise RuntimeError(f"{early} runs ended before step {made}; no time is reported")
-        if not bool((_apart(found.particles, y) < _apart(x, y)).all()):
+        if not bool((apart(found.particles, y) < apart(x, y)).all()):
             raise RuntimeError(f"not all runs came nearer in {made} steps; no time is reported")
     middle = statistics.median(times)
     return {
@@ -170,8 +121,8 @@ def _timed(
         "times": times,
         "seconds": middle * steps / made,
         "seconds_per_step": middle / made,
-        "sw_before": _apart(x, y).item(),
-        "sw_after": _apart(found.particles, y).max().item(),
+        "sw_before": apart(x, y).item(),
+        "sw_after": apart(found.particles, y).max().item(),
     }
 
 
