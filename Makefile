@@ -22,8 +22,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(PIP) --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## flows without a rate, every variant on real data; ends in report/index.html
-	$(BIN)/python -m slicewise.lab.demo --out report
+demo: $(READY) ## the paper's experiments in small, all variants; ends in report/index.html
+	$(BIN)/slicewise reproduce all --preset quick --store report/runs.db --out report
 
 test: $(READY) ## the tests
 	$(PYTEST) -m 'not slow'

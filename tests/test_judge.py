@@ -86,3 +86,14 @@ def test_a_missing_solver_is_named(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=r"slicewise\[exact\]"):
         sw.wasserstein(torch.randn(3, 2), torch.randn(4, 2))
+
+
+@pytest.mark.parametrize("with_pot", [True, False])
+def test_many_samples_by_either_solver(with_pot, monkeypatch):
+    """A large set goes to POT where it is installed, to SciPy where not; a shift is a shift."""
+    if not with_pot:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        monkeypatch.setitem(__import__("sys").modules, "ot", None)
+    x = torch.rand(600, 2).double()
+    y = x.flip(0) + torch.tensor([0.3, 0.4], dtype=torch.float64)
+    assert_close(sw.wasserstein(x, y), torch.tensor(0.5).double())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from slicewise.checks import check_order, check_samples, check_weights
 
 # Not from ‖x‖² + ‖y‖² − 2 x·y, whose rounding puts equal samples apart.
 _DIFFERENCES = "donot_use_mm_for_euclid_dist"
+# Beyond, POT's network simplex is up to seven times faster than SciPy's assignment (3,000 far samples: 2 s for 16).
+_SMALL = 500
 
 
 def wasserstein(
@@ -93,6 +96,10 @@ def _distance(x: Tensor, y: Tensor, p: float, a: Tensor | None, b: Tensor | None
         if len(nearest.unique()) == len(y):
             # Everyone has their nearest, which no plan can better: near convergence, all it takes.
             mean = float(least.mean())
+        elif len(x) > _SMALL and importlib.util.find_spec("ot") is not None:
+            import ot
+
+            mean = float(ot.emd2([], [], matrix, numItermax=10_000_000))
         else:
             with _extra():
                 from scipy.optimize import linear_sum_assignment

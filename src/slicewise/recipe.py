@@ -46,12 +46,14 @@ class Variant:
     """A named recipe with options: call it to get the recipe.
 
     `defaults` is a preset of published options ("paper", "flow_script", "color_script", "dg"), which
-    options given by name override.
+    options given by name override. `cost` is what an evaluation takes, up to a constant: L = n_slices,
+    T = n_steps, R = restarts, n samples on a side in d dimensions.
     """
 
     name: str
     build: Callable[..., Recipe]
     laws: frozenset[str]
+    cost: str
 
     def __call__(
         self, *, defaults: str | None = None, convention: Convention = "mean", **options: Any

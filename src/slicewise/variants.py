@@ -21,13 +21,14 @@ VARIANTS: dict[str, Variant] = {}
 
 Kappa = float | Schedule
 Law = Literal["vmf", "power_spherical"]
+Entering = Callable[[Callable[..., Recipe]], Variant]
 
 
-def variant(*, breaks: Collection[str] = ()) -> Callable[[Callable[..., Recipe]], Variant]:
-    """Enter a recipe into `VARIANTS` under its function's name, with the laws it breaks."""
+def variant(*, breaks: Collection[str] = (), cost: str = "L n (log n + d)") -> Entering:
+    """Enter a recipe into `VARIANTS` under its function's name, with the laws it breaks and what it costs."""
 
     def enter(build: Callable[..., Recipe]) -> Variant:
-        entry = Variant(build.__name__, build, LAWS.difference(breaks))
+        entry = Variant(build.__name__, build, LAWS.difference(breaks), cost)
         VARIANTS[entry.name] = entry
         return entry
 
@@ -40,13 +41,13 @@ def sw(n_slices: int = 50) -> Recipe:
     return Recipe(Uniform(n_slices))
 
 
-@variant()
+@variant(cost="L n (log n + d) + L d²")
 def orthosw(n_slices: int = 50) -> Recipe:
     """SW over stacked orthonormal frames: the same mean, less noise (Rowland et al., 2019)."""
     return Recipe(Orthonormal(n_slices))
 
 
-@variant()
+@variant(cost="R T n (log n + d)")
 def maxsw(
     n_slices: int = 1, n_steps: int = 10, ascent_step: float | None = None, restarts: int = 1
 ) -> Recipe:
@@ -64,7 +65,7 @@ def maxsw(
     return Recipe(Then(Uniform(restarts), InTurn(climb, Best()) if restarts > 1 else climb))
 
 
-@variant()
+@variant(cost="T L n (log n + d)")
 def maxksw(
     n_slices: int = 2, n_steps: int = 10, ascent_step: float | None = None, legacy: bool = False
 ) -> Recipe:
@@ -80,7 +81,7 @@ def ksw(n_slices: int = 2) -> Recipe:
     return Recipe(Frame(n_slices))
 
 
-@variant(breaks={"homogeneous"})
+@variant(breaks={"homogeneous"}, cost="T (L n (log n + d) + L d² + L² d)")
 def dsw(
     n_slices: int = 50,
     n_steps: int = 10,
@@ -97,7 +98,7 @@ def dsw(
     return Recipe(PushForward(n_slices, n_steps, penalty, inner_lr, betas, redraw))
 
 
-@variant()
+@variant(cost="T L n (log n + d)")
 def vdsw(
     n_slices: int = 50,
     n_steps: int = 10,
@@ -135,7 +136,7 @@ def rmsw(
     return Recipe(Trace(start, Spread(kappa, legacy=legacy), n_steps, burn_in, thin))
 
 
-@variant(breaks={"metric"})
+@variant(breaks={"metric"}, cost="2 L n (log n + d)")
 def imsw(
     n_slices: int | None = None,
     n_steps: int = 10,
@@ -152,7 +153,7 @@ def imsw(
     return Recipe(Trace(start, climb, n_steps, burn_in, thin))
 
 
-@variant(breaks={"metric"})
+@variant(breaks={"metric"}, cost="2 L n (log n + d)")
 def vimsw(
     n_slices: int | None = None,
     n_steps: int = 10,
@@ -203,7 +204,7 @@ def ebrpsw(
     return Recipe(path, _energy(energy, temperature, detach))
 
 
-@variant(breaks={"metric"})
+@variant(breaks={"metric"}, cost="L n (log n + d) + n d min(n, d)")
 def phisw(
     n_slices: int | None = None, basis: Tensor | None = None, slicer: Slicer | None = None
 ) -> Recipe:

@@ -24,12 +24,6 @@ class Pair:
     y_name: str
 
 
-def photographs(n: int = 1000, seed: int = 0) -> Pair:
-    """Colours of random pixels of two photographs that come with scikit-learn: (n, 3) in [0, 1]."""
-    x, y = (palette(name, n, seed + i) / 255 for i, name in enumerate(("china", "flower")))
-    return Pair("colours of two photographs", x, y, "temple", "flower")
-
-
 def palette(name: str, n: int, seed: int = 0) -> Tensor:
     """Colours of random pixels, (n, 3) in [0, 255], of a photograph inside scikit-learn or scikit-image."""
     if name in ("china", "flower"):
@@ -51,15 +45,6 @@ def handwritten(digit: int, n: int) -> Tensor:
 
     images, labels = mnist_data()
     return torch.from_numpy(images[labels == digit][:n]).double() / 255
-
-
-def digits() -> Pair:
-    """Handwritten zeros and ones, 8 × 8 pixels, that come with scikit-learn: (n, 64) in [0, 1]."""
-    from sklearn.datasets import load_digits
-
-    images, labels = load_digits(return_X_y=True)
-    sets = [torch.from_numpy(images[labels == label]).double() / 16 for label in (0, 1)]
-    return Pair("handwritten digits", sets[0], sets[1], "zeros", "ones")
 
 
 def swiss(n: int, generator: torch.Generator) -> Tensor:

@@ -1,0 +1,86 @@
+"""The subcommands put together, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+import slicewise
+from slicewise.lab.cli import STOPPED, USAGE
+from slicewise.lab.cli.bench import bench
+from slicewise.lab.cli.distance import distance
+from slicewise.lab.cli.flow import flow
+from slicewise.lab.cli.reproduce import HELP as REPRODUCE
+from slicewise.lab.cli.reproduce import reproduce
+from slicewise.lab.cli.runs import HELP as RUNS
+from slicewise.lab.cli.runs import report, runs
+from slicewise.lab.cli.variants import variants
+from slicewise.lab.trouble import Trouble
+
+app = typer.Typer(
+    name="slicewise",
+    help="Sliced-Wasserstein distances, flows that need no rate, and the study of their variants.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"slicewise {slicewise.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Say the version and end."
+    ),
+) -> None:
+    """Options of the command itself."""
+
+
+app.command()(distance)
+app.command()(flow)
+app.command()(variants)
+app.command(help=REPRODUCE)(reproduce)
+app.command(help=RUNS)(runs)
+app.command()(report)
+# What comes after `bench` is the benchmark's own to read.
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)
+
+
+def run(arguments: list[str]) -> int:
+    """Run one subcommand; returns its exit status."""
+    command = typer.main.get_command(app)
+    try:
+        status = command.main(arguments, prog_name="slicewise", standalone_mode=False)
+    except typer.TyperException as wrong:
+        said = wrong.format_message() if hasattr(wrong, "format_message") else str(wrong)
+        return _say(said, hint="slicewise --help lists what there is")
+    except typer.Abort:
+        return STOPPED
+    except ImportError as missing:
+        # Those of the library say themselves what to install.
+        named = f"this needs {missing.name}: pip install 'slicewise[lab]'"
+        return _say(named if missing.name else str(missing))
+    except (Trouble, ValueError, OSError) as trouble:
+        return _say(str(trouble))
+    except Exception as fault:
+        if os.environ.get("SLICEWISE_TRACEBACK"):
+            raise
+        return _say(
+            f"a fault of slicewise, {type(fault).__name__}: {fault}",
+            hint="SLICEWISE_TRACEBACK=1 shows where; please report it",
+        )
+    return status if isinstance(status, int) else 0
+
+
+def _say(message: str, hint: str = "") -> int:
+    line = " ".join(message.split()).rstrip(".")
+    print(f"slicewise: {line}{'; ' + hint if hint else ''}", file=sys.stderr)
+    return USAGE

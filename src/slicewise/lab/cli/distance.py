@@ -1,0 +1,164 @@
+"""`slicewise distance`: how far apart the samples of two files are."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Annotated, Any
+
+import typer
+
+from slicewise.distance import Evaluation, evaluate
+from slicewise.judge import wasserstein
+from slicewise.lab.cli import options
+from slicewise.lab.cli.saying import one_way_to_say, say_json, say_lines
+from slicewise.lab.cli.sets import EXACT_PAIRS, Sets, generator_for, memory_permitting, read_sets
+from slicewise.lab.trouble import Trouble
+
+_WEIGHTS = "Weights of the samples of {}, a number for each; they are divided by their sum."
+
+
+def distance(
+    a: Annotated[str, typer.Argument(metavar="A", show_default=False, help="The first file.")],
+    b: Annotated[str, typer.Argument(metavar="B", show_default=False, help="The second file.")],
+    variant: options.VariantName = "sw",
+    p: options.Order = 2.0,
+    n_slices: options.NSlices = None,
+    option: options.OwnOptions = None,
+    power: Annotated[
+        bool, typer.Option("--power", help="The value is SW_p^p, without the root.")
+    ] = False,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact",
+            help="The exact W_p too (W_p^p with --power): up to some 3,000 samples a side.",
+        ),
+    ] = False,
+    x_weights: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help=_WEIGHTS.format("A"), rich_help_panel=options.DATA),
+    ] = None,
+    y_weights: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help=_WEIGHTS.format("B"), rich_help_panel=options.DATA),
+    ] = None,
+    samples: options.Subset = None,
+    flatten: options.Flatten = False,
+    seed: options.Seed = 0,
+    dtype: options.Dtype = "float64",
+    device: options.Device = "auto",
+    backend: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Who sorts: auto, numba, numpy, torch; on CUDA nvrtc, torch-nvrtc, triton, torch.",
+            rich_help_panel=options.RUNS,
+        ),
+    ] = "auto",
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """The sliced-Wasserstein distance between the samples of two files.
+
+    Files are npy, npz (file.npz:name picks an array), csv, tsv or txt with a
+    sample in each line, or images, whose pixels are the samples: (n, 3) in
+    [0, 1], of grey ones (n, 1), what is transparent shown on white. A vector of
+    n numbers is n samples of one dimension.
+
+    [bold]Examples[/bold]
+      slicewise distance a.npy b.npy
+      slicewise distance a.npy b.npy --quiet        just the number, for scripts
+      slicewise distance runs.npz:before runs.npz:after -v ebsw --n-slices 200
+      slicewise distance temple.jpg flower.png --samples 2000 --exact
+      slicewise distance a.csv b.csv -v rpsw -O kappa=10 --json
+    """
+    one_way_to_say(as_json=as_json, quiet=quiet)
+    recipe, _, _ = options.recipe_of(variant, n_slices, option)
+    generator = generator_for(seed)
+    sets = read_sets(
+        a,
+        b,
+        generator=generator,
+        flatten=flatten,
+        samples=samples,
+        x_weights=x_weights,
+        y_weights=y_weights,
+    ).to(dtype, device)
+    n, m = len(sets.x), len(sets.y)
+    if exact and n * m > EXACT_PAIRS:
+        raise Trouble(
+            f"--exact of {n} and {m} samples would take long, and grows as n^3: add --samples 3000, or fewer"
+        )
+    start = time.perf_counter()
+    with memory_permitting():
+        found = evaluate(
+            sets.x,
+            sets.y,
+            recipe,
+            p=p,
+            x_weights=sets.x_weights,
+            y_weights=sets.y_weights,
+            power=power,
+            generator=generator,
+            backend=backend,
+        )
+        value = float(found.value)
+    seconds = time.perf_counter() - start
+    if not value < math.inf:
+        raise Trouble(f"the distance is too large for {dtype}: scale the samples down")
+    said: dict[str, Any] = {
+        "value": value,
+        "stderr": _error(found, value, 1 if power else p),
+        "power": float(found.power),
+        "exact": _exact(sets, p, power=power) if exact else None,
+        "variant": variant,
+        "recipe": repr(recipe),
+        "p": p,
+        "n_slices": found.costs.shape[-1],
+        "seed": seed,
+        "n": n,
+        "m": m,
+        "d": sets.x.shape[1],
+        "a": sets.x_name,
+        "b": sets.y_name,
+        "seconds": seconds,
+        "device": str(sets.x.device),
+        "dtype": dtype,
+        "backend": backend,
+    }
+    if as_json:
+        say_json(said)
+    elif quiet:
+        print(value)
+    else:
+        say_lines(_lines(said, power=power))
+
+
+def _error(found: Evaluation, value: float, order: float) -> float:
+    """The standard error of the value: that of SW_p^p, carried through the root."""
+    power = float(found.power)
+    return value * float(found.stderr) / (order * power) if power > 0 else float(found.stderr)
+
+
+def _exact(sets: Sets, p: float, *, power: bool) -> float:
+    found = wasserstein(sets.x, sets.y, p=p, x_weights=sets.x_weights, y_weights=sets.y_weights)
+    return float(found) ** (p if power else 1)
+
+
+def _lines(said: dict[str, Any], *, power: bool) -> list[tuple[str, str]]:
+    p = f"{said['p']:g}"
+    scale = f"W_{p}^{p}" if power else f"W_{p}"
+    many = f"{said['n_slices']} slices" if said["n_slices"] > 1 else "one slice"
+    known = math.isfinite(said["stderr"])
+    error = f" ± {said['stderr']:.2g} (standard error, {many})" if known else f" (by {many})"
+    between = f"{said['a']} (n = {said['n']}) and {said['b']} (m = {said['m']}), d = {said['d']}"
+    lines = [
+        (f"S{scale}", f"{said['value']:.6g}{error}"),
+        ("between", between),
+        ("variant", f"{said['variant']}: {said['recipe']}"),
+        ("took", f"{said['seconds']:.3g} s on {said['device']}, seed {said['seed']}"),
+    ]
+    if said["exact"] is not None:
+        lines.insert(1, (f"exact {scale}", f"{said['exact']:.6g}"))
+    return lines

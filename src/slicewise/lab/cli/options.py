@@ -1,0 +1,166 @@
+"""Options that several subcommands share, and those of variants, read from words."""
+
+from __future__ import annotations
+
+import ast
+import math
+import types
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import typer
+
+from slicewise.checks import check_choice
+from slicewise.lab.data import TOYS
+from slicewise.lab.trouble import Trouble
+from slicewise.recipe import Recipe
+from slicewise.request import recipe_for
+from slicewise.variants import VARIANTS
+
+MOST_SLICES = 10**8
+DATA, TOY, RUNS, SAYS = "What is read", "A toy", "How it runs", "What is said"
+
+VariantName = Annotated[
+    str,
+    typer.Option("--variant", "-v", metavar="NAME", help="One of those of `slicewise variants`."),
+]
+Order = Annotated[float, typer.Option("--p", help="The order of W_p, at least 1.")]
+NSlices = Annotated[
+    int | None,
+    typer.Option(metavar="L", help="How many slices; the variant's own number if not given."),
+]
+OwnOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-O",
+        metavar="NAME=VALUE",
+        help="An option of the variant (kappa=10), a preset (defaults=paper) or the scale of "
+        "published scripts (convention=reference). May be repeated.",
+    ),
+]
+Subset = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Take so many random samples of each file.", rich_help_panel=DATA
+    ),
+]
+Flatten = Annotated[
+    bool,
+    typer.Option(
+        "--flatten",
+        help="Of arrays (N, ...) of more than two dimensions, take each of the N as a sample.",
+        rich_help_panel=DATA,
+    ),
+]
+Toy = Annotated[
+    str | None,
+    typer.Option(
+        "--toy",
+        metavar="|".join(TOYS),
+        help="The target where no files are given; the particles are a normal cloud. "
+        "\\[default: swiss]",
+        rich_help_panel=TOY,
+    ),
+]
+ToySize = Annotated[
+    int | None,
+    typer.Option("--n", help="How many samples. \\[default: 300]", rich_help_panel=TOY),
+]
+ToyDimension = Annotated[
+    int | None,
+    typer.Option("--d", help="Of how many dimensions. \\[default: 2]", rich_help_panel=TOY),
+]
+Seed = Annotated[
+    int,
+    typer.Option(help="All that is random follows from it: the same seed, the same answer.",
+                 rich_help_panel=RUNS),
+]  # fmt: skip
+Dtype = Annotated[str, typer.Option(metavar="float64|float32", rich_help_panel=RUNS)]
+Device = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|cpu|cuda", help="auto is cuda where there is one.", rich_help_panel=RUNS
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=SAYS)]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print just the number.", rich_help_panel=SAYS)
+]
+
+
+def recipe_of(
+    variant: str, n_slices: int | None, given: list[str] | None
+) -> tuple[Recipe, int | None, dict[str, Any]]:
+    """The recipe a user means; how many slices were asked for; the variant's other options."""
+    check_choice("variant", variant, VARIANTS)
+    options = _own_options(variant, given or [])
+    if "n_slices" in options:
+        if n_slices is not None:
+            raise Trouble("--n-slices and -O n_slices say the same: leave one of them out")
+        n_slices = options.pop("n_slices")
+    if n_slices is not None and n_slices > MOST_SLICES:
+        raise Trouble(f"{n_slices} slices are too many: give at most {MOST_SLICES}")
+    return recipe_for(variant, n_slices, options), n_slices, options
+
+
+def _own_options(variant: str, given: list[str]) -> dict[str, Any]:
+    own = VARIANTS[variant]
+    kinds: dict[str, Any] = {"defaults": str, "convention": str, **get_type_hints(own.build)}
+    options: dict[str, Any] = {}
+    for text in given:
+        name, found, word = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not found:
+            raise Trouble(f"-O {text}: write name=value, e.g. -O n_slices=100")
+        check_choice(
+            f"option of variant {variant!r}", name, (*own.options, "defaults", "convention")
+        )
+        if name in options:
+            raise Trouble(f"-O {name} is given twice: leave one of them out")
+        options[name] = _value(word.strip())
+        if not _fits(options[name], kinds[name]):
+            wanted = " or ".join(_words(kinds[name]))
+            raise Trouble(
+                f"-O {text}: give {wanted}" if wanted else f"-O {name} can be given in Python only"
+            )
+    return options
+
+
+def _value(word: str) -> Any:
+    """A Python literal if it is one, else the word itself."""
+    known = {"true": True, "false": False, "none": None}
+    if word.lower() in known:  # "false" as a word would count as true
+        return known[word.lower()]
+    try:
+        return ast.literal_eval(word)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return word
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Is a value of the kind that an option is annotated with?"""
+    parts = get_args(kind)
+    if get_origin(kind) in (Union, types.UnionType):
+        return any(_fits(value, part) for part in parts)
+    if get_origin(kind) is Literal or kind is str:
+        return isinstance(value, str)
+    if get_origin(kind) is tuple:
+        same = isinstance(value, (tuple, list)) and len(value) == len(parts)
+        return same and all(map(_fits, value, parts))
+    if kind is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    return kind in (int, bool, type(None)) and type(value) is kind
+
+
+def _words(kind: Any) -> Iterable[str]:
+    if get_origin(kind) in (Union, types.UnionType):
+        # Alone, "none" would be no choice.
+        found = [word for part in get_args(kind) for word in _words(part)]
+        return found if found != ["none"] else []
+    if get_origin(kind) is tuple:
+        return [f"({', '.join(word for part in get_args(kind) for word in _words(part))})"]
+    said = {float: "a number", int: "a whole number", bool: "true or false", type(None): "none"}
+    return (
+        ["a word"] if get_origin(kind) is Literal or kind is str else filter(None, [said.get(kind)])
+    )

@@ -1,0 +1,115 @@
+"""`slicewise runs` and `slicewise report`: what a store holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from slicewise.files import write_whole
+from slicewise.lab.study.run import as_json
+from slicewise.lab.study.store import Store, as_csv
+
+HELP = """List the runs of a store, or export them.
+
+[bold]Examples[/bold]
+
+  slicewise runs                                    a line for each experiment, setting and variant
+
+  slicewise runs --all --variant sw                 every run of one variant
+
+  slicewise runs --csv runs.csv                     all columns, for other programs; --csv - to a pipe
+"""
+
+
+def runs(
+    store: Annotated[Path, typer.Argument(help="The SQLite file.")] = Path("runs.db"),
+    experiment: Annotated[str | None, typer.Option(help="Only of this experiment.")] = None,
+    setting: Annotated[str | None, typer.Option(help="Only in this setting.")] = None,
+    variant: Annotated[str | None, typer.Option(help="Only of this variant.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every run, not a summary.")] = False,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write all columns to a file; - is a pipe.")
+    ] = None,
+    as_json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a run.")] = False,
+) -> int:
+    """List runs, or export them."""
+    named = {"experiment": experiment, "setting": setting, "variant": variant}
+    wanted = {name: value for name, value in named.items() if value is not None}
+    with Store.reading(store) as kept:
+        rows = kept.rows(**wanted)
+    if csv is not None:
+        if str(csv) == "-":
+            print(as_csv(rows), end="")
+        else:
+            write_whole(csv, as_csv(rows))
+            print(f"{csv}: {len(rows)} runs")
+    elif as_json_lines:
+        for row in rows:
+            print(as_json(row))
+    else:
+        _table(rows if every else _summary(rows), every)
+    return 0
+
+
+def _summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One line for each batch of rates and seeds, its best rate shown."""
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        how = "computed" if row["lr"] is None else "searched"
+        place = tuple(row[name] for name in ("experiment", "setting", "variant", "objective"))
+        groups.setdefault((*place, how), []).append(row)
+    lines = []
+    for members in groups.values():
+        best = min(members, key=lambda row: float("inf") if row["w2"] is None else row["w2"])
+        seconds = sum(row["seconds"] for row in members)
+        lines.append({**best, "runs": len(members), "seconds": seconds})
+    return lines
+
+
+def _table(rows: list[dict[str, Any]], every: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    numbers = ("seed",) if every else ("runs",)
+    for name in ("experiment", "setting", "variant", "objective"):
+        table.add_column(name, no_wrap=True)
+    for name in ("rate" if every else "best rate", *numbers, "W2", "seconds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("status")
+    for row in rows:
+        rate = "computed" if row["lr"] is None and row["w2"] is not None else _short(row["lr"])
+        shown = [row[name] for name in ("experiment", "setting", "variant", "objective")]
+        shown += [
+            rate,
+            str(row[numbers[0]]),
+            _short(row["w2"]),
+            f"{row['seconds']:.2f}",
+            row["status"],
+        ]
+        table.add_row(*shown)
+    # A pipe has no width of its own, and a table that is cut there cannot be searched.
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console = Console(markup=False, highlight=False, width=200)
+    console.print(table)
+    console.print(f"{len(rows)} {'runs' if every else 'lines'}")
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
+def report(
+    store: Annotated[Path, typer.Argument(help="The SQLite file.")] = Path("runs.db"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report.")] = Path(
+        "report"
+    ),
+) -> int:
+    """Write the report of a store: a page, its figures and its tables."""
+    from slicewise.lab.report import write_report
+
+    print(f"report: {write_report(store, out)}")
+    return 0

@@ -1,0 +1,152 @@
+"""The two sets of samples a command is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from slicewise.checks import check_choice, check_count
+from slicewise.lab.data import TOYS, toy
+from slicewise.lab.reading import Samples, printable, read_samples, read_weights
+from slicewise.lab.trouble import Trouble
+
+# Exact distances of so many pairs of samples (3,000 a side) take some 20 s; they grow as n³.
+EXACT_PAIRS = 3_000**2
+# A toy is turned by a d × d matrix.
+TOY_DIMENSION, TOY_NUMBERS = 10_000, 10**8
+
+
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """Two sets of samples as a command was given them."""
+
+    x: Tensor  # (n, d)
+    y: Tensor  # (m, d)
+    x_name: str
+    y_name: str
+    x_weights: Tensor | None = None  # (n,)
+    y_weights: Tensor | None = None  # (m,)
+    colours: bool = False  # are both the pixels of colour images?
+
+    def to(self, dtype: str, device: str) -> Sets:
+        """The same on a device, in a precision, both as a user names them."""
+        check_choice("--dtype", dtype, ("float64", "float32"))
+        check_choice("--device", device, ("auto", "cpu", "cuda"))
+        if device == "cuda" and not torch.cuda.is_available():
+            raise Trouble("--device cuda: there is no CUDA device here; use --device cpu")
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        kind = torch.float64 if dtype == "float64" else torch.float32
+        x, y, a, b = (
+            None if t is None else t.to(device, kind)
+            for t in (self.x, self.y, self.x_weights, self.y_weights)
+        )
+        assert x is not None
+        assert y is not None
+        for name, samples in ((self.x_name, x), (self.y_name, y)):
+            if not bool(torch.isfinite(samples).all()):
+                raise Trouble(f"{name} has numbers too large for {dtype}: scale it down")
+        return Sets(x, y, self.x_name, self.y_name, a, b, self.colours)
+
+
+def read_sets(
+    first: str,
+    second: str,
+    *,
+    generator: torch.Generator,
+    flatten: bool = False,
+    samples: int | None = None,
+    x_weights: str | None = None,
+    y_weights: str | None = None,
+) -> Sets:
+    """Two files that can be compared, or random subsets of them, with the weights of their samples."""
+    check_count("--samples", samples)
+    x, y = (read_samples(source, flatten=flatten) for source in (first, second))
+    if x.values.shape[1] != y.values.shape[1]:
+        raise Trouble(
+            f"{x.name} holds samples of {x.values.shape[1]} dimensions and {y.name} of "
+            f"{y.values.shape[1]}: give as many in both; is one of them transposed, or a grey image?"
+        )
+    (u, a), (v, b) = (
+        _some(own, weights, samples, generator) for own, weights in ((x, x_weights), (y, y_weights))
+    )
+    names = (x.name, y.name) if x.name != y.name else (printable(first), printable(second))
+    return Sets(u, v, *names, a, b, x.colours and y.colours)
+
+
+def toy_or_files(
+    files: list[str],
+    *,
+    toy_name: str | None,
+    n: int | None,
+    d: int | None,
+    seed: int,
+    samples: int | None,
+    flatten: bool,
+) -> Sets:
+    """The sets of two files; without any, a toy."""
+    generator = generator_for(seed)
+    if len(files) == 1:
+        raise Trouble("one file is given: give both SOURCE and TARGET, or neither for a toy")
+    if files:
+        if toy_name is not None or n is not None or d is not None:
+            raise Trouble("--toy, --n and --d are of toys, but files are given: leave them out")
+        first, second = files
+        return read_sets(first, second, generator=generator, flatten=flatten, samples=samples)
+    if samples is not None or flatten:
+        raise Trouble("--samples and --flatten are for files: say how many a toy has by --n")
+    name = "swiss" if toy_name is None else toy_name
+    n, d = 300 if n is None else n, 2 if d is None else d
+    check_choice("--toy", name, TOYS)
+    check_count("--n", n)
+    check_count("--d", d, at_least=2)
+    if d > TOY_DIMENSION or n * d > TOY_NUMBERS:
+        raise Trouble(
+            f"--n {n} and --d {d} are much for a toy: give d up to {TOY_DIMENSION}, n d up to {TOY_NUMBERS}"
+        )
+    pair = toy(name, n, d, seed)
+    return Sets(pair.x, pair.y, pair.x_name, pair.y_name)
+
+
+def _some(
+    own: Samples, weights: str | None, count: int | None, generator: torch.Generator
+) -> tuple[Tensor, Tensor | None]:
+    n = len(own.values)
+    shares = None if weights is None else read_weights(weights, n)
+    if count is None:
+        return own.values, shares
+    if count > n:
+        raise Trouble(f"--samples {count}: {own.name} has only {n}; give at most that")
+    chosen = torch.randperm(n, generator=generator)[:count]
+    if shares is not None:
+        shares = shares[chosen]
+        if not bool((shares > 0).any()):
+            raise Trouble(
+                f"--samples {count} took samples of {own.name} of weight zero only: take more"
+            )
+        shares = shares / shares.sum()
+    return own.values[chosen], shares
+
+
+@contextmanager
+def memory_permitting() -> Iterator[None]:
+    """That there is too little memory for what was asked is no fault of the program."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as trouble:
+        if isinstance(trouble, MemoryError) or "memory" in str(trouble):
+            raise Trouble(
+                "there is too little memory for this: give fewer --samples or --n-slices"
+            ) from None
+        raise
+
+
+def generator_for(seed: int) -> torch.Generator:
+    """The source of all that is random in a command."""
+    if not 0 <= seed < 2**62:
+        raise Trouble(f"--seed {seed}: give a whole number from 0 to 2^62 - 1")
+    return torch.Generator().manual_seed(seed)

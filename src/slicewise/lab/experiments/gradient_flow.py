@@ -1,0 +1,83 @@
+"""Flows to the toy targets: every variant, every rate of the paper, both objectives, and no rate at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+import slicewise as sw
+from slicewise.gradient import Objective
+from slicewise.lab.data import TOYS, toy
+from slicewise.lab.experiments.flows import ELEVEN, FlowCell
+from slicewise.problem import Convention
+
+NAME = "gradient-flow"
+# {1, 3, 5, 8} · 10^{−6 … 2}; a squared loss that is a mean over samples needs larger ones to reach its edge.
+RATES = tuple(float(f"{digit}e{power}") for power in range(-6, 3) for digit in (1, 3, 5, 8))
+LARGER_RATES = (1e3, 3e3, 5e3, 8e3, 1e4, 3e4)
+OBJECTIVES: tuple[Objective, ...] = ("root", "power")
+SHOWN = (0, 3, 10, 20, 40)
+
+
+@dataclass(frozen=True)
+class ToyTask:
+    """A normal cloud of the plane, a toy target, and one random rotation of R^d for both."""
+
+    name: str
+    d: int
+    n: int
+
+    @property
+    def setting(self) -> str:
+        return f"{self.name} d={self.d}"
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        return {"toy": self.name, "d": self.d, "n": self.n}
+
+    @property
+    def shown(self) -> Sequence[int]:
+        return SHOWN
+
+    def samples(self, seed: int) -> tuple[Tensor, Tensor]:
+        pair = toy(self.name, self.n, self.d, seed)
+        return pair.x, pair.y
+
+    def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
+        """The target, then the particles, in the plane of the data: (1 + S, n, 2)."""
+        x, y = self.samples(seed)
+        plane = sw.effective_subspace(x, y)
+        seen = [plane.reduce(points.to(y))[..., :2] for points in (y[None], particles)]
+        return np.concatenate([points.float().numpy() for points in seen])
+
+
+def cells(preset: str, convention: Convention = "mean") -> list[FlowCell]:
+    """Quick: each target in one dimension, few rates. Paper: all as published."""
+    seeds: tuple[int, ...]
+    if preset == "quick":
+        tasks = [ToyTask(name, d, 100) for name, d in zip(TOYS, (50, 2, 100), strict=True)]
+        seeds, steps, searched = (0,), 150, 1000
+        rates = {"root": (1.0, 3.0, 10.0, 30.0, 100.0), "power": (10.0, 100.0, 300.0, 800.0, 3e3)}
+    else:
+        tasks = [ToyTask(name, d, 300) for name in TOYS for d in (2, 50, 100)]
+        seeds, steps, searched = (0, 1, 2), 10_000, 10_000
+        rates = {"root": RATES, "power": RATES + LARGER_RATES}
+    made: list[FlowCell] = []
+    for task in tasks:
+        for variant in ELEVEN:
+            known = (NAME, task, variant)
+            made.append(FlowCell(*known, "power", None, seeds, searched, convention, reduce=True))
+            made += [
+                FlowCell(*known, objective, rates[objective], seeds, steps, convention)
+                for objective in OBJECTIVES
+            ]
+    alone = ToyTask("swiss", 50, tasks[0].n)
+    made += [
+        FlowCell(NAME, alone, variant, "root", (1e-3,), (0,), steps, convention, alone=True)
+        for variant in ELEVEN
+    ]
+    return made

@@ -1,0 +1,160 @@
+"""Flows between images: zeros that become ones, noise that becomes faces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slicewise.gradient import Objective
+from slicewise.lab.experiments.flows import ELEVEN, FlowCell
+from slicewise.lab.experiments.gradient_flow import OBJECTIVES
+from slicewise.lab.images import SIDE, Images, digit, faces
+from slicewise.problem import Convention
+
+NAME = "image-flow"
+DIGIT_RATES = tuple(float(f"{digit}e{power}") for power in range(-3, 4) for digit in (1, 5))
+FACE_RATES = (1.0, 4.0, 8.0, 16.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 3200.0)
+REDUCED = ", reduced"
+_DRAWN = 8  # images of a set that pictures show
+
+
+@dataclass(frozen=True)
+class DigitTask:
+    """MNIST zeros to ones, 784 dimensions."""
+
+    n: int
+    path: str | None = None
+
+    @property
+    def setting(self) -> str:
+        return "mnist"
+
+    def _sets(self) -> tuple[Images, Images]:
+        return digit(0, self.path), digit(1, self.path)
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        zeros, ones = self._sets()
+        digests = [zeros.digest, ones.digest]
+        return {"images": f"0 to 1, {zeros.source}", "digests": digests, "n": self.n}
+
+    @property
+    def shown(self) -> Sequence[int]:
+        return (0, 3, 10, 30, 60, 100)
+
+    def samples(self, seed: int) -> tuple[Tensor, Tensor]:
+        x, y = (torch.from_numpy(images.some(self.n, seed)) for images in self._sets())
+        return x, y
+
+    def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
+        """The first images of the set, as bytes: (S, 8, 28, 28)."""
+        return _bytes(particles, (28, 28))
+
+
+@dataclass(frozen=True)
+class FaceTask:
+    """Standard normal noise to faces, 64 × 64 × 3 = 12288 dimensions."""
+
+    n: int
+    path: str | None = None
+
+    @property
+    def setting(self) -> str:
+        return "faces"
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        held = faces(self.path)
+        return {"images": f"noise to {held.source}", "digests": [held.digest], "n": self.n}
+
+    @property
+    def shown(self) -> Sequence[int]:
+        return (0, 3, 10, 30, 60, 100)
+
+    def samples(self, seed: int) -> tuple[Tensor, Tensor]:
+        y = torch.from_numpy(faces(self.path).some(self.n, seed))
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randn(y.shape, generator=generator, dtype=y.dtype), y
+
+    def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
+        """The first faces of the set, as bytes: (S, 8, 64, 64, 3)."""
+        return _bytes(particles, (SIDE, SIDE, 3))
+
+
+def _bytes(particles: Tensor, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    images = particles[:, :_DRAWN].double().nan_to_num().clamp(0, 1) * 255
+    return images.round().to(torch.uint8).reshape(*images.shape[:2], *shape).cpu().numpy()
+
+
+def cells(
+    preset: str,
+    convention: Convention = "mean",
+    *,
+    mnist: str | None = None,
+    faces_at: str | None = None,
+) -> list[FlowCell]:
+    """Quick: what is left after a few hundred steps, reduced. Paper: rates and steps as published, and reduced."""
+    if preset == "quick":
+        return _quick(DigitTask(50, mnist), FaceTask(50, faces_at), convention)
+    made: list[FlowCell] = []
+    for task, rates in ((DigitTask(50, mnist), DIGIT_RATES), (FaceTask(50, faces_at), FACE_RATES)):
+        for variant in ELEVEN:
+            for reduce in (True, False):
+                how: dict[str, Any] = {
+                    "dtype": "float32",
+                    "reduce": reduce,
+                    "suffix": REDUCED * reduce,
+                }
+                known = (NAME, task, variant)
+                seeds = (0, 1, 2)
+                made.append(_computed(task, variant, seeds, 200_000, convention, how))
+                made += [
+                    FlowCell(*known, objective, rates, seeds, 200_000, convention, **how)
+                    for objective in OBJECTIVES
+                ]
+        made += _alone(task, 2000, convention)
+    return made
+
+
+def _computed(
+    task: DigitTask | FaceTask,
+    variant: str,
+    seeds: tuple[int, ...],
+    steps: int,
+    convention: Convention,
+    how: dict[str, Any],
+) -> FlowCell:
+    """What a user gets who gives neither a rate nor anything else: our own settings of the variant."""
+    return FlowCell(
+        NAME, task, variant, "power", None, seeds, steps, convention, defaults=None, **how
+    )
+
+
+def _alone(task: DigitTask | FaceTask, steps: int, convention: Convention) -> list[FlowCell]:
+    """Every variant by itself in all dimensions, for its time."""
+    return [
+        FlowCell(
+            NAME, task, variant, "root", (1e-3,), (0,), steps, convention, "float32", alone=True
+        )
+        for variant in ELEVEN
+    ]
+
+
+def _quick(digits: DigitTask, faces: FaceTask, convention: Convention) -> list[FlowCell]:
+    how: dict[str, Any] = {"dtype": "float32", "reduce": True, "suffix": REDUCED}
+    made = [_computed(digits, variant, (0,), 300, convention, how) for variant in ELEVEN]
+    made.append(_computed(faces, "sw", (0,), 300, convention, how))
+    searched: dict[Objective, tuple[float, ...]] = {
+        "root": (0.5, 1.0, 5.0, 10.0, 50.0),
+        "power": (50.0, 500.0, 1000.0, 5000.0),
+    }
+    made += [
+        FlowCell(NAME, digits, "sw", objective, rates, (0,), 300, convention, **how)
+        for objective, rates in searched.items()
+    ]
+    return made + _alone(digits, 30, convention)

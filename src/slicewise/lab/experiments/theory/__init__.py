@@ -1,0 +1,29 @@
+"""The paper's statements, asked of numbers: each a `Check`, by name."""
+
+from __future__ import annotations
+
+from slicewise.lab.experiments.theory.check import Check
+from slicewise.lab.experiments.theory.edge import EDGE
+from slicewise.lab.experiments.theory.gradient_error import GRADIENT
+from slicewise.lab.experiments.theory.minibatch import MINIBATCH
+from slicewise.lab.experiments.theory.normalised_gaussian import GAUSSIAN
+from slicewise.lab.experiments.theory.one_step import ONE_STEP
+from slicewise.lab.experiments.theory.orthogonality import ORTHOGONALITY
+from slicewise.lab.experiments.theory.scaling import SCALING
+from slicewise.lab.experiments.theory.scaling_factor import ESSF
+from slicewise.lab.experiments.theory.value_error import EPSILON
+
+CHECKS: dict[str, Check] = {
+    check.name: check
+    for check in (
+        SCALING,
+        ESSF,
+        EPSILON,
+        GRADIENT,
+        ORTHOGONALITY,
+        GAUSSIAN,
+        MINIBATCH,
+        ONE_STEP,
+        EDGE,
+    )
+}

@@ -1,0 +1,55 @@
+"""The checks of the theory as cells of a study: one run a task."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from slicewise.lab.experiments.theory import CHECKS
+from slicewise.lab.study.run import Result, Run
+
+NAME = "theory"
+
+
+@dataclass(frozen=True)
+class CheckCell:
+    """All tasks of one check. They are small and exact in double precision: made on the CPU, whatever the device."""
+
+    check: str
+    preset: str
+
+    @property
+    def name(self) -> str:
+        return f"{NAME} {self.check}"
+
+    @property
+    def alone(self) -> bool:
+        return False
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        tasks = CHECKS[self.check].tasks(self.preset)
+        return tuple(
+            Run(NAME, self.check, "", "", None, int(task["seed"]), dict(task)) for task in tasks
+        )
+
+    def measure(
+        self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
+    ) -> list[Result]:
+        """One task after another."""
+        results = []
+        for run in runs:
+            begun = time.perf_counter()
+            measures = CHECKS[self.check].measure(run.given)
+            results.append(
+                Result(run, "measured", time.perf_counter() - begun, measures=dict(measures))
+            )
+        return results
+
+
+def cells(preset: str) -> list[CheckCell]:
+    """One for each check."""
+    return [CheckCell(check, preset) for check in CHECKS]

@@ -1,0 +1,47 @@
+"""The numbers the paper prints, as they are printed."""
+
+from __future__ import annotations
+
+import csv
+import functools
+from dataclasses import dataclass
+from importlib.resources import files
+
+
+@dataclass(frozen=True)
+class Published:
+    """One cell of one of the paper's tables; `lr` where it says one."""
+
+    table: str
+    variant: str
+    setting: str
+    lr: float | None
+    metric: str
+    mean: float
+    std: float
+
+
+@functools.cache
+def published() -> tuple[Published, ...]:
+    """All of them."""
+    text = files("slicewise.lab.published").joinpath("results.csv").read_text()
+    return tuple(
+        Published(
+            row["table"],
+            row["method"].lower(),
+            row["setting"],
+            float(row["lr"]) if row["lr"] else None,
+            row["metric"],
+            float(row["mean"]),
+            float(row["std"]) if row["std"] else float("nan"),
+        )
+        for row in csv.DictReader(text.splitlines())
+    )
+
+
+def find(table: str, variant: str, setting: str, metric: str) -> Published | None:
+    """The one number of a table that lists no rates."""
+    for one in published():
+        if (one.table, one.variant, one.setting, one.metric) == (table, variant, setting, metric):
+            return one
+    return None

@@ -1,0 +1,139 @@
+"""Where cells are made: here, one after another, or in several processes. None of them writes."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from slicewise.lab.study.run import Cell, Result, Run
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is left to make of a cell."""
+
+    cell: Cell
+    runs: tuple[Run, ...]
+    device: str
+    scratch: Path | None = None  # folder for what long cells go on from
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """A file of this job's own: it depends on which runs are to be made."""
+        if self.scratch is None:
+            return None
+        whole = "".join(run.key for run in self.runs)
+        return self.scratch / f"{hashlib.sha256(whole.encode()).hexdigest()[:32]}.pt"
+
+
+@dataclass(frozen=True, eq=False)
+class Done:
+    """A job and what came of it: results, or what went wrong."""
+
+    job: Job
+    results: tuple[Result, ...] = ()
+    error: str = ""
+
+
+class Engine(Protocol):
+    """Makes jobs in some order, and hands each over when it is done."""
+
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[Done]: ...
+
+
+def make(job: Job) -> Done:
+    """One job. A batch too large for the device's memory is made in halves: runs do not know their batch."""
+    try:
+        return Done(job, tuple(_measured(job)))
+    except Exception as error:  # whatever it is, the other cells go on, and it is told in the end
+        return Done(job, error=f"{type(error).__name__}: {error}")
+
+
+def _measured(job: Job) -> list[Result]:
+    try:
+        return job.cell.measure(job.runs, job.device, job.checkpoint)
+    except torch.OutOfMemoryError:
+        if len(job.runs) == 1:
+            raise
+    torch.cuda.empty_cache()
+    half = len(job.runs) // 2
+    parts = (job.runs[:half], job.runs[half:])
+    return [r for runs in parts for r in _measured(Job(job.cell, runs, job.device, job.scratch))]
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """One after another, in this process."""
+
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[Done]:
+        for job in jobs:
+            yield make(job)
+
+
+@dataclass(frozen=True)
+class InProcesses:
+    """In several processes of this machine, which share its cores.
+
+    When a process dies (killed, out of memory), what was in flight is made once more, each job by itself: the
+    one that kills its process twice has failed, and takes nobody else down.
+    """
+
+    count: int
+
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[Done]:
+        left = deque(jobs)
+        while left:
+            lost = yield from _in_pool(left, self.count)
+            for job in lost:
+                if (yield from _in_pool(deque([job]), 1)):
+                    why = "its process died, twice: was it killed, or is memory short? try fewer --jobs"
+                    yield Done(job, error=why)
+
+
+def _in_pool(left: deque[Job], count: int) -> Generator[Done, None, list[Job]]:
+    """Make jobs, taking them off the left end; returns those in flight when a process died, if one did."""
+    pool = ProcessPoolExecutor(
+        count,
+        mp_context=multiprocessing.get_context("spawn"),  # CUDA does not survive a fork
+        initializer=_begin,
+        initargs=(max(1, (os.cpu_count() or 1) // count),),
+    )
+    waiting: dict[Future[Done], Job] = {}
+    lost: list[Job] = []
+    try:
+        while waiting or (left and not lost):
+            # A few at a time: whatever is handed over is lost if a process dies.
+            while left and not lost and len(waiting) < count:
+                job = left.popleft()
+                try:
+                    waiting[pool.submit(make, job)] = job
+                except BrokenProcessPool:
+                    lost.append(job)
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                job = waiting.pop(future)
+                try:
+                    yield future.result()
+                except BrokenProcessPool:
+                    lost.append(job)
+        return lost
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            child.terminate()
+
+
+def _begin(threads: int) -> None:
+    # Ctrl-C is for the process that writes; it ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(threads)

@@ -1,0 +1,250 @@
+"""One SQLite file that holds every run there is: whole cells or nothing, and never a run twice."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from slicewise.lab.study.run import Result, Run, as_json
+from slicewise.lab.trouble import Trouble
+
+# Marks a file as ours, so that somebody else's database is not written to.
+_APPLICATION, _VERSION = 0x51CE5, 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+    key TEXT PRIMARY KEY,          -- a hash of all that determines the run
+    experiment TEXT NOT NULL,
+    setting TEXT NOT NULL,
+    variant TEXT NOT NULL,
+    objective TEXT NOT NULL,
+    lr REAL,                       -- NULL: the step was computed
+    seed INTEGER NOT NULL,
+    w2 REAL,                       -- exact, what is left in the end, infinite where it diverged
+    seconds REAL NOT NULL,         -- the run's share of its batch
+    status TEXT NOT NULL,
+    batch INTEGER NOT NULL,        -- how many runs were made together
+    measures TEXT NOT NULL,        -- JSON: number by name
+    trace TEXT NOT NULL,           -- JSON: curve by name
+    given TEXT NOT NULL,           -- JSON: task, recipe, convention, steps, dtype
+    device TEXT NOT NULL,
+    versions TEXT NOT NULL,        -- JSON: version by package
+    finished TEXT NOT NULL         -- when, UTC
+);
+CREATE TABLE IF NOT EXISTS arrays (
+    key TEXT NOT NULL REFERENCES runs(key) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    data BLOB NOT NULL,            -- a .npy file
+    PRIMARY KEY (key, name)
+);
+CREATE INDEX IF NOT EXISTS runs_by_place ON runs (experiment, setting, variant);
+"""
+COLUMNS = (
+    "key", "experiment", "setting", "variant", "objective", "lr", "seed", "w2", "seconds", "status",
+    "batch", "measures", "trace", "given", "device", "versions", "finished",
+)  # fmt: skip
+_JSON = ("measures", "trace", "given", "versions")
+
+
+class Store:
+    """The runs of a study. Opened to write, it is made where there is none; `Store.reading` never writes.
+
+    >>> import tempfile
+    >>> with Store(Path(tempfile.mkdtemp()) / "runs.db") as store:
+    ...     store.rows()
+    []
+    """
+
+    def __init__(self, path: str | Path, *, write: bool = True) -> None:
+        self.path = Path(path)
+        if self.path.is_dir():
+            raise Trouble(f"{self.path} is a folder: name the file of a store, such as runs.db")
+        if not write and not self.path.exists():
+            raise Trouble(f"there is no store {self.path}: `slicewise reproduce` makes one")
+        with self._explained():
+            if write:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = self._open(write)
+            try:
+                self._check(write)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    @classmethod
+    def reading(cls, path: str | Path) -> Store:
+        """A store that is only looked at, while others may write to it."""
+        return cls(path, write=False)
+
+    def _open(self, write: bool) -> sqlite3.Connection:
+        # Another process may be in the middle of a commit: wait for it.
+        if write:
+            return sqlite3.connect(self.path, timeout=60, isolation_level=None)
+        address = self.path.resolve().as_uri()
+        # In a folder nobody may write to, SQLite can read a store only if told that none will.
+        log = self.path.with_name(self.path.name + "-wal")
+        for mode in ("mode=ro",) if log.exists() else ("mode=ro", "immutable=1"):
+            connection = sqlite3.connect(f"{address}?{mode}", uri=True, timeout=60)
+            try:
+                connection.execute("SELECT count(*) FROM sqlite_master")
+                return connection
+            except sqlite3.OperationalError:
+                connection.close()
+        raise sqlite3.OperationalError("unable to open database file")
+
+    def _check(self, write: bool) -> None:
+        (application,) = self._connection.execute("PRAGMA application_id").fetchone()
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if write and not tables and not application:
+            with self._transaction():
+                for statement in _SCHEMA.split(";"):
+                    self._connection.execute(statement)
+                self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                self._connection.execute(f"PRAGMA user_version = {_VERSION}")
+        elif application != _APPLICATION:
+            raise Trouble(
+                f"{self.path} is a database, but no store of slicewise: name another file"
+            )
+        elif version != _VERSION:
+            raise Trouble(
+                f"{self.path} is a store of version {version}, this slicewise writes version {_VERSION}: "
+                f"name another file"
+            )
+        if write:
+            # Readers are not kept waiting, and a process killed in a commit leaves the last whole one.
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("PRAGMA foreign_keys = ON")
+
+    def missing(self, runs: Iterable[Run]) -> list[Run]:
+        """Those that are not there yet, in their order."""
+        with self._explained():
+            return [run for run in runs if not self._has(run.key)]
+
+    def _has(self, key: str) -> bool:
+        found = self._connection.execute("SELECT 1 FROM runs WHERE key = ?", (key,)).fetchone()
+        return found is not None
+
+    def add(self, results: Sequence[Result], device: str, versions: Mapping[str, str]) -> None:
+        """All of them, or, if anything goes wrong, none. A run that is there already stays as it is."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        with self._explained(), self._transaction():
+            for result in results:
+                if self._has(result.run.key):
+                    continue
+                marks = ", ".join("?" * len(COLUMNS))
+                self._connection.execute(
+                    f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES ({marks})",
+                    _values(result, device, versions, now),
+                )
+                for name, array in result.arrays.items():
+                    self._connection.execute(
+                        "INSERT INTO arrays VALUES (?, ?, ?)",
+                        (result.run.key, name, _packed(array)),
+                    )
+
+    def rows(self, **wanted: str) -> list[dict[str, Any]]:
+        """Runs as dictionaries by column, those with these values: `rows(experiment="theory")`."""
+        where = " AND ".join(f"{name} = ?" for name in wanted if name in COLUMNS) or "1"
+        order = "experiment, setting, variant, objective, lr, seed, key"
+        with self._explained():
+            found = self._connection.execute(
+                f"SELECT {', '.join(COLUMNS)} FROM runs WHERE {where} ORDER BY {order}",
+                tuple(wanted.values()),
+            ).fetchall()
+        rows = [dict(zip(COLUMNS, row, strict=True)) for row in found]
+        return [{**row, **{name: json.loads(row[name]) for name in _JSON}} for row in rows]
+
+    def array(self, key: str, name: str) -> np.ndarray[Any, Any] | None:
+        """An array that was kept with a run."""
+        with self._explained():
+            found = self._connection.execute(
+                "SELECT data FROM arrays WHERE key = ? AND name = ?", (key, name)
+            ).fetchone()
+        return None if found is None else np.load(io.BytesIO(found[0]), allow_pickle=False)
+
+    def is_whole(self) -> bool:
+        """Whether SQLite finds nothing wrong with the file."""
+        with self._explained():
+            return self._connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What SQLite says, with what to do about it."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            said = str(error)
+            if "full" in said or "disk I/O" in said:
+                advice = "is the disk full? what is stored is safe: make room and run again"
+            elif "not a database" in said or "malformed" in said:
+                advice = "it is no store of slicewise, or a damaged one: name another file"
+            elif "locked" in said:
+                advice = "another process holds it: wait until it has ended"
+            else:
+                advice = "can the file and its folder be written to?"
+            raise Trouble(f"store {self.path}: {said}; {advice}") from error
+        except OSError as error:
+            raise Trouble(
+                f"store {self.path}: {error}; name a file in a folder of yours"
+            ) from error
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as a table for other programs; what is JSON in the store is JSON here."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        writer.writerow([as_json(row[name]) if name in _JSON else row[name] for name in COLUMNS])
+    return out.getvalue()
+
+
+def _values(result: Result, device: str, versions: Mapping[str, str], now: str) -> tuple[Any, ...]:
+    run = result.run
+    place = (run.key, run.experiment, run.setting, run.variant, run.objective, run.lr, run.seed)
+    words = tuple(as_json(part) for part in (result.measures, result.trace, run.given))
+    outcome = (result.w2, result.seconds, result.status, result.batch)
+    return (*place, *outcome, *words, device, as_json(versions), now)
+
+
+def _packed(array: np.ndarray[Any, Any]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()

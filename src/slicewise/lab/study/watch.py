@@ -1,0 +1,70 @@
+"""Telling how far a sweep is: a bar on a terminal, a line a cell elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class Watch:
+    """Shows a sweep's cells as they end. On a terminal it is a bar with the time left; in a pipe, lines."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+        self._total = self._made = 0
+        self._last = time.perf_counter()
+
+    @contextlib.contextmanager
+    def over(self, cells: Sequence[tuple[str, int]]) -> Iterator[None]:
+        """While these cells, by name and number of runs, are made."""
+        self._total, self._made, self._last = len(cells), 0, time.perf_counter()
+        if self._quiet or not cells or not sys.stderr.isatty():
+            yield
+            return
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("cells"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as self._progress:
+            self._task = self._progress.add_task("", total=len(cells))
+            yield
+        self._progress = None
+
+    def done(self, name: str, runs: int, error: str = "") -> None:
+        """One cell has ended."""
+        self._made += 1
+        now = time.perf_counter()
+        took, self._last = now - self._last, now
+        error = " ".join(error.split())
+        words = (
+            f"{name}: {error}" if error else f"{name}: {runs} run{'s' * (runs != 1)}, {took:.1f} s"
+        )
+        if self._progress is not None and self._task is not None:
+            if error:
+                self._progress.console.print(words, markup=False)
+            self._progress.update(self._task, advance=1, description=f"after {name}")
+        elif not self._quiet:
+            print(f"[{self._made}/{self._total}] {words}", file=sys.stderr, flush=True)

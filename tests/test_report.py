@@ -1,0 +1,184 @@
+"""The report of a store: numbers that are right, names that are text, pictures that open."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import re
+
+import pytest
+from PIL import Image
+
+from slicewise.lab.experiments.flows import FlowCell
+from slicewise.lab.experiments.gradient_flow import ToyTask
+from slicewise.lab.experiments.image_flow import DigitTask
+from slicewise.lab.experiments.theory.cells import CheckCell
+from slicewise.lab.report import write_report
+from slicewise.lab.report.pieces import best_of, file_name, number
+from slicewise.lab.study.run import Result, Run
+from slicewise.lab.study.store import Store
+from slicewise.lab.study.sweep import sweep
+from slicewise.lab.trouble import Trouble
+
+
+def small_study():
+    """A little of everything."""
+    toy, digits = ToyTask("swiss", 50, 30), DigitTask(10)
+    how = {"dtype": "float32", "reduce": True, "suffix": ", reduced"}
+    rates = (0.3, 3.0, 1e7)
+    cells = [
+        FlowCell("gradient-flow", toy, v, "power", None, (0, 1), 100, reduce=True)
+        for v in ("sw", "ebsw")
+    ]
+    cells += [
+        FlowCell("gradient-flow", toy, v, o, rates, (0, 1), 20)
+        for v in ("sw", "ebsw")
+        for o in ("root", "power")
+    ]
+    cells.append(FlowCell("gradient-flow", toy, "sw", "root", (1e-3,), (0,), 20, alone=True))
+    cells.append(
+        FlowCell("image-flow", digits, "sw", "power", None, (0,), 50, defaults=None, **how)
+    )
+    return [*cells, CheckCell("gaussian", "quick")]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A store, its report's folder, and the page."""
+    folder = tmp_path_factory.mktemp("report")
+    with Store(folder / "runs.db") as store:
+        assert not sweep(small_study(), store).failed
+        rows = store.rows()
+    page = write_report(folder / "runs.db", folder / "out")
+    return rows, folder / "out", page.read_text()
+
+
+def table(folder, name):
+    return list(csv.reader(io.StringIO((folder / f"{name}.csv").read_text())))
+
+
+def test_the_best_rate_is_that_of_the_least_mean(made):
+    rows, folder, _ = made
+    some = [
+        r
+        for r in rows
+        if (r["variant"], r["objective"]) == ("sw", "root") and r["lr"] in (0.3, 3.0)
+    ]
+    some = [r for r in some if r["setting"] == "swiss d=50"]
+    means = {lr: sum(r["w2"] for r in some if r["lr"] == lr) / 2 for lr in (0.3, 3.0)}
+    best = min(means, key=means.get)
+    header, *lines = table(folder, "gradient-flow-swiss-d-50")
+    line = next(dict(zip(header, line, strict=True)) for line in lines if line[0] == "sw")
+    assert line["best rate, root"].startswith(number(means[best]))
+    assert line["best rate, root"].endswith(f"at {best:g}")
+    assert line["the paper"] == "0.0004 ± 0.0000"
+    missing = next(dict(zip(header, line, strict=True)) for line in lines if line[0] == "maxsw")
+    assert missing["step computed"] == "not run"
+
+
+def test_the_verdict_comes_first(made):
+    _, folder, page = made
+    _, line = table(folder, "gradient-flow-verdict")
+    assert line[0] == "swiss d=50"
+    assert float(line[1].split()[0]) < 1e-6
+    assert page.index("The right step, computed or searched") < page.index(
+        "The theory, asked of numbers"
+    )
+    assert line[-1] in page
+
+
+def test_the_page_stands_alone_and_its_pictures_open(made):
+    _, folder, page = made
+    assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//", page)
+    pictures = sorted(folder.glob("*.png"))
+    names = {picture.stem for picture in pictures}
+    assert names == {
+        "gradient-flow-ways", "gradient-flow-swiss-d-50-basin", "image-flow-mnist--reduced-images",
+        "theory-gaussian",
+    }  # fmt: skip
+    for picture in pictures:
+        with Image.open(picture) as image:
+            assert min(image.size) > 100
+            assert len(image.convert("RGB").getcolors(1 << 24)) > 20
+    assert page.count("<img") == len(pictures)
+    assert all(re.search(r'<img[^>]*alt="[^"]+"', tag) for tag in re.findall("<img[^>]*", page))
+
+
+def test_times_are_scaled_to_the_papers_steps(made):
+    rows, folder, _ = made
+    (alone,) = (row for row in rows if row["setting"].startswith("runtime"))
+    _, line = table(folder, "gradient-flow-swiss-d-50-runtime")
+    assert float(line[1]) == pytest.approx(alone["seconds"] * 10_000 / 20, abs=0.01)
+    assert line[3] == "8.62"
+
+
+def test_what_cannot_be_compared_is_kept_apart(tmp_path):
+    cells = [
+        FlowCell(
+            "gradient-flow", ToyTask("swiss", 2, n), "sw", "root", (1.0,), (0,), steps, convention
+        )
+        for n, steps, convention in (
+            (20, 5, "mean"),
+            (20, 10, "mean"),
+            (30, 5, "mean"),
+            (20, 5, "reference"),
+        )
+    ]
+    with Store(tmp_path / "runs.db") as store:
+        assert not sweep(cells, store).failed
+    write_report(tmp_path / "runs.db", tmp_path / "out")
+    _, *lines = table(tmp_path / "out", "gradient-flow-verdict")
+    assert sorted(line[0] for line in lines) == [
+        "swiss d=2, n = 20, mean convention",
+        "swiss d=2, n = 20, reference convention",
+        "swiss d=2, n = 30, mean convention",
+    ]
+
+
+HOSTILE = "<script>alert('1')</script>\"&"
+
+
+def test_hostile_names_are_text(tmp_path):
+    given = {"task": {"images": HOSTILE, "n": 5}, "convention": HOSTILE, "steps": 3, "dtype": "x"}
+    run = Run("image-flow", HOSTILE, "sw", "root", 1.0, 0, given)
+    with Store(tmp_path / "runs.db") as store:
+        measures = {"steps": 3, "rank": 2}
+        store.add(
+            [Result(run, HOSTILE, 1.0, w2=0.5, measures=measures)], HOSTILE, {HOSTILE: HOSTILE}
+        )
+    page = write_report(tmp_path / "runs.db", tmp_path / "out").read_text()
+    assert "<script" not in page
+    assert (
+        html.escape(HOSTILE, quote=True).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
+        in page
+    )
+    assert {path.parent for path in (tmp_path / "out").rglob("*")} == {tmp_path / "out"}
+
+
+def test_a_diverged_run_never_wins():
+    rows = [
+        {"lr": lr, "w2": w2} for lr, w2 in ((1.0, float("inf")), (1.0, 0.0), (2.0, 0.5), (2.0, 0.7))
+    ]
+    best = best_of(rows)
+    assert (best.rate, best.mean) == (2.0, pytest.approx(0.6))
+    assert best_of([]) is None
+    assert number(float("inf")) == "∞ (diverged)"
+    assert number(None) == number(float("nan")) == "–"
+
+
+def test_file_names_stay_in_their_folder():
+    assert file_name("../a b=2") == "---a-b-2"
+
+
+def test_nothing_to_report(tmp_path):
+    Store(tmp_path / "runs.db").close()
+    with pytest.raises(Trouble, match="holds no runs yet"):
+        write_report(tmp_path / "runs.db", tmp_path / "out")
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path, made):
+    _, folder, _ = made
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Trouble, match="name another folder"):
+        write_report(folder.parent / "runs.db", tmp_path / "file")
