@@ -17,9 +17,10 @@ from sweep_to_kill import cells
 
 from slicewise.lab.study import engines
 from slicewise.lab.study.engines import InProcesses, InTurn, Job
+from slicewise.lab.study.machine import choose_device
 from slicewise.lab.study.run import Result, Run
 from slicewise.lab.study.store import Store
-from slicewise.lab.study.sweep import choose_device, sweep
+from slicewise.lab.study.sweep import sweep
 from slicewise.lab.study.watch import Watch
 from slicewise.lab.trouble import Trouble
 
@@ -38,6 +39,9 @@ class Plain:
     @property
     def runs(self):
         return tuple(Run("test", self.name, "", "", None, seed, {}) for seed in self.seeds)
+
+    def device(self, asked):
+        return asked
 
     def measure(self, runs, device, checkpoint=None):
         if self.how == "fails":

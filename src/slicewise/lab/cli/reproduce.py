@@ -13,8 +13,9 @@ from slicewise.checks import check_choice
 from slicewise.lab.cli import PARTLY, STOPPED
 from slicewise.lab.experiments import EXPERIMENTS, PRESETS, Options
 from slicewise.lab.study.engines import Engine, InProcesses, InTurn
+from slicewise.lab.study.machine import choose_device, device_name
 from slicewise.lab.study.store import Store
-from slicewise.lab.study.sweep import choose_device, device_name, sweep
+from slicewise.lab.study.sweep import sweep
 from slicewise.lab.study.watch import Watch
 from slicewise.lab.trouble import Trouble
 

@@ -43,6 +43,11 @@ class Task(Protocol):
         """After how many steps a flow is worth a picture."""
         ...
 
+    @property
+    def pictured(self) -> bool:
+        """Whether the end of a run by a rate is worth keeping to look at."""
+        ...
+
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
         """x (n, d) and y (m, d) of one run, float64."""
         ...
@@ -84,6 +89,9 @@ class FlowCell:
     def looked_at(self) -> bool:
         """Whether its way is kept, not only its end: one variant's is enough to see."""
         return self.rates is None and self.variant == "sw"
+
+    def device(self, asked: str) -> str:
+        return asked
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
@@ -132,19 +140,34 @@ class FlowCell:
         if x.is_cuda:
             torch.cuda.synchronize()
         seconds = max(time.perf_counter() - begun, float(found.state["seconds"]))
-        results = [self._result(run, i, found, seconds) for i, run in enumerate(runs)]
+        looks = _spread_out(self.steps)[1:]
+        # Taken out of the trace once: it is put together anew at each asking.
+        losses = found.trace.loss[[step - 1 for step in looks if step <= len(found.trace.loss)]]
+        results = [
+            self._result(run, i, found, seconds, looks, losses[:, i].tolist())
+            for i, run in enumerate(runs)
+        ]
         if self.looked_at:
             results[0] = self._with_its_way(results[0], found, x[0], y[0], how)
         return results
 
-    def _result(self, run: Run, i: int, found: sw.Flow, seconds: float) -> Result:
+    def _result(
+        self,
+        run: Run,
+        i: int,
+        found: sw.Flow,
+        seconds: float,
+        looks: Sequence[int],
+        losses: Sequence[float],
+    ) -> Result:
         w2 = found.w2[i].item()
         steps = int(found.steps[i])
-        at = [step for step in _spread_out(self.steps) if 0 < step <= steps]
+        at = [step for step in looks if step <= steps]
         trace: dict[str, Sequence[float]]
-        trace = {"at": at, "loss": [found.trace.loss[step - 1, i].item() for step in at]}
+        trace = {"at": at, "loss": [float(f"{loss:.6g}") for loss in losses[: len(at)]]}
         arrays = {}
-        if run.seed == self.seeds[0] and not found.diverged[i] and not self.alone:
+        kept = self.rates is None or (self.task.pictured and not self.alone)
+        if kept and run.seed == self.seeds[0] and not found.diverged[i]:
             arrays["end"] = self.task.picture(found.particles[None, i], run.seed)
         return Result(
             run,

@@ -43,6 +43,10 @@ class ToyTask:
     def shown(self) -> Sequence[int]:
         return SHOWN
 
+    @property
+    def pictured(self) -> bool:
+        return False
+
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
         pair = toy(self.name, self.n, self.d, seed)
         return pair.x, pair.y
@@ -58,6 +62,7 @@ class ToyTask:
 def cells(preset: str, convention: Convention = "mean") -> list[FlowCell]:
     """Quick: each target in one dimension, few rates. Paper: all as published."""
     seeds: tuple[int, ...]
+    rates: dict[Objective, tuple[float, ...]]
     if preset == "quick":
         tasks = [ToyTask(name, d, 100) for name, d in zip(TOYS, (50, 2, 100), strict=True)]
         seeds, steps, searched = (0,), 150, 1000
@@ -77,7 +82,9 @@ def cells(preset: str, convention: Convention = "mean") -> list[FlowCell]:
             ]
     alone = ToyTask("swiss", 50, tasks[0].n)
     made += [
-        FlowCell(NAME, alone, variant, "root", (1e-3,), (0,), steps, convention, alone=True)
+        FlowCell(
+            NAME, alone, variant, "root", (1e-3,), (0,), steps, convention, "float32", alone=True
+        )
         for variant in ELEVEN
     ]
     return made

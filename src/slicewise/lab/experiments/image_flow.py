@@ -47,6 +47,10 @@ class DigitTask:
     def shown(self) -> Sequence[int]:
         return (0, 3, 10, 30, 60, 100)
 
+    @property
+    def pictured(self) -> bool:
+        return True
+
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
         x, y = (torch.from_numpy(images.some(self.n, seed)) for images in self._sets())
         return x, y
@@ -75,6 +79,10 @@ class FaceTask:
     @property
     def shown(self) -> Sequence[int]:
         return (0, 3, 10, 30, 60, 100)
+
+    @property
+    def pictured(self) -> bool:
+        return True
 
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
         y = torch.from_numpy(faces(self.path).some(self.n, seed))

@@ -7,15 +7,16 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 import torch
 
+from slicewise.lab.study.machine import device_name, versions
 from slicewise.lab.study.run import Cell, Result, Run
 
 
@@ -36,13 +37,20 @@ class Job:
         whole = "".join(run.key for run in self.runs)
         return self.scratch / f"{hashlib.sha256(whole.encode()).hexdigest()[:32]}.pt"
 
+    def forget(self) -> None:
+        """Remove what it would have gone on from."""
+        if self.checkpoint is not None:
+            self.checkpoint.unlink(missing_ok=True)
+
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """A job and what came of it: results, or what went wrong."""
+    """A job and what came of it, with where it was made: results, or what went wrong."""
 
     job: Job
     results: tuple[Result, ...] = ()
+    device: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
     error: str = ""
 
 
@@ -51,11 +59,15 @@ class Engine(Protocol):
 
     def __call__(self, jobs: Sequence[Job]) -> Iterator[Done]: ...
 
+    def by_itself(self, job: Job) -> Done:
+        """One job with nothing of ours beside it, because its time is asked for."""
+        ...
+
 
 def make(job: Job) -> Done:
     """One job. A batch too large for the device's memory is made in halves: runs do not know their batch."""
     try:
-        return Done(job, tuple(_measured(job)))
+        return Done(job, tuple(_measured(job)), device_name(job.device), versions())
     except Exception as error:  # whatever it is, the other cells go on, and it is told in the end
         return Done(job, error=f"{type(error).__name__}: {error}")
 
@@ -68,8 +80,11 @@ def _measured(job: Job) -> list[Result]:
             raise
     torch.cuda.empty_cache()
     half = len(job.runs) // 2
-    parts = (job.runs[:half], job.runs[half:])
-    return [r for runs in parts for r in _measured(Job(job.cell, runs, job.device, job.scratch))]
+    parts = [replace(job, runs=runs) for runs in (job.runs[:half], job.runs[half:])]
+    results = [result for part in parts for result in _measured(part)]
+    for part in parts:
+        part.forget()
+    return results
 
 
 @dataclass(frozen=True)
@@ -79,6 +94,9 @@ class InTurn:
     def __call__(self, jobs: Sequence[Job]) -> Iterator[Done]:
         for job in jobs:
             yield make(job)
+
+    def by_itself(self, job: Job) -> Done:
+        return make(job)
 
 
 @dataclass(frozen=True)
@@ -99,6 +117,9 @@ class InProcesses:
                 if (yield from _in_pool(deque([job]), 1)):
                     why = "its process died, twice: was it killed, or is memory short? try fewer --jobs"
                     yield Done(job, error=why)
+
+    def by_itself(self, job: Job) -> Done:
+        return make(job)  # here: the other processes have ended
 
 
 def _in_pool(left: deque[Job], count: int) -> Generator[Done, None, list[Job]]:

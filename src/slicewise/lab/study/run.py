@@ -78,6 +78,10 @@ class Cell(Protocol):
         """Whether its time is what is asked for, so that nothing else may run beside it."""
         ...
 
+    def device(self, asked: str) -> str:
+        """Where it is made, if this device is asked for."""
+        ...
+
     def measure(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
     ) -> list[Result]:

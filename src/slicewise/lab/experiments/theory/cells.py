@@ -16,7 +16,7 @@ NAME = "theory"
 
 @dataclass(frozen=True)
 class CheckCell:
-    """All tasks of one check. They are small and exact in double precision: made on the CPU, whatever the device."""
+    """All tasks of one check. They are small, and made in double precision on a CPU."""
 
     check: str
     preset: str
@@ -28,6 +28,9 @@ class CheckCell:
     @property
     def alone(self) -> bool:
         return False
+
+    def device(self, asked: str) -> str:
+        return "cpu"
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:

@@ -1,0 +1,41 @@
+"""Where runs are made: which device, and with which versions of what the numbers depend on."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+import torch
+
+from slicewise.lab.trouble import Trouble
+
+
+def choose_device(asked: str) -> str:
+    """ "auto" is a CUDA device where there is one."""
+    if asked == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(asked)
+    except RuntimeError:
+        raise Trouble(f"--device {asked}: give auto, cpu, cuda or cuda:0") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise Trouble(f"--device {asked}: no CUDA device was found; try --device cpu")
+    return asked
+
+
+def device_name(device: str) -> str:
+    """What kind of device it is, for the record."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    found = {"python": platform.python_version(), "torch": torch.__version__}
+    for package in ("slicewise", "numpy", "numba", "POT", "scipy"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
