@@ -1,0 +1,40 @@
+"""The section on theory: each statement, what was measured, its figure."""
+
+from __future__ import annotations
+
+from slicewise.lab.experiments.theory import CHECKS
+from slicewise.lab.experiments.theory.check import Measured
+from slicewise.lab.report.pieces import Figure, Section, Table, as_png
+from slicewise.lab.study.store import Store
+
+
+def section(store: Store) -> Section | None:
+    """Every check that was run; None if there is none."""
+    rows = store.rows(experiment="theory")
+    pieces: list[Figure | Table] = []
+    verdicts = []
+    for name, check in CHECKS.items():
+        found = [Measured(r["given"], r["measures"]) for r in rows if r["setting"] == name]
+        if not found:
+            continue
+        pieces.append(_figure(name, found))
+        verdicts.append([check.title, check.statement, check.verdict(found)])
+    if not pieces:
+        return None
+    table = Table("theory-verdicts", "What holds", ["", "the statement", "measured"], verdicts)
+    return Section("The theory, asked of numbers", (), [table, *pieces])
+
+
+def _figure(name: str, found: list[Measured]) -> Figure:
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib.figure import Figure as Drawing
+
+    drawing = Drawing(figsize=(11, 4.2), layout="constrained")
+    (whole,) = drawing.subfigures(1, 1, squeeze=False).flat
+    CHECKS[name].draw(whole, found)
+    check = CHECKS[name]
+    return Figure(
+        f"theory-{name}", as_png(drawing), check.title, f"{check.title}. {check.statement}"
+    )
