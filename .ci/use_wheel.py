@@ -11,6 +11,11 @@ assert version("slicewise") == sw.__version__
 assert files("slicewise").joinpath("py.typed").is_file()
 kernels = {file.name for file in files("slicewise.kernels.cuda").iterdir()}
 assert kernels >= {"match.cu", "radix.cu", "draw.cu", "rows.cu", "frames.cu", "turn.cu"}, kernels
+for package in ("slicewise.lab.report", "slicewise.lab.published", "slicewise.lab.templates"):
+    names = {
+        file.name for file in files("slicewise.lab").joinpath(package.split(".")[-1]).iterdir()
+    }
+    assert names & {"page.py", "results.csv", "report.html"}, (package, names)
 x = torch.randn(2, 20, 5, requires_grad=True)
 for name in sw.VARIANTS:
     value = sw.SlicedWasserstein(name)(x, torch.randn(15, 5))

@@ -27,7 +27,7 @@ def cells():
 class Loud(Watch):
     """Says so, at once, whenever a cell has been written."""
 
-    def done(self, name, runs, error=""):
+    def done(self, name, runs, seconds, error=""):
         print("cell", flush=True)
 
 

@@ -232,7 +232,7 @@ def test_no_error_is_known_of_one_slice(capsys, tmp_path, files):
         ("a.npy b.npy --x-weights b.npy", "one weight for each"),
         ("a.npy b.npy --x-weights missing.npy", "there is no file"),
         ("a.npy b.npy --dtype float16", "--dtype = 'float16' is unknown"),
-        ("a.npy b.npy --device tpu", "--device = 'tpu' is unknown"),
+        ("a.npy b.npy --device tpu", "--device tpu: give auto, cpu, cuda"),
         ("a.npy b.npy --backend numb", "did you mean 'numba'"),
         ("a.npy b.npy --backend triton", "cannot run where the samples are"),
         ("a.npy b.npy --json --quiet", "choose one"),

@@ -77,10 +77,13 @@ def test_listing_and_exporting(here, capsys):
     lines = said(capsys, "runs").out.splitlines()
     assert lines[0].split()[:3] == ["experiment", "setting", "variant"]
     assert lines[-1] == "2 lines"
+    (searched,) = (line for line in lines if "finished" in line)
+    assert searched.split()[5:7] == ["1", "2"], "the rate that did not diverge, of two runs"
     every = said(capsys, "runs", "--all").out
     assert every.splitlines()[-1] == "3 runs"
     assert "diverged" in every
-    assert said(capsys, "runs", "--variant", "ebsw").out.splitlines()[-1] == "0 lines"
+    assert said(capsys, "runs", "--all", "--variant", "sw").out == every
+    assert "choose from sw" in wrong(capsys, "runs", "--variant", "ebsw")
     objects = [json.loads(line) for line in said(capsys, "runs", "--json").out.splitlines()]
     assert {row["status"] for row in objects} == {"finished", "diverged", "converged"}
     piped = list(csv.DictReader(said(capsys, "runs", "--csv", "-").out.splitlines()))
@@ -118,7 +121,7 @@ def test_mistakes(here, capsys):
     assert "--convention" in wrong(capsys, "reproduce", "all", "--convention", "sum")
     assert "--jobs -1" in wrong(capsys, "reproduce", "all", "--jobs", -1)
     assert "--device tpu" in wrong(capsys, "reproduce", "all", "--device", "tpu")
-    assert "slicewise --help" in wrong(capsys, "reproduce")
+    assert "slicewise reproduce --help" in wrong(capsys, "reproduce")
     assert "slicewise --help" in wrong(capsys, "reproduc")
     assert "there is no store runs.db" in wrong(capsys, "runs")
     assert "there is no store runs.db" in wrong(capsys, "report")

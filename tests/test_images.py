@@ -34,6 +34,8 @@ def test_some_are_chosen_by_the_seed():
     assert len(np.unique(zeros.some(500, 0), axis=0)) == 500
     with pytest.raises(Trouble, match="500 images, 501 are wanted"):
         zeros.some(501, 0)
+    with pytest.raises(Trouble, match="images of 28 × 28 pixels: wanted are 8 × 8"):
+        zeros.enough(5, (8, 8))
 
 
 def test_images_are_told_apart_by_what_they_show():
@@ -107,7 +109,10 @@ def test_faces_of_a_folder_of_celeba(tmp_path):
 @pytest.mark.parametrize(
     ("of", "write", "said"),
     [
-        (digit, lambda p: p.write_bytes(b"PK nothing"), "cannot be read as an npz"),
+        (digit, lambda p: p.write_bytes(b"PK nothing"), "is no npz file, whatever its name"),
+        (digit, lambda p: p.write_bytes(b"\x93NUMPY" * 20), "is no npz file, whatever its name"),
+        (digit, lambda p: np.savez(p, images=IMAGES, labels=LABELS[:3]), "one label, 0 to 9, for each image"),
+        (digit, lambda p: np.savez(p, images=IMAGES, labels=np.eye(6)), "one label, 0 to 9, for each image"),
         (digit, lambda p: np.savez(p, other=LABELS), "holds other: wanted are images and labels"),
         (digit, lambda p: np.savez(p, images=IMAGES * 1.5, labels=LABELS), "uint8, or numbers in"),
         (digit, lambda p: np.savez(p, images=np.array([object()]), labels=LABELS), "cannot be read"),
@@ -135,3 +140,9 @@ def test_folders_that_hold_something_else(tmp_path):
     (tmp_path / "train-images-idx3-ubyte").write_bytes(b"short")
     with pytest.raises(Trouble, match="not an idx file"):
         digit(0, str(tmp_path))
+    (tmp_path / "train-images-idx3-ubyte").unlink()
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"all zeros" * 99)[:40])
+    with pytest.raises(Trouble, match="not an idx file"):
+        digit(0, str(tmp_path / "train-images-idx3-ubyte.gz"))
+    with pytest.raises(Trouble, match="no npz file and no folder"):
+        digit(0, str(tmp_path / "a.png"))

@@ -14,8 +14,10 @@ from slicewise.lab.experiments.flows import FlowCell
 from slicewise.lab.experiments.gradient_flow import ToyTask
 from slicewise.lab.experiments.image_flow import DigitTask
 from slicewise.lab.experiments.theory.cells import CheckCell
-from slicewise.lab.report import write_report
+from slicewise.lab.report import theory, write_report
+from slicewise.lab.report.flows import edges
 from slicewise.lab.report.pieces import best_of, file_name, number
+from slicewise.lab.report.rows import Flows
 from slicewise.lab.study.run import Result, Run
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
@@ -36,7 +38,9 @@ def small_study():
         for v in ("sw", "ebsw")
         for o in ("root", "power")
     ]
-    cells.append(FlowCell("gradient-flow", toy, "sw", "root", (1e-3,), (0,), 20, alone=True))
+    cells.append(
+        FlowCell("gradient-flow", toy, "sw", "root", (1e-3,), (0,), 20, timed_on="a machine")
+    )
     cells.append(
         FlowCell("image-flow", digits, "sw", "power", None, (0,), 50, defaults=None, **how)
     )
@@ -70,8 +74,11 @@ def test_the_best_rate_is_that_of_the_least_mean(made):
     best = min(means, key=means.get)
     header, *lines = table(folder, "gradient-flow-swiss-d-50")
     line = next(dict(zip(header, line, strict=True)) for line in lines if line[0] == "sw")
-    assert line["best rate, root"].startswith(number(means[best]))
-    assert line["best rate, root"].endswith(f"at {best:g}")
+    values = [r["w2"] for r in some if r["lr"] == best]
+    spread = abs(values[0] - values[1]) / 2**0.5  # the standard deviation of two
+    assert line["best rate, root"].startswith(
+        f"{number(means[best])} ± {number(spread)} at {best:g}"
+    )
     assert line["the paper"] == "0.0004 ± 0.0000"
     missing = next(dict(zip(header, line, strict=True)) for line in lines if line[0] == "maxsw")
     assert missing["step computed"] == "not run"
@@ -111,6 +118,7 @@ def test_times_are_scaled_to_the_papers_steps(made):
     _, line = table(folder, "gradient-flow-swiss-d-50-runtime")
     assert float(line[1]) == pytest.approx(alone["seconds"] * 10_000 / 20, abs=0.01)
     assert line[3] == "8.62"
+    assert line[4] == f"{8.62 / (alone['seconds'] * 500):.1f}×"
 
 
 def test_what_cannot_be_compared_is_kept_apart(tmp_path):
@@ -125,8 +133,13 @@ def test_what_cannot_be_compared_is_kept_apart(tmp_path):
             (20, 5, "reference"),
         )
     ]
+    # Another variant that ran for longer takes nothing away from this one.
+    cells.append(
+        FlowCell("gradient-flow", ToyTask("swiss", 2, 20), "ebsw", "root", (1.0,), (0,), 30)
+    )
     with Store(tmp_path / "runs.db") as store:
         assert not sweep(cells, store).failed
+        longer = next(r for r in store.rows(variant="sw") if r["given"]["steps"] == 10)
     write_report(tmp_path / "runs.db", tmp_path / "out")
     _, *lines = table(tmp_path / "out", "gradient-flow-verdict")
     assert sorted(line[0] for line in lines) == [
@@ -134,14 +147,81 @@ def test_what_cannot_be_compared_is_kept_apart(tmp_path):
         "swiss d=2, n = 20, reference convention",
         "swiss d=2, n = 30, mean convention",
     ]
+    shown = {line[0]: line[3] for line in lines}
+    assert shown["swiss d=2, n = 20, mean convention"] == f"{number(longer['w2'])} at 1"
+
+
+def test_computed_steps_of_several_lengths_are_not_averaged(tmp_path):
+    task, how = DigitTask(10), {"dtype": "float32", "reduce": True, "suffix": ", reduced"}
+    cells = [
+        FlowCell("image-flow", task, "sw", "power", None, seeds, steps, **how)
+        for seeds, steps in (((0,), 2), ((0, 1), 4))
+    ]
+    with Store(tmp_path / "runs.db") as store:
+        assert not sweep(cells, store).failed
+        longer = [r["w2"] for r in store.rows() if r["given"]["steps"] == 4]
+    write_report(tmp_path / "runs.db", tmp_path / "out")
+    _, line = table(tmp_path / "out", "image-flow-verdict")
+    assert line[1].startswith(f"{number(sum(longer) / 2)} ± ")
+    assert line[2] == "4"
+
+
+def test_times_of_several_machines_have_tables_of_their_own(tmp_path):
+    cells = [
+        FlowCell(
+            "gradient-flow",
+            ToyTask("swiss", 2, n),
+            "sw",
+            "root",
+            (1e-3,),
+            (0,),
+            5,
+            timed_on=machine,
+        )
+        for n, machine in ((20, "a laptop"), (20, "a GPU"), (30, "a GPU"))
+    ]
+    with Store(tmp_path / "runs.db") as store:
+        assert not sweep(cells, store).failed
+    assert len(Flows(Store.reading(tmp_path / "runs.db"), "gradient-flow").lone) == 3
+    page = write_report(tmp_path / "runs.db", tmp_path / "out").read_text()
+    assert len(list((tmp_path / "out").glob("*runtime.csv"))) == 3
+    assert "a laptop" in page
+    assert "a GPU" in page
+
+
+def test_two_presets_of_a_check_are_not_mixed(tmp_path):
+    with Store(tmp_path / "runs.db") as store:
+        sweep([CheckCell("gaussian", "quick")], store)
+        quick = theory.section(store).pieces[0].rows
+        sweep([CheckCell("gaussian", "paper")], store)
+        both = theory.section(store).pieces[0].rows
+    with Store(tmp_path / "paper.db") as store:
+        sweep([CheckCell("gaussian", "paper")], store)
+        assert theory.section(store).pieces[0].rows == both != quick
+
+
+def test_the_edge_that_is_drawn(tmp_path):
+    cell = FlowCell("gradient-flow", ToyTask("swiss", 50, 30), "sw", "power", (1.0,), (0,), 2)
+    with Store(tmp_path / "runs.db") as store:
+        sweep([cell], store)
+        found = edges(Flows(store, "gradient-flow"), "swiss d=50")
+    assert found == {"power": pytest.approx(30 * 50 * 50 / (50 + 50 - 1))}
+
+
+def test_a_best_rate_at_the_end_of_its_grid_is_marked():
+    rows = [{"lr": lr, "w2": w2} for lr, w2 in ((1.0, 0.3), (2.0, 0.2), (3.0, 0.1))]
+    assert best_of(rows).end_of_grid == " (the largest tried)"
+    assert best_of(rows[:1]).end_of_grid == ""
+    assert best_of([*rows, {"lr": 4.0, "w2": 0.2}]).end_of_grid == ""
 
 
 HOSTILE = "<script>alert('1')</script>\"&"
 
 
 def test_hostile_names_are_text(tmp_path):
-    given = {"task": {"images": HOSTILE, "n": 5}, "convention": HOSTILE, "steps": 3, "dtype": "x"}
-    run = Run("image-flow", HOSTILE, "sw", "root", 1.0, 0, given)
+    given = {"task": {"images": [HOSTILE], "n": 5}, "convention": HOSTILE, "steps": 3, "dtype": "x"}
+    given |= {"reduce": False, "defaults": HOSTILE}
+    run = Run("image-flow", HOSTILE, "sw", "root", 1.0, 0, given, {"source": HOSTILE})
     with Store(tmp_path / "runs.db") as store:
         measures = {"steps": 3, "rank": 2}
         store.add(

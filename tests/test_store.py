@@ -13,8 +13,9 @@ import sys
 import numpy as np
 import pytest
 
+from slicewise.lab.study.export import as_csv
 from slicewise.lab.study.run import Result, Run, as_json
-from slicewise.lab.study.store import COLUMNS, Store, as_csv
+from slicewise.lab.study.store import COLUMNS, Store
 from slicewise.lab.trouble import Trouble
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -136,8 +137,11 @@ def test_it_tells_how_far_it_is(tmp_path, capsys):
 def test_devices():
     assert choose_device("cpu") == "cpu"
     assert choose_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
-    with pytest.raises(Trouble, match="--device gpu: give auto"):
-        choose_device("gpu")
+    for unknown in ("gpu", "mps", "cuda:x", "cuda:"):
+        with pytest.raises(Trouble, match=f"--device {unknown}: give auto"):
+            choose_device(unknown)
+    with pytest.raises(Trouble, match="--device cuda:99: there"):
+        choose_device("cuda:99")
     if not torch.cuda.is_available():
         with pytest.raises(Trouble, match="no CUDA device"):
             choose_device("cuda")
@@ -184,7 +188,8 @@ def test_killed_again_and_again_it_ends_up_the_same(tmp_path, uninterrupted, pro
         for _ in range(chance.choice((0, 0, 1, 1, 2))):
             child.stdout.readline()
         time.sleep(chance.random() * chance.choice((0.02, 0.2, 1.0)))
-        os.killpg(child.pid, signal.SIGKILL)
+        # The process that writes, and nobody else: those that work for it must end by themselves.
+        os.kill(child.pid, signal.SIGKILL)
         child.wait()
         child.stdout.close()
         rows, _ = everything(path)
@@ -200,6 +205,43 @@ def test_killed_again_and_again_it_ends_up_the_same(tmp_path, uninterrupted, pro
     expected = [{**row, "device": None} for row in uninterrupted[0]]
     assert [{**row, "device": None} for row in rows] == expected
     assert arrays == uninterrupted[1]
+
+
+def workers_of(group):
+    """Processes of a group that are still there."""
+    listed = subprocess.run(
+        ["ps", "-e", "-o", "pgid=,stat="], capture_output=True, text=True, check=True
+    )
+    lines = [line.split() for line in listed.stdout.splitlines()]
+    return [stat for pgid, stat in lines if int(pgid) == group and not stat.startswith("Z")]
+
+
+@pytest.mark.skipif(shutil.which("ps") is None, reason="no ps")
+def test_workers_do_not_outlive_the_process_they_work_for(tmp_path):
+    command = [sys.executable, str(HERE / "sweep_to_kill.py"), str(tmp_path / "runs.db"), "2"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    assert child.stdout.readline() == b"begun\n"
+    assert child.stdout.readline() == b"cell\n"
+    assert len(workers_of(child.pid)) >= 3
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    patience = time.monotonic() + 10
+    while workers_of(child.pid) and time.monotonic() < patience:
+        time.sleep(0.1)
+    assert workers_of(child.pid) == []
+
+
+def test_what_a_kill_left_half_written_is_removed(tmp_path):
+    scratch = tmp_path / "runs.db.cells"
+    scratch.mkdir()
+    old, new = scratch / ".a.pt.x1", scratch / ".b.pt.x2"
+    for file in (old, new):
+        file.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    with Store(tmp_path / "runs.db") as store:
+        sweep([], store)
+    assert list(scratch.iterdir()) == [new]
 
 
 def by_cell(rows):

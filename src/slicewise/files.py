@@ -15,6 +15,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # a power cut must not leave a name without its content
         # mkstemp lets only its owner read; a report is for others too.
         os.chmod(name, 0o644)
         os.replace(name, path)

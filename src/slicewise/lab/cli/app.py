@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -56,12 +57,17 @@ app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options"
 
 def run(arguments: list[str]) -> int:
     """Run one subcommand; returns its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # where "±" cannot be written, "?" can
     command = typer.main.get_command(app)
     try:
         status = command.main(arguments, prog_name="slicewise", standalone_mode=False)
     except typer.TyperException as wrong:
         said = wrong.format_message() if hasattr(wrong, "format_message") else str(wrong)
-        return _say(said, hint="slicewise --help lists what there is")
+        context = getattr(wrong, "ctx", None)
+        path = "slicewise" if context is None else context.command_path
+        return _say(said, hint=f"{path} --help lists what there is")
     except typer.Abort:
         return STOPPED
     except ImportError as missing:

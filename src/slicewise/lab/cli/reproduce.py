@@ -21,14 +21,12 @@ from slicewise.lab.trouble import Trouble
 
 HELP = f"""Run the paper's experiments: {", ".join(EXPERIMENTS)}, or all.
 
-Stop it at any moment and give the same command again: what is in the store is not made twice.
+Stop it at any moment and give the same command again: what is in the store
+is not made twice.
 
 [bold]Examples[/bold]
-
-  slicewise reproduce all                              the quick preset, two minutes on two cores
-
-  slicewise reproduce gradient-flow --preset paper     all as published: 300 particles, 36 rates, 10,000 steps
-
+  slicewise reproduce all                              in small: two minutes
+  slicewise reproduce gradient-flow --preset paper     all as published
   slicewise reproduce image-flow --faces img_align_celeba --device cuda
 """
 
@@ -75,6 +73,7 @@ def reproduce(
         convention,  # type: ignore[arg-type]
         None if mnist is None else str(mnist),
         None if faces is None else str(faces),
+        device_name(where),
     )
     names = list(EXPERIMENTS) if experiment == "all" else [experiment]
     cells = [cell for name in names for cell in EXPERIMENTS[name](asked)]

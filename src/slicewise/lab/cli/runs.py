@@ -7,19 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
+from slicewise.checks import check_choice
 from slicewise.files import write_whole
+from slicewise.lab.report.pieces import best_of
+from slicewise.lab.study.export import as_csv
 from slicewise.lab.study.run import as_json
-from slicewise.lab.study.store import Store, as_csv
+from slicewise.lab.study.store import Store
 
 HELP = """List the runs of a store, or export them.
 
 [bold]Examples[/bold]
-
-  slicewise runs                                    a line for each experiment, setting and variant
-
-  slicewise runs --all --variant sw                 every run of one variant
-
-  slicewise runs --csv runs.csv                     all columns, for other programs; --csv - to a pipe
+  slicewise runs                        a line for each batch, its best rate
+  slicewise runs --all --variant sw     every run of one variant
+  slicewise runs --csv runs.csv         all columns; --csv - to a pipe
 """
 
 
@@ -38,6 +38,8 @@ def runs(
     named = {"experiment": experiment, "setting": setting, "variant": variant}
     wanted = {name: value for name, value in named.items() if value is not None}
     with Store.reading(store) as kept:
+        for name, value in wanted.items():
+            check_choice(f"--{name}", value, kept.values_of(name))
         rows = kept.rows(**wanted)
     if csv is not None:
         if str(csv) == "-":
@@ -54,17 +56,22 @@ def runs(
 
 
 def _summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One line for each batch of rates and seeds, its best rate shown."""
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    """One line for each batch of rates and seeds: its best rate, and the mean over seeds there."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        how = "computed" if row["lr"] is None else "searched"
-        place = tuple(row[name] for name in ("experiment", "setting", "variant", "objective"))
-        groups.setdefault((*place, how), []).append(row)
+        place = [row[name] for name in ("experiment", "setting", "variant", "objective")]
+        # Runs of other sizes, lengths or conventions are not of one batch; tasks of a check are.
+        given = "" if row["w2"] is None else as_json(row["given"])
+        groups.setdefault((*place, row["lr"] is None, given), []).append(row)
     lines = []
     for members in groups.values():
-        best = min(members, key=lambda row: float("inf") if row["w2"] is None else row["w2"])
+        best = best_of(members)
+        assert best is not None
+        shown = dict(best.runs[0])
+        if shown["w2"] is not None:
+            shown["w2"] = best.mean
         seconds = sum(row["seconds"] for row in members)
-        lines.append({**best, "runs": len(members), "seconds": seconds})
+        lines.append({**shown, "runs": len(members), "seconds": seconds})
     return lines
 
 

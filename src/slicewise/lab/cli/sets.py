@@ -12,6 +12,7 @@ from torch import Tensor
 from slicewise.checks import check_choice, check_count
 from slicewise.lab.data import TOYS, toy
 from slicewise.lab.reading import Samples, printable, read_samples, read_weights
+from slicewise.lab.study.machine import choose_device
 from slicewise.lab.trouble import Trouble
 
 # Exact distances of so many pairs of samples (3,000 a side) take some 20 s; they grow as n³.
@@ -35,11 +36,7 @@ class Sets:
     def to(self, dtype: str, device: str) -> Sets:
         """The same on a device, in a precision, both as a user names them."""
         check_choice("--dtype", dtype, ("float64", "float32"))
-        check_choice("--device", device, ("auto", "cpu", "cuda"))
-        if device == "cuda" and not torch.cuda.is_available():
-            raise Trouble("--device cuda: there is no CUDA device here; use --device cpu")
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = choose_device(device)
         kind = torch.float64 if dtype == "float64" else torch.float32
         x, y, a, b = (
             None if t is None else t.to(device, kind)
@@ -138,7 +135,8 @@ def memory_permitting() -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as trouble:
-        if isinstance(trouble, MemoryError) or "memory" in str(trouble):
+        short = isinstance(trouble, (MemoryError, torch.OutOfMemoryError))
+        if short or "can't allocate memory" in str(trouble):
             raise Trouble(
                 "there is too little memory for this: give fewer --samples or --n-slices"
             ) from None

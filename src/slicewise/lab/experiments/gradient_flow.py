@@ -21,6 +21,22 @@ RATES = tuple(float(f"{digit}e{power}") for power in range(-6, 3) for digit in (
 LARGER_RATES = (1e3, 3e3, 5e3, 8e3, 1e4, 3e4)
 OBJECTIVES: tuple[Objective, ...] = ("root", "power")
 SHOWN = (0, 3, 10, 20, 40)
+QUICK_RATES: dict[Objective, tuple[float, ...]] = {
+    "root": (1.0, 3.0, 10.0, 30.0, 100.0),
+    "power": (10.0, 100.0, 300.0, 800.0, 3e3),
+}
+
+
+def on_scale(
+    rates: dict[Objective, tuple[float, ...]], convention: Convention, n: int
+) -> dict[Objective, tuple[float, ...]]:
+    """Rates of a mean over n samples, for a convention: published losses are sums, times n, and then a root."""
+    if convention == "mean":
+        return rates
+    return {
+        objective: tuple(rate / n ** (1.5 if objective == "root" else 2.0) for rate in some)
+        for objective, some in rates.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -38,6 +54,10 @@ class ToyTask:
     @property
     def given(self) -> Mapping[str, Any]:
         return {"toy": self.name, "d": self.d, "n": self.n}
+
+    @property
+    def noted(self) -> Mapping[str, Any]:
+        return {}
 
     @property
     def shown(self) -> Sequence[int]:
@@ -59,14 +79,14 @@ class ToyTask:
         return np.concatenate([points.float().numpy() for points in seen])
 
 
-def cells(preset: str, convention: Convention = "mean") -> list[FlowCell]:
+def cells(preset: str, convention: Convention = "mean", machine: str = "here") -> list[FlowCell]:
     """Quick: each target in one dimension, few rates. Paper: all as published."""
     seeds: tuple[int, ...]
     rates: dict[Objective, tuple[float, ...]]
     if preset == "quick":
         tasks = [ToyTask(name, d, 100) for name, d in zip(TOYS, (50, 2, 100), strict=True)]
         seeds, steps, searched = (0,), 150, 1000
-        rates = {"root": (1.0, 3.0, 10.0, 30.0, 100.0), "power": (10.0, 100.0, 300.0, 800.0, 3e3)}
+        rates = on_scale(QUICK_RATES, convention, 100)
     else:
         tasks = [ToyTask(name, d, 300) for name in TOYS for d in (2, 50, 100)]
         seeds, steps, searched = (0, 1, 2), 10_000, 10_000
@@ -83,7 +103,16 @@ def cells(preset: str, convention: Convention = "mean") -> list[FlowCell]:
     alone = ToyTask("swiss", 50, tasks[0].n)
     made += [
         FlowCell(
-            NAME, alone, variant, "root", (1e-3,), (0,), steps, convention, "float32", alone=True
+            NAME,
+            alone,
+            variant,
+            "root",
+            (1e-3,),
+            (0,),
+            steps,
+            convention,
+            "float32",
+            timed_on=machine,
         )
         for variant in ELEVEN
     ]

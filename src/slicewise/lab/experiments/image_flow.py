@@ -12,7 +12,7 @@ from torch import Tensor
 
 from slicewise.gradient import Objective
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell
-from slicewise.lab.experiments.gradient_flow import OBJECTIVES
+from slicewise.lab.experiments.gradient_flow import OBJECTIVES, on_scale
 from slicewise.lab.images import SIDE, Images, digit, faces
 from slicewise.problem import Convention
 
@@ -20,6 +20,10 @@ NAME = "image-flow"
 DIGIT_RATES = tuple(float(f"{digit}e{power}") for power in range(-3, 4) for digit in (1, 5))
 FACE_RATES = (1.0, 4.0, 8.0, 16.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 3200.0)
 REDUCED = ", reduced"
+QUICK_RATES: dict[Objective, tuple[float, ...]] = {
+    "root": (5.0, 10.0, 50.0, 100.0, 500.0),
+    "power": (50.0, 500.0, 1000.0, 5000.0),
+}
 _DRAWN = 8  # images of a set that pictures show
 
 
@@ -39,9 +43,12 @@ class DigitTask:
 
     @property
     def given(self) -> Mapping[str, Any]:
-        zeros, ones = self._sets()
-        digests = [zeros.digest, ones.digest]
-        return {"images": f"0 to 1, {zeros.source}", "digests": digests, "n": self.n}
+        digests = [images.enough(self.n, (28, 28)).digest for images in self._sets()]
+        return {"images": digests, "n": self.n}
+
+    @property
+    def noted(self) -> Mapping[str, Any]:
+        return {"source": f"0 to 1, {self._sets()[0].source}"}
 
     @property
     def shown(self) -> Sequence[int]:
@@ -73,8 +80,11 @@ class FaceTask:
 
     @property
     def given(self) -> Mapping[str, Any]:
-        held = faces(self.path)
-        return {"images": f"noise to {held.source}", "digests": [held.digest], "n": self.n}
+        return {"images": [faces(self.path).enough(self.n).digest], "n": self.n}
+
+    @property
+    def noted(self) -> Mapping[str, Any]:
+        return {"source": f"noise to {faces(self.path).source}"}
 
     @property
     def shown(self) -> Sequence[int]:
@@ -102,13 +112,14 @@ def _bytes(particles: Tensor, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
 def cells(
     preset: str,
     convention: Convention = "mean",
+    machine: str = "here",
     *,
     mnist: str | None = None,
     faces_at: str | None = None,
 ) -> list[FlowCell]:
     """Quick: what is left after a few hundred steps, reduced. Paper: rates and steps as published, and reduced."""
     if preset == "quick":
-        return _quick(DigitTask(50, mnist), FaceTask(50, faces_at), convention)
+        return _quick(DigitTask(50, mnist), FaceTask(50, faces_at), convention, machine)
     made: list[FlowCell] = []
     for task, rates in ((DigitTask(50, mnist), DIGIT_RATES), (FaceTask(50, faces_at), FACE_RATES)):
         for variant in ELEVEN:
@@ -125,7 +136,7 @@ def cells(
                     FlowCell(*known, objective, rates, seeds, 200_000, convention, **how)
                     for objective in OBJECTIVES
                 ]
-        made += _alone(task, 2000, convention)
+        made += _alone(task, 2000, convention, machine)
     return made
 
 
@@ -143,26 +154,36 @@ def _computed(
     )
 
 
-def _alone(task: DigitTask | FaceTask, steps: int, convention: Convention) -> list[FlowCell]:
+def _alone(
+    task: DigitTask | FaceTask, steps: int, convention: Convention, machine: str
+) -> list[FlowCell]:
     """Every variant by itself in all dimensions, for its time."""
     return [
         FlowCell(
-            NAME, task, variant, "root", (1e-3,), (0,), steps, convention, "float32", alone=True
+            NAME,
+            task,
+            variant,
+            "root",
+            (1e-3,),
+            (0,),
+            steps,
+            convention,
+            "float32",
+            timed_on=machine,
         )
         for variant in ELEVEN
     ]
 
 
-def _quick(digits: DigitTask, faces: FaceTask, convention: Convention) -> list[FlowCell]:
+def _quick(
+    digits: DigitTask, faces: FaceTask, convention: Convention, machine: str
+) -> list[FlowCell]:
     how: dict[str, Any] = {"dtype": "float32", "reduce": True, "suffix": REDUCED}
     made = [_computed(digits, variant, (0,), 300, convention, how) for variant in ELEVEN]
     made.append(_computed(faces, "sw", (0,), 300, convention, how))
-    searched: dict[Objective, tuple[float, ...]] = {
-        "root": (0.5, 1.0, 5.0, 10.0, 50.0),
-        "power": (50.0, 500.0, 1000.0, 5000.0),
-    }
+    searched = on_scale(QUICK_RATES, convention, digits.n)
     made += [
         FlowCell(NAME, digits, "sw", objective, rates, (0,), 300, convention, **how)
         for objective, rates in searched.items()
     ]
-    return made + _alone(digits, 30, convention)
+    return made + _alone(digits, 30, convention, machine)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import slicewise as sw
-from slicewise.lab.experiments.flows import ELEVEN
+from slicewise.lab.experiments.flows import ELEVEN, LONE
 from slicewise.lab.published import find
 from slicewise.lab.report import drawings
 from slicewise.lab.report.pieces import (
@@ -20,7 +20,7 @@ from slicewise.lab.report.pieces import (
     file_name,
     number,
 )
-from slicewise.lab.report.rows import LONE, Flows
+from slicewise.lab.report.rows import Flows
 
 TITLES = {
     "gradient-flow": "Flows to toy targets",
@@ -62,7 +62,9 @@ def _sizes(flows: Flows) -> str:
     """What numbers beside each other were made from."""
     sizes = sorted({row["given"]["task"]["n"] for row in flows.rows})
     steps = sorted({row["given"]["steps"] for row in flows.rows if row["lr"] is not None})
-    published = "n = 300, 10,000 steps" if flows.experiment == "gradient-flow" else "n = 50, 200,000 steps"
+    published = (
+        "n = 300, 10,000 steps" if flows.experiment == "gradient-flow" else "n = 50, 200,000 steps"
+    )
     ours = f"n = {', '.join(map(str, sizes))}"
     ours += f", {', '.join(f'{count:,}' for count in steps)} steps of each rate" if steps else ""
     return f"Ours: {ours}. The paper's: {published}."
@@ -70,7 +72,7 @@ def _sizes(flows: Flows) -> str:
 
 def section(flows: Flows) -> Section | None:
     """All there is of an experiment on flows; None if there is nothing."""
-    if not flows.rows:
+    if not flows.rows and not flows.lone:
         return None
     pieces: list[Figure | Table] = [*_ways(flows)]
     for place in flows.places:
@@ -80,21 +82,32 @@ def section(flows: Flows) -> Section | None:
 
 
 def _words(flows: Flows) -> list[str]:
-    given = [row["given"] for row in flows.rows]
-    conventions = ", ".join(sorted({one["convention"] for one in given}))
-    steps = ", ".join(f"{n:,}" for n in sorted({one["steps"] for one in given}))
-    sources = sorted({one["task"]["images"] for one in given if "images" in one["task"]})
-    data = f" Images: {'; '.join(sources)}." if sources else ""
-    return [
-        f"Steps: {steps} at most; convention: {conventions}; recipes: the paper's; distances: exact W₂ in double "
-        f"precision of all particles, the mean over seeds at the best rate. A diverged run counts as infinite.{data}"
+    """What was run, column by column."""
+    rated = [row["given"] for row in flows.rows if row["lr"] is not None]
+    computed = [row["given"] for row in flows.rows if row["lr"] is None]
+    sources = sorted({row["given"]["source"] for row in flows.rows if "source" in row["given"]})
+    words = [
+        "Distances are exact W₂ in double precision of all particles: the mean over seeds, at the best rate where "
+        "there are several. A run that diverged is infinitely far."
     ]
+    words += [f"Rates: {_how(rated)}."] if rated else []
+    words += [f"Step computed: {_how(computed)}."] if computed else []
+    return words + ([f"Images: {'; '.join(sources)}."] if sources else [])
+
+
+def _how(given: list[dict[str, Any]]) -> str:
+    most = " or ".join(f"{n:,}" for n in sorted({one["steps"] for one in given}))
+    where = {True: "in the data's own dimensions", False: "in all dimensions"}
+    worked = " or ".join(where[one] for one in sorted({one["reduce"] for one in given}))
+    whose = " or ".join(sorted({f"{one['defaults']}'s" for one in given}))
+    scale = " or ".join(sorted({one["convention"] for one in given}))
+    return f"at most {most} steps, {worked}, {whose} settings of the variants, {scale} convention"
 
 
 def _left(best: Best | None) -> str:
     if best is None:
         return "not run"
-    rate = "" if best.rate is None else f" at {best.rate:g}"
+    rate = "" if best.rate is None else f" at {best.rate:g}{best.end_of_grid}"
     spread = f" ± {number(best.std)}" if len(best.runs) > 1 else ""
     return f"{number(best.mean)}{spread}{rate}"
 
@@ -134,13 +147,13 @@ def _basin(flows: Flows, place: str) -> list[Figure]:
         return []
     computed = {v: rows for v in ELEVEN if (rows := flows.some(place, v, None))}
     file = file_name(place)
-    png = drawings.basins(searched, computed, _edges(flows, place))
+    png = drawings.basins(searched, computed, edges(flows, place))
     alt = f"{place}: exact W2 that is left over the learning rate, a line for each variant"
     caption = "Marks left of the line: no rate given, the step computed. A line ends where the runs diverge."
     return [Figure(f"{flows.experiment}-{file}-basin", png, alt, f"{place}. {caption}")]
 
 
-def _edges(flows: Flows, place: str) -> dict[str, float]:
+def edges(flows: Flows, place: str) -> dict[str, float]:
     """Where "sw" on the squared objective stops contracting: n L d / (L + d − 1), of the dimension worked in."""
     rows = flows.some(place, "sw", "power")
     if not rows or rows[0]["given"]["convention"] != "mean":
@@ -186,12 +199,14 @@ def _runtimes(flows: Flows) -> list[Table]:
     """One run by itself beside the paper's time."""
     by_setting: dict[str, dict[str, Row]] = {}
     for row in flows.lone:
-        by_setting.setdefault(row["setting"].removeprefix(LONE), {})[row["variant"]] = row
+        by_setting.setdefault(row["place"].removeprefix(LONE), {})[row["variant"]] = row
     return [_runtime(flows.experiment, place, rows) for place, rows in by_setting.items()]
 
 
 def _runtime(experiment: str, place: str, rows: dict[str, Row]) -> Table:
-    table, setting, whole = _PUBLISHED_TIMES.get(place, ("gradient_flow_best", "all", 10_000))
+    one = next(iter(rows.values()))
+    own = one["setting"].removeprefix(LONE)
+    table, setting, whole = _PUBLISHED_TIMES.get(own, ("gradient_flow_best", "all", 10_000))
     lines = []
     for variant in (variant for variant in ELEVEN if variant in rows):
         paper = find(table, variant, setting, "runtime_s")
@@ -201,10 +216,9 @@ def _runtime(experiment: str, place: str, rows: dict[str, Row]) -> Table:
             ("–", "–") if paper is None else (f"{paper.mean:.2f}", f"{paper.mean / seconds:.1f}×")
         )
         lines.append([variant, f"{seconds:.2f}", f"{steps:.0f}", published, ratio])
-    one = next(iter(rows.values()))
     note = (
         f"Ours: {place}, n = {one['given']['task']['n']}, {one['given']['dtype']}, {one['device']}; fewer steps are "
-        f"scaled up. The paper's: an RTX A6000{'' if place in _PUBLISHED_TIMES else ', n = 300, d not said'}."
+        f"scaled up. The paper's: an RTX A6000{'' if own in _PUBLISHED_TIMES else ', n = 300, d not said'}."
     )
     title = f"Seconds of one run of {whole:,} steps by itself"
     header = ["variant", "ours", "from steps", "the paper", "ratio"]

@@ -6,7 +6,7 @@ import csv
 import io
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Best:
     mean: float
     std: float
     runs: Sequence[Row]
+    end_of_grid: str = ""  # words, where a rate beyond all that were tried might be better
 
 
 def best_of(rows: Iterable[Row]) -> Best | None:
@@ -67,7 +68,12 @@ def best_of(rows: Iterable[Row]) -> Best | None:
     for row in rows:
         by_rate.setdefault(row["lr"], []).append(row)
     found = [_at(rate, members) for rate, members in by_rate.items()]
-    return min(found, key=lambda best: best.mean, default=None)
+    best = min(found, key=lambda best: best.mean, default=None)
+    rates = [rate for rate in by_rate if rate is not None]
+    if best is not None and len(rates) > 1 and best.rate in (min(rates), max(rates)):
+        which = "least" if best.rate == min(rates) else "largest"
+        return replace(best, end_of_grid=f" (the {which} tried)")
+    return best
 
 
 def _at(rate: float | None, rows: list[Row]) -> Best:

@@ -5,24 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from slicewise.lab.data import TOYS
+from slicewise.lab.experiments.flows import LONE
 from slicewise.lab.published import find
 from slicewise.lab.report.pieces import Row
+from slicewise.lab.study.run import as_json
 from slicewise.lab.study.store import Store
-
-LONE = "runtime, "
 
 
 class Flows:
-    """The rows of one experiment on flows, by setting, variant and how."""
+    """The rows of one experiment on flows, by place, variant and how."""
 
     def __init__(self, store: Store, experiment: str) -> None:
         self.store, self.experiment = store, experiment
-        rows = store.rows(experiment=experiment)
+        rows = _longest(store.rows(experiment=experiment))
+        _name_places(rows)
+        rows.sort(key=_order)
         self.lone = [row for row in rows if row["setting"].startswith(LONE)]
         self.rows = [row for row in rows if not row["setting"].startswith(LONE)]
-        self.rows = _longest(self.rows)
-        _name_places(self.rows)
-        self.rows.sort(key=_order)
         self.places = {row["place"]: row["setting"] for row in self.rows}
 
     def some(self, place: str, variant: str, objective: str | None) -> list[Row]:
@@ -56,29 +55,42 @@ def _order(row: Row) -> tuple[int, int, str]:
 
 
 def _longest(rows: list[Row]) -> list[Row]:
-    """Where rates were run for several numbers of steps, those of most."""
+    """Where the same was run for several numbers of steps, that of most."""
     most: dict[tuple[Any, ...], int] = {}
     for row in rows:
-        if row["lr"] is not None:
-            most[_kind(row)] = max(most.get(_kind(row), 0), row["given"]["steps"])
-    return [row for row in rows if row["lr"] is None or row["given"]["steps"] == most[_kind(row)]]
+        most[_series(row)] = max(most.get(_series(row), 0), row["given"]["steps"])
+    return [row for row in rows if row["given"]["steps"] == most[_series(row)]]
 
 
-def _kind(row: Row) -> tuple[Any, ...]:
-    """Runs of other sizes or conventions are not to be compared."""
+def _series(row: Row) -> tuple[Any, ...]:
+    return (*kind(row), row["variant"], row["objective"], row["lr"] is None)
+
+
+def kind(row: Row) -> tuple[Any, ...]:
+    """What must be equal for runs to be compared; a time is also the machine's."""
     given = row["given"]
-    task = {name: value for name, value in given["task"].items() if name != "d"}
-    return (row["setting"], given["convention"], *(str(value) for value in task.values()))
+    return (
+        row["setting"],
+        given["convention"],
+        given["dtype"],
+        as_json(given["task"]),
+        given.get("machine", ""),
+    )
 
 
 def _name_places(rows: list[Row]) -> None:
-    """A place is a setting, with what tells it from others of that name."""
+    """A place is a setting, with whatever tells it from others of that name."""
     kinds: dict[str, set[tuple[Any, ...]]] = {}
     for row in rows:
-        kinds.setdefault(row["setting"], set()).add(_kind(row))
+        kinds.setdefault(row["setting"], set()).add(kind(row))
     for row in rows:
         given, words = row["given"], row["setting"]
-        if len(kinds[words]) > 1:
-            words += f", n = {given['task']['n']}, {given['convention']} convention"
-            words += f", {given['task']['images']}" if "images" in given["task"] else ""
+        told = [len(set(values)) > 1 for values in zip(*kinds[words], strict=True)]
+        if told[3]:
+            words += f", n = {given['task']['n']}"
+            if "images" in given["task"]:
+                words += f", {given['source']} ({given['task']['images'][0][:6]})"
+        words += f", {given['convention']} convention" if told[1] else ""
+        words += f", {given['dtype']}" if told[2] else ""
+        words += f", {given['machine']}" if told[4] else ""
         row["place"] = words

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from slicewise.lab.experiments.theory import CHECKS
-from slicewise.lab.experiments.theory.check import Measured
-from slicewise.lab.report.pieces import Figure, Section, Table, as_png
+from slicewise.lab.experiments.theory.cells import task_of
+from slicewise.lab.experiments.theory.check import Check, Measured
+from slicewise.lab.report.pieces import Figure, Row, Section, Table, as_png
+from slicewise.lab.study.run import as_json
 from slicewise.lab.study.store import Store
 
 
@@ -14,7 +16,7 @@ def section(store: Store) -> Section | None:
     pieces: list[Figure | Table] = []
     verdicts = []
     for name, check in CHECKS.items():
-        found = [Measured(r["given"], r["measures"]) for r in rows if r["setting"] == name]
+        found = _of_one_preset(check, [r for r in rows if r["setting"] == name])
         if not found:
             continue
         pieces.append(_figure(name, found))
@@ -23,6 +25,16 @@ def section(store: Store) -> Section | None:
         return None
     table = Table("theory-verdicts", "What holds", ["", "the statement", "measured"], verdicts)
     return Section("The theory, asked of numbers", (), [table, *pieces])
+
+
+def _of_one_preset(check: Check, rows: list[Row]) -> list[Measured]:
+    """What was measured for the fullest preset there is anything of: presets are not to be mixed."""
+    by_task = {as_json(task_of(row["given"])): row["measures"] for row in rows}
+    for preset in ("paper", "quick"):
+        tasks = [task for task in check.tasks(preset) if as_json(task) in by_task]
+        if tasks:
+            return [Measured(task, by_task[as_json(task)]) for task in tasks]
+    return []
 
 
 def _figure(name: str, found: list[Measured]) -> Figure:

@@ -6,11 +6,14 @@ import hashlib
 import multiprocessing
 import os
 import signal
+import threading
+import time
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
+from multiprocessing import connection
 from pathlib import Path
 from typing import Protocol
 
@@ -49,6 +52,7 @@ class Done:
 
     job: Job
     results: tuple[Result, ...] = ()
+    seconds: float = 0.0
     device: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     error: str = ""
@@ -66,8 +70,11 @@ class Engine(Protocol):
 
 def make(job: Job) -> Done:
     """One job. A batch too large for the device's memory is made in halves: runs do not know their batch."""
+    begun = time.perf_counter()
     try:
-        return Done(job, tuple(_measured(job)), device_name(job.device), versions())
+        results = tuple(_measured(job))
+        took = time.perf_counter() - begun
+        return Done(job, results, took, device_name(job.device), versions())
     except Exception as error:  # whatever it is, the other cells go on, and it is told in the end
         return Done(job, error=f"{type(error).__name__}: {error}")
 
@@ -130,6 +137,7 @@ def _in_pool(left: deque[Job], count: int) -> Generator[Done, None, list[Job]]:
         initializer=_begin,
         initargs=(max(1, (os.cpu_count() or 1) // count),),
     )
+    others = set(multiprocessing.active_children())
     waiting: dict[Future[Done], Job] = {}
     lost: list[Job] = []
     try:
@@ -150,7 +158,7 @@ def _in_pool(left: deque[Job], count: int) -> Generator[Done, None, list[Job]]:
         return lost
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        for child in multiprocessing.active_children():
+        for child in set(multiprocessing.active_children()) - others:
             child.terminate()
 
 
@@ -158,3 +166,12 @@ def _begin(threads: int) -> None:
     # Ctrl-C is for the process that writes; it ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A writer that was killed tells nobody: who works for it would work on, in the way of the next one."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)

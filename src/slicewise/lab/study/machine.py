@@ -14,12 +14,13 @@ def choose_device(asked: str) -> str:
     """ "auto" is a CUDA device where there is one."""
     if asked == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(asked)
-    except RuntimeError:
-        raise Trouble(f"--device {asked}: give auto, cpu, cuda or cuda:0") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise Trouble(f"--device {asked}: no CUDA device was found; try --device cpu")
+    kind, _, index = asked.partition(":")
+    if kind not in ("cpu", "cuda") or (index and not index.isdigit()) or asked.endswith(":"):
+        raise Trouble(f"--device {asked}: give auto, cpu, cuda, or one of several, cuda:1")
+    if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        found = f"there are {count}" if count else "there is no CUDA device here; use --device cpu"
+        raise Trouble(f"--device {asked}: {found}")
     return asked
 
 

@@ -19,7 +19,8 @@ class Run:
     """One run: its place in the study, and everything else that determines what comes out.
 
     `lr=None` is a step computed. `given` holds plain numbers and words: the task, the recipe as it prints,
-    convention, steps, dtype. Where a run is made (device, batch, engine) is not part of what it is.
+    convention, steps, dtype. `noted` is told of it and determines nothing, such as the name of a file. Where a
+    run is made (device, batch, engine) is not part of what it is, unless its time is what is asked for.
     """
 
     experiment: str
@@ -29,6 +30,7 @@ class Run:
     lr: float | None
     seed: int
     given: Mapping[str, Any]
+    noted: Mapping[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
     def key(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import json
 import sqlite3
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from slicewise.checks import check_choice
 from slicewise.lab.study.run import Result, Run, as_json
 from slicewise.lab.trouble import Trouble
 
@@ -52,7 +52,7 @@ COLUMNS = (
     "key", "experiment", "setting", "variant", "objective", "lr", "seed", "w2", "seconds", "status",
     "batch", "measures", "trace", "given", "device", "versions", "finished",
 )  # fmt: skip
-_JSON = ("measures", "trace", "given", "versions")
+JSON = ("measures", "trace", "given", "versions")
 
 
 class Store:
@@ -155,7 +155,9 @@ class Store:
 
     def rows(self, **wanted: str) -> list[dict[str, Any]]:
         """Runs as dictionaries by column, those with these values: `rows(experiment="theory")`."""
-        where = " AND ".join(f"{name} = ?" for name in wanted if name in COLUMNS) or "1"
+        for name in wanted:
+            check_choice("column", name, COLUMNS)
+        where = " AND ".join(f"{name} = ?" for name in wanted) or "1"
         order = "experiment, setting, variant, objective, lr, seed, key"
         with self._explained():
             found = self._connection.execute(
@@ -163,14 +165,20 @@ class Store:
                 tuple(wanted.values()),
             ).fetchall()
         rows = [dict(zip(COLUMNS, row, strict=True)) for row in found]
-        return [{**row, **{name: json.loads(row[name]) for name in _JSON}} for row in rows]
+        return [{**row, **{name: json.loads(row[name]) for name in JSON}} for row in rows]
+
+    def values_of(self, column: str) -> list[str]:
+        """What there is in a column."""
+        check_choice("column", column, COLUMNS)
+        with self._explained():
+            found = self._connection.execute(f"SELECT DISTINCT {column} FROM runs").fetchall()
+        return sorted(str(value) for (value,) in found)
 
     def array(self, key: str, name: str) -> np.ndarray[Any, Any] | None:
         """An array that was kept with a run."""
+        asked = "SELECT data FROM arrays WHERE key = ? AND name = ?"
         with self._explained():
-            found = self._connection.execute(
-                "SELECT data FROM arrays WHERE key = ? AND name = ?", (key, name)
-            ).fetchone()
+            found = self._connection.execute(asked, (key, name)).fetchone()
         return None if found is None else np.load(io.BytesIO(found[0]), allow_pickle=False)
 
     def is_whole(self) -> bool:
@@ -226,20 +234,12 @@ class Store:
         self.close()
 
 
-def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as a table for other programs; what is JSON in the store is JSON here."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in rows:
-        writer.writerow([as_json(row[name]) if name in _JSON else row[name] for name in COLUMNS])
-    return out.getvalue()
-
-
 def _values(result: Result, device: str, versions: Mapping[str, str], now: str) -> tuple[Any, ...]:
     run = result.run
     place = (run.key, run.experiment, run.setting, run.variant, run.objective, run.lr, run.seed)
-    words = tuple(as_json(part) for part in (result.measures, result.trace, run.given))
+    words = tuple(
+        as_json(part) for part in (result.measures, result.trace, {**run.given, **run.noted})
+    )
     outcome = (result.w2, result.seconds, result.status, result.batch)
     return (*place, *outcome, *words, device, as_json(versions), now)
 

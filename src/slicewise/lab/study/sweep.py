@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from slicewise.lab.study.engines import Engine, InTurn, Job
 from slicewise.lab.study.run import Cell
@@ -42,6 +44,7 @@ def sweep(
         outcome.there += len(cell.runs) - len(missing)
         if missing:
             jobs.append(Job(cell, missing, cell.device(device), scratch))
+    _clear(scratch)
     with watch.over([(job.cell.name, len(job.runs)) for job in jobs]):
         together = [job for job in jobs if not job.cell.alone]
         by_themselves = (engine.by_itself(job) for job in jobs if job.cell.alone)
@@ -52,7 +55,18 @@ def sweep(
                 store.add(done.results, done.device, done.versions)
                 outcome.made += len(done.results)
                 done.job.forget()
-            watch.done(done.job.cell.name, len(done.job.runs), done.error)
-    if scratch.is_dir() and not any(scratch.iterdir()):
-        scratch.rmdir()
+            watch.done(done.job.cell.name, len(done.job.runs), done.seconds, done.error)
+    _clear(scratch)
     return outcome
+
+
+def _clear(scratch: Path) -> None:
+    """Remove what a process that was killed in the middle of writing left; the folder too, if it is empty."""
+    if not scratch.is_dir():
+        return
+    for file in scratch.glob(".*"):
+        # A minute: another sweep on this store may be writing just now.
+        if file.is_file() and time.time() - file.stat().st_mtime > 60:
+            file.unlink(missing_ok=True)
+    if not any(scratch.iterdir()):
+        scratch.rmdir()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,12 +19,11 @@ class Watch:
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._total = self._made = 0
-        self._last = time.perf_counter()
 
     @contextlib.contextmanager
     def over(self, cells: Sequence[tuple[str, int]]) -> Iterator[None]:
         """While these cells, by name and number of runs, are made."""
-        self._total, self._made, self._last = len(cells), 0, time.perf_counter()
+        self._total, self._made = len(cells), 0
         if self._quiet or not cells or not sys.stderr.isatty():
             yield
             return
@@ -53,14 +51,14 @@ class Watch:
             yield
         self._progress = None
 
-    def done(self, name: str, runs: int, error: str = "") -> None:
+    def done(self, name: str, runs: int, seconds: float, error: str = "") -> None:
         """One cell has ended."""
         self._made += 1
-        now = time.perf_counter()
-        took, self._last = now - self._last, now
         error = " ".join(error.split())
         words = (
-            f"{name}: {error}" if error else f"{name}: {runs} run{'s' * (runs != 1)}, {took:.1f} s"
+            f"{name}: {error}"
+            if error
+            else f"{name}: {runs} run{'s' * (runs != 1)}, {seconds:.1f} s"
         )
         if self._progress is not None and self._task is not None:
             if error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,7 +75,9 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     fine = np.linspace(0.3, 1.65, 100)
     axes.axhline(1, color=GREY, linewidth=0.8)
     groups = grouped(every, "d", "n_slices")
-    for ((d, n_slices), some), colour in zip(groups.items(), (BLUE, ORANGE, GREEN), strict=False):
+    for ((d, n_slices), some), colour in zip(
+        groups.items(), cycle((BLUE, ORANGE, GREEN)), strict=False
+    ):
         step = fine * steps.stability_limit(n_slices, d)
         line(axes, fine, [steps.contraction(a, n_slices, d) for a in step], colour)
         axes.axvline(some[0].measures["paper_multiple"], color=colour, linestyle="--", linewidth=1)
