@@ -14,7 +14,8 @@ from command_line import accepted, refused
 from PIL import Image
 from scipy.optimize import linear_sum_assignment
 
-from slicewise.lab.animation import SHOWN, as_gif, film, log_spaced, nearest
+from slicewise.lab.animation import SHOWN, as_gif, film, nearest
+from slicewise.lab.spacing import log_spaced
 
 KEYS = {
     *("ended", "steps", "w2", "seconds", "variant", "recipe", "lr", "objective", "p", "seed"),

@@ -10,7 +10,8 @@ from tolerances import assert_close
 
 import slicewise as sw
 from slicewise.lab.convergence.flows import ELEVEN, two_blobs
-from slicewise.lab.data import TOYS, handwritten, toy
+from slicewise.lab.data import TOYS, toy
+from slicewise.lab.images import digit
 from slicewise.learn import courses
 from slicewise.learn.accelerated import Accelerated
 from slicewise.learn.endings import Status
@@ -82,7 +83,7 @@ def test_full_rank_clouds(k, limit):
 
 def test_images_of_digits_in_their_own_dimensions():
     """Zeros to ones: the same end in 19 dimensions as in 784, in far less work."""
-    x, y = handwritten(0, 10), handwritten(1, 10)
+    x, y = (torch.from_numpy(digit(value).first(10)) for value in (0, 1))
     goal = 1e-3 * float(sw.wasserstein(x, y))
     reduced = sw.flow(x, y, seeds=1, stop_w2=goal)
     ambient = sw.flow(x, y, seeds=1, stop_w2=goal, reduce=False, n_slices=200, steps=3000)

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicewise.lab.colours import BLUE, ORANGE
 from slicewise.subspace import effective_subspace
 
-BLUE, ORANGE = "#0072b2", "#d55e00"  # told apart by colour-blind readers
 _GREY = "#888888"
 # More points than these nobody can tell apart, and files grow with them.
 SHOWN = 2_000
@@ -34,21 +34,6 @@ class Film:
     names: tuple[str, str]  # of particles and target
     words: str  # what is seen
     colours: tuple[Tensor, Tensor] | None = None  # (F, n, 3) and (m, 3), each point's own
-
-
-def log_spaced(last: int, most: int) -> list[int]:
-    """At most so many different steps from 0 to the last, denser at the start, where most happens.
-
-    >>> log_spaced(100, 6)
-    [0, 1, 3, 10, 32, 100]
-    """
-    steps = [0]
-    while steps[-1] < last:
-        now, missing = steps[-1], most - len(steps)
-        ahead = now * (last / now) ** (1 / missing) if now else 1
-        # Where the next of equal ratio is no whole step away, the rest is spaced anew.
-        steps.append(last if missing <= 1 else max(now + 1, round(ahead)))
-    return steps
 
 
 def nearest(there: Sequence[int], wanted: Sequence[int]) -> list[int]:

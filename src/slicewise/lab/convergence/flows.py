@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.data import TOYS, handwritten, palette, toy
+from slicewise.lab.data import TOYS, palette, toy
+from slicewise.lab.images import digit
 
 Row = dict[str, Any]
 ELEVEN = (
@@ -150,7 +151,7 @@ def variants(*, quick: bool) -> list[Row]:
 
 def digits(*, quick: bool) -> list[Row]:
     """50 handwritten zeros to 50 ones, d = 784: W_2 ≤ 1e-3 of its start, reduced and ambient."""
-    x, y = handwritten(0, 50), handwritten(1, 50)
+    x, y = (torch.from_numpy(digit(value).first(50)) for value in (0, 1))
     goal = 1e-3 * float(sw.wasserstein(x, y))
     seeds = HELD_OUT[:1] if quick else HELD_OUT[:3]
     rows = []

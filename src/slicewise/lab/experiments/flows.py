@@ -16,6 +16,7 @@ from torch import Tensor
 import slicewise as sw
 from slicewise.counting import DRAWS
 from slicewise.gradient import Objective
+from slicewise.lab.spacing import log_spaced
 from slicewise.lab.study.run import Result, Run
 from slicewise.learn.endings import Status
 from slicewise.problem import Convention
@@ -162,7 +163,7 @@ class FlowCell:
         if x.is_cuda:
             torch.cuda.synchronize()
         seconds = max(time.perf_counter() - begun, float(found.state["seconds"]))
-        looks = _spread_out(self.steps)[1:]
+        looks = log_spaced(self.steps, 30)[1:]
         whole = found.trace.loss  # put together anew at each asking
         losses = whole[[step - 1 for step in looks if step <= len(whole)]]
         results = [
@@ -230,7 +231,7 @@ class FlowCell:
     ) -> Result:
         """The first run once more, looking at each stage: looks take time, and the time has been taken."""
         steps = int(found.steps[0])
-        looks = _spread_out(steps, 16)
+        looks = log_spaced(steps, 16)
         shown = sorted({*(step for step in self.task.shown if step < steps), steps})
         once: dict[str, Any] = {
             **how,
@@ -244,7 +245,9 @@ class FlowCell:
         return replace(result, trace=trace, arrays={**result.arrays, "way": picture})
 
 
-def _spread_out(steps: int, count: int = 30) -> list[int]:
-    """Some steps of so many, evenly spread in their logarithm, the first and the last among them."""
-    ratios = np.geomspace(1, max(steps, 1), count)
-    return [0, *sorted({round(float(ratio)) for ratio in ratios})]
+def one_by_one(
+    experiment: str, task: Task, steps: int, convention: Convention, machine: str
+) -> list[FlowCell]:
+    """Every variant by itself, in all dimensions and at a rate that never diverges: for its time."""
+    how = ("root", (1e-3,), (0,), steps, convention, "float32")
+    return [FlowCell(experiment, task, name, *how, timed_on=machine) for name in ELEVEN]

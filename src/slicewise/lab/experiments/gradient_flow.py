@@ -12,7 +12,7 @@ from torch import Tensor
 import slicewise as sw
 from slicewise.gradient import Objective
 from slicewise.lab.data import TOYS, toy
-from slicewise.lab.experiments.flows import ELEVEN, FlowCell
+from slicewise.lab.experiments.flows import ELEVEN, FlowCell, one_by_one
 from slicewise.problem import Convention
 
 NAME = "gradient-flow"
@@ -100,20 +100,4 @@ def cells(preset: str, convention: Convention = "mean", machine: str = "here") -
                 FlowCell(*known, objective, rates[objective], seeds, steps, convention)
                 for objective in OBJECTIVES
             ]
-    alone = ToyTask("swiss", 50, tasks[0].n)
-    made += [
-        FlowCell(
-            NAME,
-            alone,
-            variant,
-            "root",
-            (1e-3,),
-            (0,),
-            steps,
-            convention,
-            "float32",
-            timed_on=machine,
-        )
-        for variant in ELEVEN
-    ]
-    return made
+    return made + one_by_one(NAME, ToyTask("swiss", 50, tasks[0].n), steps, convention, machine)

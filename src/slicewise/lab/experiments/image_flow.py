@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from slicewise.gradient import Objective
-from slicewise.lab.experiments.flows import ELEVEN, FlowCell
+from slicewise.lab.experiments.flows import ELEVEN, FlowCell, one_by_one
 from slicewise.lab.experiments.gradient_flow import OBJECTIVES, on_scale
 from slicewise.lab.images import SIDE, Images, digit, faces
 from slicewise.problem import Convention
@@ -136,7 +136,7 @@ def cells(
                     FlowCell(*known, objective, rates, seeds, 200_000, convention, **how)
                     for objective in OBJECTIVES
                 ]
-        made += _alone(task, 2000, convention, machine)
+        made += one_by_one(NAME, task, 2000, convention, machine)
     return made
 
 
@@ -154,27 +154,6 @@ def _computed(
     )
 
 
-def _alone(
-    task: DigitTask | FaceTask, steps: int, convention: Convention, machine: str
-) -> list[FlowCell]:
-    """Every variant by itself in all dimensions, for its time."""
-    return [
-        FlowCell(
-            NAME,
-            task,
-            variant,
-            "root",
-            (1e-3,),
-            (0,),
-            steps,
-            convention,
-            "float32",
-            timed_on=machine,
-        )
-        for variant in ELEVEN
-    ]
-
-
 def _quick(
     digits: DigitTask, faces: FaceTask, convention: Convention, machine: str
 ) -> list[FlowCell]:
@@ -186,4 +165,4 @@ def _quick(
         FlowCell(NAME, digits, "sw", objective, rates, (0,), 300, convention, **how)
         for objective, rates in searched.items()
     ]
-    return made + _alone(digits, 30, convention, machine)
+    return made + one_by_one(NAME, digits, 30, convention, machine)

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from slicewise.lab.colours import BLUE, GREEN, GREY, ORANGE
 from slicewise.lab.report.pieces import Best, Row, as_png, best_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#777777"
 # Told apart by colour-blind readers, and by their marks without colour.
 _LOOKS = {
-    "sw": (BLUE, "o", "-"), "maxsw": (ORANGE, "s", "-"), "dsw": ("#009e73", "^", "-"),
+    "sw": (BLUE, "o", "-"), "maxsw": (ORANGE, "s", "-"), "dsw": (GREEN, "^", "-"),
     "maxksw": ("#cc79a7", "v", "-"), "imsw": ("#e69f00", "D", "-"), "vimsw": ("#56b4e9", "P", "-"),
-    "omsw": ("#000000", "X", "--"), "rmsw": ("#777777", "*", "--"), "ebsw": ("#882255", "<", "--"),
+    "omsw": ("#000000", "X", "--"), "rmsw": (GREY, "*", "--"), "ebsw": ("#882255", "<", "--"),
     "rpsw": ("#44aa99", ">", "--"), "ebrpsw": ("#999933", "h", "--"),
 }  # fmt: skip
 LOWEST = 1e-16  # distances below are rounding

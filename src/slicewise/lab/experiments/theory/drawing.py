@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
+from slicewise.lab.colours import GREY
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# Told apart by the colour-blind too.
-BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#777777"
 
 
 def points(

@@ -10,8 +10,9 @@ import torch
 
 import slicewise as sw
 from slicewise import steps
+from slicewise.lab.colours import BLUE, GREEN, ORANGE
 from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import BLUE, GREEN, ORANGE, label, line, points
+from slicewise.lab.experiments.theory.drawing import label, line, points
 from slicewise.lab.experiments.theory.sampling import by_preset, pieces, rms_of, rng_of, seeded
 from slicewise.lab.experiments.theory.series import between, column, grouped
 from slicewise.sphere import orthonormal, uniform

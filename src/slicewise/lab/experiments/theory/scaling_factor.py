@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
+from slicewise.lab.colours import BLUE, GREEN, ORANGE
 from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import BLUE, GREEN, ORANGE, label, points
+from slicewise.lab.experiments.theory.drawing import label, points
 from slicewise.lab.experiments.theory.sampling import (
     by_preset,
     generator_of,
