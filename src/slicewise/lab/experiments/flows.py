@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 import slicewise as sw
 from slicewise.counting import DRAWS
 from slicewise.gradient import Objective
+from slicewise.lab.experiments.task import Task
 from slicewise.lab.spacing import log_spaced
 from slicewise.lab.study.run import Result, Run
 from slicewise.learn.endings import Status
@@ -30,43 +30,6 @@ ELEVEN = (
 LONE = "runtime, "
 # A state of more bytes is not written down every half minute; a batch of more is made in parts.
 _KEPT_BYTES, _BATCH_BYTES = 10**9, 16 * 10**9
-
-
-class Task(Protocol):
-    """Samples to carry to samples."""
-
-    @property
-    def setting(self) -> str:
-        """What it is called."""
-        ...
-
-    @property
-    def given(self) -> Mapping[str, Any]:
-        """All that determines its samples, but for the seed."""
-        ...
-
-    @property
-    def noted(self) -> Mapping[str, Any]:
-        """What else is to be told of them."""
-        ...
-
-    @property
-    def shown(self) -> Sequence[int]:
-        """After how many steps a flow is worth a picture."""
-        ...
-
-    @property
-    def pictured(self) -> bool:
-        """Whether the end of a run by a rate is worth keeping to look at."""
-        ...
-
-    def samples(self, seed: int) -> tuple[Tensor, Tensor]:
-        """x (n, d) and y (m, d) of one run, float64."""
-        ...
-
-    def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
-        """What is kept of particles (S, n, d) to draw them."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -249,5 +212,5 @@ def one_by_one(
     experiment: str, task: Task, steps: int, convention: Convention, machine: str
 ) -> list[FlowCell]:
     """Every variant by itself, in all dimensions and at a rate that never diverges: for its time."""
-    how = ("root", (1e-3,), (0,), steps, convention, "float32")
-    return [FlowCell(experiment, task, name, *how, timed_on=machine) for name in ELEVEN]
+    how = ((1e-3,), (0,), steps, convention, "float32")
+    return [FlowCell(experiment, task, name, "root", *how, timed_on=machine) for name in ELEVEN]
