@@ -233,7 +233,7 @@ def test_sw_reaches_what_the_paper_prints_and_the_computed_step_far_more(name, d
     """
     known = ("gradient-flow", ToyTask(name, d, 300), "sw")
     searched = FlowCell(
-        *known, "root", (0.3, 1.0, 3.0), (4,) if name == "8gaussians" else (1,), 10_000
+        *known, "root", (0.3, 1.0, 3.0), (1, 4) if name == "8gaussians" else (1,), 10_000
     )
     best = min(result.w2 for result in searched.measure(searched.runs, "cpu"))
     assert best < BOUNDS[name]
