@@ -13,6 +13,7 @@ from PIL import Image
 from slicewise.lab.experiments.flows import FlowCell
 from slicewise.lab.experiments.gradient_flow import ToyTask
 from slicewise.lab.experiments.image_flow import DigitTask
+from slicewise.lab.experiments.theory import CHECKS
 from slicewise.lab.experiments.theory.cells import CheckCell
 from slicewise.lab.report import theory, write_report
 from slicewise.lab.report.flows import edges
@@ -189,15 +190,24 @@ def test_times_of_several_machines_have_tables_of_their_own(tmp_path):
     assert "a GPU" in page
 
 
-def test_two_presets_of_a_check_are_not_mixed(tmp_path):
-    with Store(tmp_path / "runs.db") as store:
-        sweep([CheckCell("gaussian", "quick")], store)
-        quick = theory.section(store).pieces[0].rows
-        sweep([CheckCell("gaussian", "paper")], store)
-        both = theory.section(store).pieces[0].rows
-    with Store(tmp_path / "paper.db") as store:
-        sweep([CheckCell("gaussian", "paper")], store)
-        assert theory.section(store).pieces[0].rows == both != quick
+@pytest.mark.parametrize("name", CHECKS)
+def test_two_presets_of_a_check_are_not_mixed(name):
+    """Presets share tasks: a store that holds all of quick shows all of quick, until all of paper is there."""
+    check = CHECKS[name]
+    quick, paper = (
+        [{"given": dict(run.given), "measures": {}} for run in CheckCell(name, preset).runs]
+        for preset in ("quick", "paper")
+    )
+    tasks = {preset: list(map(dict, check.tasks(preset))) for preset in ("quick", "paper")}
+
+    def shown(rows):
+        return [dict(measured.task) for measured in theory.of_one_preset(check, rows)]
+
+    assert shown(quick) == tasks["quick"]
+    assert shown([*quick, *paper[: len(paper) // 2]]) == tasks["quick"]
+    assert shown([*quick, *paper]) == tasks["paper"]
+    assert shown(paper[:1]) == tasks["paper"][:1]
+    assert shown([]) == []
 
 
 def test_the_edge_that_is_drawn(tmp_path):

@@ -16,7 +16,7 @@ def section(store: Store) -> Section | None:
     pieces: list[Figure | Table] = []
     verdicts = []
     for name, check in CHECKS.items():
-        found = _of_one_preset(check, [r for r in rows if r["setting"] == name])
+        found = of_one_preset(check, [r for r in rows if r["setting"] == name])
         if not found:
             continue
         pieces.append(_figure(name, found))
@@ -27,14 +27,16 @@ def section(store: Store) -> Section | None:
     return Section("The theory, asked of numbers", (), [table, *pieces])
 
 
-def _of_one_preset(check: Check, rows: list[Row]) -> list[Measured]:
-    """What was measured for the fullest preset there is anything of: presets are not to be mixed."""
+def of_one_preset(check: Check, rows: list[Row]) -> list[Measured]:
+    """What was measured for one preset, the fuller if it is whole: presets share tasks, and are not to be mixed."""
     by_task = {as_json(task_of(row["given"])): row["measures"] for row in rows}
-    for preset in ("paper", "quick"):
-        tasks = [task for task in check.tasks(preset) if as_json(task) in by_task]
-        if tasks:
-            return [Measured(task, by_task[as_json(task)]) for task in tasks]
-    return []
+    found = {
+        preset: [task for task in check.tasks(preset) if as_json(task) in by_task]
+        for preset in ("paper", "quick")
+    }
+    whole = [preset for preset in found if len(found[preset]) == len(check.tasks(preset))]
+    chosen = whole[0] if whole else max(found, key=lambda preset: len(found[preset]))
+    return [Measured(task, by_task[as_json(task)]) for task in found[chosen]]
 
 
 def _figure(name: str, found: list[Measured]) -> Figure:

@@ -168,11 +168,11 @@ class Store:
         return [{**row, **{name: json.loads(row[name]) for name in JSON}} for row in rows]
 
     def values_of(self, column: str) -> list[str]:
-        """What there is in a column."""
+        """What there is in a column, but for nothing."""
         check_choice("column", column, COLUMNS)
         with self._explained():
             found = self._connection.execute(f"SELECT DISTINCT {column} FROM runs").fetchall()
-        return sorted(str(value) for (value,) in found)
+        return sorted(str(value) for (value,) in found if value)
 
     def array(self, key: str, name: str) -> np.ndarray[Any, Any] | None:
         """An array that was kept with a run."""
