@@ -9,6 +9,8 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -211,15 +213,21 @@ def test_a_full_disk(tmp_path):
         assert store.is_whole()
 
 
-def test_a_store_in_a_folder_nobody_may_write_to(tmp_path):
-    if os.geteuid() == 0:
-        pytest.skip("root may write anywhere")
-    folder = tmp_path / "shut"
-    with Store(folder / "runs.db") as store:
-        store.add([a_result(a_run())], "cpu", {})
-    folder.chmod(0o500)
-    try:
-        with Store.reading(folder / "runs.db") as store:
-            assert len(store.rows()) == 1
-    finally:
-        folder.chmod(0o700)
+def test_a_store_in_a_folder_nobody_may_write_to():
+    """Root may write anywhere: it becomes somebody else for the while."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, was = Path(name), os.geteuid()
+        with Store(folder / "runs.db") as store:
+            store.add([a_result(a_run())], "cpu", {})
+        folder.chmod(0o555)
+        (folder / "runs.db").chmod(0o444)
+        try:
+            if was == 0:
+                os.seteuid(65534)
+            with pytest.raises(Trouble, match="can the file and its folder be written to"):
+                Store(folder / "runs.db").add([a_result(a_run(0.2))], "cpu", {})
+            with Store.reading(folder / "runs.db") as store:
+                assert len(store.rows()) == 1
+        finally:
+            os.seteuid(was)
+            folder.chmod(0o755)

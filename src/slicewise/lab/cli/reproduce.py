@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -18,6 +18,7 @@ from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
 from slicewise.lab.study.watch import Watch
 from slicewise.lab.trouble import Trouble
+from slicewise.problem import Convention
 
 HELP = f"""Run the paper's experiments: {", ".join(EXPERIMENTS)}, or all.
 
@@ -70,7 +71,7 @@ def reproduce(
     where = choose_device(device)
     asked = Options(
         preset,
-        convention,  # type: ignore[arg-type]
+        cast(Convention, convention),
         None if mnist is None else str(mnist),
         None if faces is None else str(faces),
         device_name(where),

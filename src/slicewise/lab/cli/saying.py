@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from slicewise.lab.reading import printable
+from slicewise.lab.study.run import plain
 from slicewise.lab.trouble import Trouble
 
 
@@ -38,11 +38,7 @@ def one_way_to_say(*, as_json: bool, quiet: bool) -> None:
 
 def say_json(found: Mapping[str, Any]) -> None:
     """One JSON object; numbers that are not finite, which JSON has not, are null."""
-
-    def plain(value: Any) -> Any:
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    print(json.dumps({name: plain(value) for name, value in found.items()}, allow_nan=False))
+    print(json.dumps(plain(found), allow_nan=False))
 
 
 def say_lines(lines: Sequence[tuple[str, str]]) -> None:

@@ -19,13 +19,12 @@ from slicewise.lab.experiments.task import Task
 from slicewise.lab.spacing import log_spaced
 from slicewise.lab.study.run import Result, Run
 from slicewise.learn.endings import Status
+from slicewise.learned import PushForward
 from slicewise.problem import Convention
 
 ELEVEN = (
     "sw", "maxsw", "dsw", "maxksw", "imsw", "vimsw", "omsw", "rmsw", "ebsw", "rpsw", "ebrpsw",
 )  # fmt: skip
-
-
 # Begins the setting of runs that are made by themselves, for their time.
 LONE = "runtime, "
 # A state of more bytes is not written down every half minute; a batch of more is made in parts.
@@ -71,12 +70,15 @@ class FlowCell:
     def device(self, asked: str) -> str:
         return asked
 
+    @property
+    def _recipe(self) -> sw.Recipe:
+        return sw.VARIANTS[self.variant](defaults=self.defaults, convention=self.convention)
+
     @cached_property
     def runs(self) -> tuple[Run, ...]:
-        recipe = sw.VARIANTS[self.variant](defaults=self.defaults, convention=self.convention)
         given = {
             "task": dict(self.task.given),
-            "recipe": repr(recipe),
+            "recipe": repr(self._recipe),
             "defaults": self.defaults or "slicewise",
             "convention": self.convention,
             "steps": self.steps,
@@ -150,15 +152,12 @@ class FlowCell:
 
     def _bytes_a_run(self) -> float:
         """About what one run keeps: its samples some times over, its curves, and what it learns."""
-        (n, d), size = (
-            self.task.samples(0)[0].shape,
-            torch.finfo(getattr(torch, self.dtype)).bits / 8,
-        )
+        n, d = self.task.samples(0)[0].shape
         worked_in = min(d, 2 * n) if self.reduce else d
-        learned = (
-            4 * worked_in**2 if self.variant == "dsw" else 0
-        )  # a square matrix, its slope, Adam's two
-        return size * (8 * n * worked_in + learned) + 3 * 8 * self.steps
+        numbers = 8 * n * worked_in
+        if isinstance(self._recipe.slicer, PushForward):
+            numbers += 4 * worked_in**2  # a square matrix, its slope, Adam's two
+        return numbers * getattr(torch, self.dtype).itemsize + 3 * 8 * self.steps
 
     def _result(
         self,

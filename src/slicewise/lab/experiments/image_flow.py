@@ -28,11 +28,24 @@ _DRAWN = 8  # images of a set that pictures show
 
 
 @dataclass(frozen=True)
-class DigitTask:
-    """MNIST zeros to ones, 784 dimensions."""
+class _ImageTask:
+    """So many images a side, a user's own or those inside installed packages."""
 
     n: int
     path: str | None = None
+
+    @property
+    def shown(self) -> Sequence[int]:
+        return (0, 3, 10, 30, 60, 100)
+
+    @property
+    def pictured(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class DigitTask(_ImageTask):
+    """MNIST zeros to ones, 784 dimensions."""
 
     @property
     def setting(self) -> str:
@@ -50,14 +63,6 @@ class DigitTask:
     def noted(self) -> Mapping[str, Any]:
         return {"source": f"0 to 1, {self._sets()[0].source}"}
 
-    @property
-    def shown(self) -> Sequence[int]:
-        return (0, 3, 10, 30, 60, 100)
-
-    @property
-    def pictured(self) -> bool:
-        return True
-
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
         x, y = (torch.from_numpy(images.some(self.n, seed)) for images in self._sets())
         return x, y
@@ -68,11 +73,8 @@ class DigitTask:
 
 
 @dataclass(frozen=True)
-class FaceTask:
+class FaceTask(_ImageTask):
     """Standard normal noise to faces, 64 × 64 × 3 = 12288 dimensions."""
-
-    n: int
-    path: str | None = None
 
     @property
     def setting(self) -> str:
@@ -85,14 +87,6 @@ class FaceTask:
     @property
     def noted(self) -> Mapping[str, Any]:
         return {"source": f"noise to {faces(self.path).source}"}
-
-    @property
-    def shown(self) -> Sequence[int]:
-        return (0, 3, 10, 30, 60, 100)
-
-    @property
-    def pictured(self) -> bool:
-        return True
 
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
         y = torch.from_numpy(faces(self.path).some(self.n, seed))

@@ -93,14 +93,15 @@ class Cell(Protocol):
 
 def as_json(value: Any) -> str:
     """JSON that is the same for the same value, and valid for every reader: what is not finite is null."""
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """As JSON has it: lists and dictionaries all the way down, null for what is not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
+        return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     return value
