@@ -184,8 +184,8 @@ def test_interrupting_a_real_run_and_going_on(tmp_path):
     child = subprocess.Popen(
         command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     )  # fmt: skip
-    assert child.stderr.readline().startswith("117 runs in 9 cells")
-    assert child.stderr.readline().startswith("[1/9] ")
+    assert child.stderr.readline().startswith("126 runs in 10 cells")
+    assert child.stderr.readline().startswith("[1/10] ")
     os.killpg(child.pid, signal.SIGINT)
     _, heard = child.communicate(timeout=60)
     assert child.returncode == 130, heard

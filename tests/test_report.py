@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import html
 import io
+import json
 import re
+from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
@@ -16,8 +18,10 @@ from slicewise.lab.experiments.image_flow import DigitTask
 from slicewise.lab.experiments.theory import CHECKS
 from slicewise.lab.experiments.theory.cells import CheckCell
 from slicewise.lab.report import theory, write_report
+from slicewise.lab.report.best import best_of, number
 from slicewise.lab.report.flows import edges
-from slicewise.lab.report.pieces import best_of, file_name, number
+from slicewise.lab.report.page import as_script_data
+from slicewise.lab.report.pieces import Chart, file_name
 from slicewise.lab.report.rows import Flows
 from slicewise.lab.study.run import Result, Run
 from slicewise.lab.study.store import Store
@@ -82,7 +86,7 @@ def test_the_best_rate_is_that_of_the_least_mean(made):
     )
     assert line["the paper"] == "0.0004 ± 0.0000"
     missing = next(dict(zip(header, line, strict=True)) for line in lines if line[0] == "maxsw")
-    assert missing["step computed"] == "not run"
+    assert missing["step computed"] == "not asked for (it is not in this preset)"
 
 
 def test_the_verdict_comes_first(made):
@@ -98,27 +102,31 @@ def test_the_verdict_comes_first(made):
 
 def test_the_page_stands_alone_and_its_pictures_open(made):
     _, folder, page = made
-    assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//", page)
+    markup = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//", markup)
+    assert not re.search(r"<link|@import|url\(", markup)
     pictures = sorted(folder.glob("*.png"))
     names = {picture.stem for picture in pictures}
     assert names == {
-        "gradient-flow-ways", "gradient-flow-swiss-d-50-basin", "image-flow-mnist--reduced-images",
-        "theory-gaussian",
+        "gradient-flow-ways", "gradient-flow-swiss-d-50-basin", "gradient-flow-swiss-d-50-ends",
+        "image-flow-mnist--reduced-images", "theory-gaussian",
     }  # fmt: skip
     for picture in pictures:
         with Image.open(picture) as image:
             assert min(image.size) > 100
             assert len(image.convert("RGB").getcolors(1 << 24)) > 20
-    assert page.count("<img") == len(pictures)
-    assert all(re.search(r'<img[^>]*alt="[^"]+"', tag) for tag in re.findall("<img[^>]*", page))
+        ElementTree.parse(picture.with_suffix(".svg"))
+    assert markup.count("<img") == len(pictures)
+    assert all(re.search(r'<img[^>]*alt="[^"]+"', tag) for tag in re.findall("<img[^>]*", markup))
 
 
 def test_times_are_scaled_to_the_papers_steps(made):
     rows, folder, _ = made
     (alone,) = (row for row in rows if row["setting"].startswith("runtime"))
-    _, line = table(folder, "gradient-flow-swiss-d-50-runtime")
+    _, line, *others = table(folder, "gradient-flow-swiss-d-50-runtime")
     assert float(line[1]) == pytest.approx(alone["seconds"] * 10_000 / 20, abs=0.01)
-    assert line[3] == "8.62"
+    assert line[3] == "8.62 ± 0.04"
+    assert others[0][:2] == ["maxsw", "not run"]
     assert line[4] == f"{8.62 / (alone['seconds'] * 500):.1f}×"
 
 
@@ -228,22 +236,60 @@ def test_a_best_rate_at_the_end_of_its_grid_is_marked():
 HOSTILE = "<script>alert('1')</script>\"&"
 
 
-def test_hostile_names_are_text(tmp_path):
+def hostile_store(folder):
+    """A run whose every word is a piece of HTML that would do something."""
     given = {"task": {"images": [HOSTILE], "n": 5}, "convention": HOSTILE, "steps": 3, "dtype": "x"}
     given |= {"reduce": False, "defaults": HOSTILE}
-    run = Run("image-flow", HOSTILE, "sw", "root", 1.0, 0, given, {"source": HOSTILE})
-    with Store(tmp_path / "runs.db") as store:
+    trace = {"at": [1, 3], "loss": [0.6, 0.5]}
+    runs = [
+        Run("image-flow", HOSTILE, "sw", "root", lr, 0, given, {"source": HOSTILE})
+        for lr in (1.0, 2.0)
+    ]
+    with Store(folder / "runs.db") as store:
         measures = {"steps": 3, "rank": 2}
-        store.add(
-            [Result(run, HOSTILE, 1.0, w2=0.5, measures=measures)], HOSTILE, {HOSTILE: HOSTILE}
-        )
-    page = write_report(tmp_path / "runs.db", tmp_path / "out").read_text()
-    assert "<script" not in page
+        results = [Result(r, HOSTILE, 1.0, w2=0.5, measures=measures, trace=trace) for r in runs]
+        store.add(results, HOSTILE, {HOSTILE: HOSTILE})
+    return folder / "runs.db"
+
+
+def test_hostile_names_are_text(tmp_path):
+    page = write_report(hostile_store(tmp_path), tmp_path / "out").read_text()
+    assert "<script>alert" not in page
+    # What is left are our own scripts: two that run, and data that does not.
+    kinds = re.findall(r"<script([^>]*)>", page)
+    assert kinds.count("") == 2
+    assert all('type="application/json"' in kind for kind in kinds if kind)
     assert (
         html.escape(HOSTILE, quote=True).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
         in page
     )
     assert {path.parent for path in (tmp_path / "out").rglob("*")} == {tmp_path / "out"}
+
+
+def test_data_of_a_chart_cannot_end_its_script():
+    chart = Chart("name", "title", {"values": [HOSTILE, "</script>", "\u2028"]})
+    text = as_script_data(chart)
+    assert "<" not in text
+    assert json.loads(text) == chart.spec
+
+
+def test_a_missing_cell_says_why(tmp_path):
+    """Never wanted, failed, or not reached yet: three things a reader would take for one."""
+    toy = ToyTask("swiss", 2, 20)
+    made = FlowCell("gradient-flow", toy, "sw", "root", (1.0,), (0,), 5)
+    failing = FlowCell("gradient-flow", toy, "ebsw", "root", (1.0,), (0,), 5)
+    later = FlowCell("gradient-flow", toy, "rpsw", "root", (1.0,), (0,), 5)
+    with Store(tmp_path / "runs.db") as store:
+        sweep([made], store)
+        store.ask([failing, later])
+        store.ask([failing], "OutOfMemoryError: a lot\nwas asked for")
+    write_report(tmp_path / "runs.db", tmp_path / "out")
+    header, *lines = table(tmp_path / "out", "gradient-flow-swiss-d-2")
+    shown = {line[0]: line[header.index("best rate, root")] for line in lines}
+    assert shown["ebsw"] == "failed: OutOfMemoryError: a lot was asked for"
+    assert shown["rpsw"] == "not made yet: the sweep was stopped before"
+    assert shown["dsw"] == "not asked for (it is not in this preset)"
+    assert re.match(r"\d", shown["sw"])
 
 
 def test_a_diverged_run_never_wins():

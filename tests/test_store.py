@@ -17,7 +17,8 @@ import pytest
 
 from slicewise.lab.study.export import as_csv
 from slicewise.lab.study.run import Result, Run, as_json
-from slicewise.lab.study.store import COLUMNS, Store
+from slicewise.lab.study.schema import COLUMNS
+from slicewise.lab.study.store import Store
 from slicewise.lab.trouble import Trouble
 
 

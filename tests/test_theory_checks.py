@@ -18,6 +18,7 @@ from scipy.special import betaln, gammaln
 from slicewise.lab.experiments.theory import CHECKS
 from slicewise.lab.experiments.theory.check import Measured
 from slicewise.lab.experiments.theory.embedded import embedded, sliced
+from slicewise.lab.experiments.theory.evaluation import noise_of
 from slicewise.lab.experiments.theory.minibatch import noughts, ones
 
 NAMES = [
@@ -30,6 +31,7 @@ NAMES = [
     "minibatch",
     "one-step",
     "edge",
+    "evaluation",
 ]
 # Standard errors allowed: all seeds are fixed, and so is what comes out of them.
 SIGMAS = 4.5
@@ -445,3 +447,18 @@ def test_the_paper_preset_covers_what_else_is_asked():
     assert {0.5, 0.8, 1.0, 1.3, 1.6} <= {t["multiple"] for t in of["edge"]}
     assert {(t["d"], t["n_slices"]) for t in of["edge"]} == {(2, 50), (50, 50), (100, 50)}
     assert {t["law"] for t in of["one-step"]} == {"uniform", "orthonormal"}
+
+
+def test_single_precision_sees_what_is_not_there():
+    """Samples that are almost equal look some 1e-4 apart in float32, and as they are in float64."""
+    for one in quick("evaluation"):
+        assert 5e-5 < one.measures["measured"] < 1e-3
+        # Sums of squares of size 1 are exact to 1e-16: squared distances of 1e-14 d to some per cent at d = 2.
+        assert one.measures["double_error"] < 0.05
+        assert one.measures["measured"] > 100 * 1e-7 * math.sqrt(one.task["d"]) / 3
+
+
+def test_noise_is_known_of_the_papers_toys_alone():
+    assert 5e-5 < noise_of({"toy": "swiss", "d": 50, "n": 300}) < 1e-3
+    assert noise_of({"toy": "swiss", "d": 3, "n": 300}) is None
+    assert noise_of({"images": ["x"], "n": 50}) is None

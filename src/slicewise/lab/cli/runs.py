@@ -9,7 +9,7 @@ import typer
 
 from slicewise.checks import check_choice
 from slicewise.files import write_whole
-from slicewise.lab.report.pieces import best_of
+from slicewise.lab.report.best import best_of
 from slicewise.lab.study.export import as_csv
 from slicewise.lab.study.run import as_json
 from slicewise.lab.study.store import Store

@@ -7,23 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slicewise.lab.colours import BLUE, GREEN, GREY, ORANGE
-from slicewise.lab.report.pieces import Best, Row, as_png, best_of
+from slicewise.lab.colours import BLUE, GREY, ORANGE
+from slicewise.lab.report.best import Best, Row
+from slicewise.lab.report.charts import LOWEST
+from slicewise.lab.report.looks import LOOKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# Told apart by colour-blind readers, and by their marks without colour.
-_LOOKS = {
-    "sw": (BLUE, "o", "-"), "maxsw": (ORANGE, "s", "-"), "dsw": (GREEN, "^", "-"),
-    "maxksw": ("#cc79a7", "v", "-"), "imsw": ("#e69f00", "D", "-"), "vimsw": ("#56b4e9", "P", "-"),
-    "omsw": ("#000000", "X", "--"), "rmsw": (GREY, "*", "--"), "ebsw": ("#882255", "<", "--"),
-    "rpsw": ("#44aa99", ">", "--"), "ebrpsw": ("#999933", "h", "--"),
-}  # fmt: skip
-LOWEST = 1e-16  # distances below are rounding
+    from matplotlib.figure import Figure as Drawing
 
 
-def _figure(width: float, height: float) -> Any:
+def _figure(width: float, height: float) -> Drawing:
     import matplotlib
 
     matplotlib.use("agg")
@@ -33,30 +27,29 @@ def _figure(width: float, height: float) -> Any:
 
 
 def basins(
-    searched: Mapping[str, Mapping[str, Sequence[Row]]],
-    computed: Mapping[str, Sequence[Row]],
+    searched: Mapping[str, Mapping[str, Sequence[Best]]],
+    computed: Mapping[str, Best],
     edges: Mapping[str, float],
-) -> bytes:
+) -> Drawing:
     """Exact W_2 that is left over the rate: a panel for each objective, a line for each variant.
 
-    `searched` has rows by objective and variant, `computed` those without a rate, drawn at the left edge;
-    `edges` has, by objective, the rate above which the theory says "sw" diverges.
+    `searched` has what is left at each rate, by objective and variant, `computed` without a rate, drawn at the
+    left edge; `edges` has, by objective, the rate above which the theory says "sw" diverges.
     """
     figure = _figure(6.2 * len(searched), 4.4)
     panels = figure.subplots(1, len(searched), sharey=True, squeeze=False)[0]
     for panel, (objective, variants) in zip(panels, searched.items(), strict=True):
         rates: list[float] = []
-        for variant, rows in variants.items():
-            curve = {r: best_of(x for x in rows if x["lr"] == r) for r in {x["lr"] for x in rows}}
-            at = sorted(curve)
+        for variant, found in variants.items():
+            at = [one.rate for one in found if one.rate is not None]
             rates += at
-            _line(panel, variant, at, [curve[rate] for rate in at])
+            _line(panel, variant, at, found)
         low = min(rates) / 4
-        for variant, rows in computed.items():
-            best = best_of(rows)
-            if best is not None:
-                colour, mark, _ = _LOOKS[variant]
-                panel.plot([low], [max(best.mean, LOWEST)], mark, color=colour, ms=6, clip_on=False)
+        for variant, best in computed.items():
+            look = LOOKS[variant]
+            panel.plot(
+                [low], [max(best.mean, LOWEST)], look.mark, color=look.colour, ms=6, clip_on=False
+            )
         panel.axvline(low * 1.8, color=GREY, lw=0.6)
         panel.text(low, 1.01, "computed", fontsize=7, ha="center", va="bottom", color=GREY,
                    transform=panel.get_xaxis_transform())  # fmt: skip
@@ -69,19 +62,17 @@ def basins(
     panels[0].set_ylabel("exact W₂ that is left")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=11, fontsize=8, frameon=False)
-    return as_png(figure)
+    return figure
 
 
-def _line(panel: Axes, variant: str, rates: Sequence[float], found: Sequence[Best | None]) -> None:
-    colour, mark, dash = _LOOKS[variant]
-    height = [
-        np.nan if one is None or np.isinf(one.mean) else max(one.mean, LOWEST) for one in found
-    ]
-    panel.plot(rates, height, mark + dash, color=colour, ms=4, lw=2 if variant == "sw" else 1,
-               label=variant, zorder=3 if variant == "sw" else 2)  # fmt: skip
+def _line(panel: Axes, variant: str, rates: Sequence[float], found: Sequence[Best]) -> None:
+    look = LOOKS[variant]
+    height = [np.nan if np.isinf(one.mean) else max(one.mean, LOWEST) for one in found]
+    panel.plot(rates, height, look.mark + ("--" if look.dashed else "-"), color=look.colour, ms=4,
+               lw=2 if variant == "sw" else 1, label=variant, zorder=3 if variant == "sw" else 2)  # fmt: skip
 
 
-def ways(flows: Sequence[tuple[str, Row, np.ndarray[Any, Any], Sequence[Row]]]) -> bytes:
+def ways(flows: Sequence[tuple[str, Row, np.ndarray[Any, Any], Sequence[Row]]]) -> Drawing:
     """Particles of "sw" with the step computed, and the distance left beside that of every rate in the end.
 
     One line of pictures for each (setting, run, its way, the runs by rates).
@@ -102,7 +93,7 @@ def ways(flows: Sequence[tuple[str, Row, np.ndarray[Any, Any], Sequence[Row]]]) 
             panel.set_title(f"{setting + ': ' if column == 0 else ''}step {step}", fontsize=10)
         panel = figure.add_subplot(grid[line, -1])
         trace = run["trace"]
-        left = [None if w is None else max(w, LOWEST) for w in trace["w2"]]
+        left = [np.nan if w is None else max(w, LOWEST) for w in trace["w2"]]
         panel.plot(trace["w2_at"], left, color=BLUE, lw=2, label="step computed")
         ends = [row for row in searched if row["w2"] not in (None, float("inf"))]
         panel.plot([row["measures"]["steps"] for row in ends], [max(row["w2"], LOWEST) for row in ends],
@@ -110,10 +101,27 @@ def ways(flows: Sequence[tuple[str, Row, np.ndarray[Any, Any], Sequence[Row]]]) 
         panel.set(xscale="symlog", yscale="log", xlabel="steps", ylabel="exact W₂")
         panel.legend(fontsize=7, loc="lower left")
         panel.grid(alpha=0.25)
-    return as_png(figure)
+    return figure
 
 
-def gallery(rows: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> bytes:
+def ends(found: Sequence[tuple[str, np.ndarray[Any, Any], str]]) -> Drawing:
+    """Where the particles of each variant come to rest: (name, target and particles (2, n, 2), words)."""
+    columns = min(len(found), 6)
+    lines = -(-len(found) // columns)
+    figure = _figure(2.1 * columns, 2.4 * lines)
+    panels = figure.subplots(lines, columns, squeeze=False)
+    for panel in panels.flat:
+        panel.set_axis_off()
+    for panel, (name, (target, particles), words) in zip(panels.flat, found, strict=False):
+        extent = 1.15 * np.abs(target).max()
+        panel.plot(*target.T, "o", ms=5, mfc="none", mew=0.7, color=ORANGE)
+        panel.plot(*particles.T, ".", ms=2.2, color=BLUE)
+        panel.set(xlim=(-extent, extent), ylim=(-extent, extent), aspect="equal")
+        panel.set_title(f"{name}\n{words}", fontsize=9)
+    return figure
+
+
+def gallery(rows: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
     """Lines of small images, (n, height, width[, 3]), each with its name."""
     columns = max(len(images) for _, images in rows)
     figure = _figure(1.1 * columns + 1.6, 1.15 * len(rows))
@@ -126,4 +134,4 @@ def gallery(rows: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> bytes:
             if column < len(images):
                 panel.imshow(images[column], cmap="gray", vmin=0, vmax=255)
         panels[line, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=10)
-    return as_png(figure)
+    return figure

@@ -1,84 +1,48 @@
-"""Sections on flows: the verdict, what is left at the best rate, basins, pictures of the way."""
+"""Sections on flows: for every place basins, ways, where it ends, and ours beside the paper's."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 import slicewise as sw
-from slicewise.lab.experiments.flows import ELEVEN, LONE
-from slicewise.lab.published import find
-from slicewise.lab.report import drawings
+from slicewise.lab.experiments.flows import ELEVEN
+from slicewise.lab.report import charts, drawings
+from slicewise.lab.report.best import Best, Row, by_rate, number, spread, steps_of
 from slicewise.lab.report.pieces import (
-    Best,
+    Chart,
+    Charts,
     Figure,
-    Row,
+    Heading,
+    Piece,
     Section,
     Table,
-    best_of,
     file_name,
-    number,
+    pictured,
 )
+from slicewise.lab.report.reasons import other_sizes, reason
 from slicewise.lab.report.rows import Flows
+from slicewise.lab.report.runtimes import runtimes
 
 TITLES = {
     "gradient-flow": "Flows to toy targets",
     "image-flow": "Flows between images",
 }
-# Where the paper's runtime of a setting is printed, under which name and for how many steps.
-_PUBLISHED_TIMES = {
-    "mnist": ("image_flow_runtime", "mnist", 200_000),
-    "faces": ("image_flow_runtime", "celeba", 200_000),
-}
-
-
-def verdict(flows: Flows) -> Table | None:
-    """For "sw", in every place: the computed step against the best searched rate against the paper."""
-    lines = []
-    for place in flows.places:
-        computed = best_of(flows.some(place, "sw", None))
-        searched = {o: best_of(flows.some(place, "sw", o)) for o in ("root", "power")}
-        if computed is None and not any(searched.values()):
-            continue
-        shown = [place, _left(computed), _steps(computed)]
-        shown += [_left(searched[o]) for o in ("root", "power")]
-        lines.append([*shown, flows.published("sw", place)])
-    if not lines:
-        return None
-    header = [
-        "sw on",
-        "step computed: W₂ left",
-        "steps",
-        "best rate, root",
-        "best rate, power",
-        "the paper",
-    ]
-    title = TITLES[flows.experiment]
-    return Table(f"{flows.experiment}-verdict", title, header, lines, _sizes(flows))
-
-
-def _sizes(flows: Flows) -> str:
-    """What numbers beside each other were made from."""
-    sizes = sorted({row["given"]["task"]["n"] for row in flows.rows})
-    steps = sorted({row["given"]["steps"] for row in flows.rows if row["lr"] is not None})
-    published = (
-        "n = 300, 10,000 steps" if flows.experiment == "gradient-flow" else "n = 50, 200,000 steps"
-    )
-    ours = f"n = {', '.join(map(str, sizes))}"
-    ours += f", {', '.join(f'{count:,}' for count in steps)} steps of each rate" if steps else ""
-    return f"Ours: {ours}. The paper's: {published}."
 
 
 def section(flows: Flows) -> Section | None:
     """All there is of an experiment on flows; None if there is nothing."""
     if not flows.rows and not flows.lone:
         return None
-    pieces: list[Figure | Table] = [*_ways(flows)]
+    pieces: list[Piece] = [*_ways(flows)]
     for place in flows.places:
-        pieces += [*_basin(flows, place), _table(flows, place)]
-    pieces += _runtimes(flows)
-    return Section(TITLES[flows.experiment], _words(flows), pieces)
+        pieces += [Heading(place), *_basin(flows, place), *_convergence(flows, place)]
+        pieces += [_table(flows, place), *_ends(flows, place)]
+    times = runtimes(flows)
+    pieces += [Heading("Time"), *times] if times else []
+    return Section(TITLES[flows.experiment], _words(flows), pieces, chosen=True)
 
 
 def _words(flows: Flows) -> list[str]:
@@ -86,11 +50,7 @@ def _words(flows: Flows) -> list[str]:
     rated = [row["given"] for row in flows.rows if row["lr"] is not None]
     computed = [row["given"] for row in flows.rows if row["lr"] is None]
     sources = sorted({row["given"]["source"] for row in flows.rows if "source" in row["given"]})
-    words = [
-        "Distances are exact W₂ in double precision of all particles: the mean over seeds, at the best rate where "
-        "there are several. A run that diverged is infinitely far."
-    ]
-    words += [f"Rates: {_how(rated)}."] if rated else []
+    words = [f"Rates: {_how(rated)}."] if rated else []
     words += [f"Step computed: {_how(computed)}."] if computed else []
     return words + ([f"Images: {'; '.join(sources)}."] if sources else [])
 
@@ -104,53 +64,80 @@ def _how(given: list[dict[str, Any]]) -> str:
     return f"at most {most} steps, {worked}, {whose} settings of the variants, {scale} convention"
 
 
-def _left(best: Best | None) -> str:
+def left(flows: Flows, place: str, variant: str, objective: str | None) -> str:
+    """What is left at the best rate, or why nobody knows."""
+    best = flows.best(place, variant, objective)
     if best is None:
-        return "not run"
+        return flows.why_missing(place, variant, objective)
     rate = "" if best.rate is None else f" at {best.rate:g}{best.end_of_grid}"
-    spread = f" ± {number(best.std)}" if len(best.runs) > 1 else ""
-    return f"{number(best.mean)}{spread}{rate}"
+    return f"{spread(best)}{rate}"
 
 
-def _steps(best: Best | None) -> str:
-    if best is None:
-        return "–"
-    made = sorted(int(row["measures"]["steps"]) for row in best.runs)
-    return f"{made[0]}" if made[0] == made[-1] else f"{made[0]}–{made[-1]}"
+def paper_says(flows: Flows, variant: str, place: str) -> str:
+    """The paper's number as it is printed."""
+    one = flows.published(variant, place)
+    return "–" if one is None else f"{one.mean:.4f} ± {one.std:.4f}"
 
 
 def _table(flows: Flows, place: str) -> Table:
     objectives = flows.objectives(place)
     lines = []
     for variant in ELEVEN:
-        computed = best_of(flows.some(place, variant, None))
-        searched = [_left(best_of(flows.some(place, variant, o))) for o in objectives]
-        shown = [variant, _left(computed), _steps(computed), *searched]
-        lines.append([*shown, flows.published(variant, place)])
-    header = [
-        "variant",
-        "step computed",
-        "steps",
-        *(f"best rate, {o}" for o in objectives),
-        "the paper",
-    ]
-    file = file_name(place)
-    return Table(f"{flows.experiment}-{file}", place, header, lines)
+        computed = flows.best(place, variant, None)
+        shown = [variant, left(flows, place, variant, None)]
+        shown.append("–" if computed is None else steps_of(computed))
+        shown += [left(flows, place, variant, objective) for objective in objectives]
+        paper = [paper_says(flows, variant, place), reason(flows, place, variant)]
+        lines.append([*shown, *(paper if flows.experiment == "gradient-flow" else [])])
+    header = ["variant", "step computed", "steps", *(f"best rate, {o}" for o in objectives)]
+    header += ["the paper", "root beside the paper"] if flows.experiment == "gradient-flow" else []
+    title = f"{place}: exact W₂ that is left"
+    rated = [row["given"] for o in objectives for row in flows.some(place, "sw", o)]
+    note = other_sizes(rated[0]) if rated and flows.experiment == "gradient-flow" else ""
+    return Table(f"{flows.experiment}-{file_name(place)}", title, header, lines, note)
 
 
-def _basin(flows: Flows, place: str) -> list[Figure]:
+def _basin(flows: Flows, place: str) -> list[Charts]:
     searched = {
-        objective: {v: rows for v in ELEVEN if (rows := flows.some(place, v, objective))}
+        objective: {v: by_rate(rows) for v in ELEVEN if (rows := flows.some(place, v, objective))}
         for objective in flows.objectives(place)
     }
     if not searched:
         return []
-    computed = {v: rows for v in ELEVEN if (rows := flows.some(place, v, None))}
-    file = file_name(place)
-    png = drawings.basins(searched, computed, edges(flows, place))
+    computed = {v: best for v in ELEVEN if (best := flows.best(place, v, None)) is not None}
+    name = f"{flows.experiment}-{file_name(place)}-basin"
+    there = edges(flows, place)
     alt = f"{place}: exact W2 that is left over the learning rate, a line for each variant"
-    caption = "Marks left of the line: no rate given, the step computed. A line ends where the runs diverge."
-    return [Figure(f"{flows.experiment}-{file}-basin", png, alt, f"{place}. {caption}")]
+    caption = (
+        "Exact W₂ that is left over the learning rate. Left of the line: no rate given, the step computed. A line "
+        "ends where the runs diverge."
+    )
+    some = [
+        Chart(f"{name}-{o}", f"{o} objective", charts.basin(variants, computed, there.get(o)))
+        for o, variants in searched.items()
+    ]
+    drawn = drawings.basins(searched, computed, there)
+    return [Charts(some, caption, pictured(drawn, name, alt, f"{place}. {caption}"))]
+
+
+def _convergence(flows: Flows, place: str) -> list[Charts]:
+    hows: dict[str, str | None] = {"step computed": None}
+    hows |= {f"best rate, {objective}": objective for objective in flows.objectives(place)}
+    some = []
+    for title, objective in hows.items():
+        ways: Mapping[str, Best] = {
+            v: best
+            for v in ELEVEN
+            if (best := flows.best(place, v, objective)) is not None and best.mean < float("inf")
+        }
+        if ways:
+            name = f"{flows.experiment}-{file_name(place)}-way-{objective or 'computed'}"
+            some.append(Chart(name, title, charts.convergence(ways)))
+    caption = (
+        "The loss of the first seed on its way, as a distance. Variants weigh slices differently: compare how lines "
+        "fall, not how high they are."
+    )
+    return [Charts(some, caption)] if some else []
 
 
 def edges(flows: Flows, place: str) -> dict[str, float]:
@@ -179,7 +166,26 @@ def _ways(flows: Flows) -> list[Figure]:
     caption = (
         "Classical sw, no rate given: the step is computed from the slices that each step draws."
     )
-    return [Figure(f"{flows.experiment}-ways", drawings.ways(found), alt, caption)]
+    return [pictured(drawings.ways(found), f"{flows.experiment}-ways", alt, caption)]
+
+
+def _ends(flows: Flows, place: str) -> list[Figure]:
+    """Where the particles of every variant come to rest, on toys."""
+    if flows.experiment != "gradient-flow":
+        return []
+    found = []
+    for variant in ELEVEN:
+        for row in flows.some(place, variant, None):
+            end = flows.store.array(row["key"], "end")
+            if end is not None:
+                found.append((variant, end, f"{number(row['w2'])} in {row['measures']['steps']}"))
+                break
+    if not found:
+        return []
+    name = f"{flows.experiment}-{file_name(place)}-ends"
+    alt = f"{place}: particles of each variant over the target, in the end"
+    caption = f"{place}, step computed: where the particles of each variant come to rest, W₂ left and steps made."
+    return [pictured(drawings.ends(found), name, alt, caption)]
 
 
 def _images(flows: Flows, place: str, row: Row, way: np.ndarray[Any, Any]) -> Figure:
@@ -189,37 +195,7 @@ def _images(flows: Flows, place: str, row: Row, way: np.ndarray[Any, Any]) -> Fi
         ends = [flows.store.array(r["key"], "end") for r in flows.some(place, variant, None)]
         if ends and ends[0] is not None:
             lines.append((f"{variant}, end", ends[0][0]))
-    file = file_name(place)
+    name = f"{flows.experiment}-{file_name(place)}-images"
     alt = f"{place}: images along the flow of sw, and where each variant ends"
     caption = f"{place}: along the flow of sw, no rate given; then the end of every variant so run."
-    return Figure(f"{flows.experiment}-{file}-images", drawings.gallery(lines), alt, caption)
-
-
-def _runtimes(flows: Flows) -> list[Table]:
-    """One run by itself beside the paper's time."""
-    by_setting: dict[str, dict[str, Row]] = {}
-    for row in flows.lone:
-        by_setting.setdefault(row["place"].removeprefix(LONE), {})[row["variant"]] = row
-    return [_runtime(flows.experiment, place, rows) for place, rows in by_setting.items()]
-
-
-def _runtime(experiment: str, place: str, rows: dict[str, Row]) -> Table:
-    one = next(iter(rows.values()))
-    own = one["setting"].removeprefix(LONE)
-    table, setting, whole = _PUBLISHED_TIMES.get(own, ("gradient_flow_best", "all", 10_000))
-    lines = []
-    for variant in (variant for variant in ELEVEN if variant in rows):
-        paper = find(table, variant, setting, "runtime_s")
-        steps = rows[variant]["measures"]["steps"]
-        seconds = rows[variant]["seconds"] * whole / steps
-        published, ratio = (
-            ("–", "–") if paper is None else (f"{paper.mean:.2f}", f"{paper.mean / seconds:.1f}×")
-        )
-        lines.append([variant, f"{seconds:.2f}", f"{steps:.0f}", published, ratio])
-    note = (
-        f"Ours: {place}, n = {one['given']['task']['n']}, {one['given']['dtype']}, {one['device']}; fewer steps are "
-        f"scaled up. The paper's: an RTX A6000{'' if own in _PUBLISHED_TIMES else ', n = 300, d not said'}."
-    )
-    title = f"Seconds of one run of {whole:,} steps by itself"
-    header = ["variant", "ours", "from steps", "the paper", "ratio"]
-    return Table(f"{experiment}-{file_name(place)}-runtime", title, header, lines, note)
+    return pictured(drawings.gallery(lines), name, alt, caption, photographs=True)

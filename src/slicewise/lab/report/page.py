@@ -1,16 +1,20 @@
-"""From a store to a folder: index.html with all in it, figures as PNG and tables as CSV beside it."""
+"""From a store to a folder: index.html with all in it; figures and tables for a paper beside it."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from slicewise.files import write_whole
-from slicewise.lab.report import theory
-from slicewise.lab.report.flows import TITLES, section, verdict
-from slicewise.lab.report.pieces import Figure, Row, Section, Table
+from slicewise.lab.report import surroundings, theory, verdict
+from slicewise.lab.report.flows import TITLES
+from slicewise.lab.report.flows import section as flow_section
+from slicewise.lab.report.looks import LOOKS
+from slicewise.lab.report.pieces import Chart, Charts, Figure, Heading, Section, Table, file_name
 from slicewise.lab.report.rows import Flows
+from slicewise.lab.report.tables import as_csv, as_latex, as_markdown
 from slicewise.lab.study.store import Store
 from slicewise.lab.trouble import Trouble
 
@@ -22,14 +26,12 @@ def write_report(store: str | Path, out: str | Path) -> Path:
         rows = kept.rows()
         if not rows:
             raise Trouble(f"{store} holds no runs yet: `slicewise reproduce all` makes some")
-        sections = _sections(kept)
+        sections = [*_sections(kept), *surroundings.sections(rows)]
+    page = _page(sections, len(rows), Path(store), max(row["finished"] for row in rows))
     try:
-        for piece in (piece for part in sections for piece in part.pieces):
-            if isinstance(piece, Figure):
-                write_whole(folder / f"{piece.name}.png", piece.png)
-            else:
-                write_whole(folder / f"{piece.name}.csv", piece.as_csv())
-        write_whole(folder / "index.html", _page(sections, rows, Path(store)))
+        for name, content in _beside(sections):
+            write_whole(folder / name, content)
+        write_whole(folder / "index.html", page)
     except OSError as wrong:
         raise Trouble(f"cannot write {folder}: {wrong}; name another folder with --out") from wrong
     return folder / "index.html"
@@ -37,32 +39,59 @@ def write_report(store: str | Path, out: str | Path) -> Path:
 
 def _sections(store: Store) -> list[Section]:
     flows = [Flows(store, experiment) for experiment in TITLES]
-    verdicts = [table for one in flows if (table := verdict(one)) is not None]
-    found = [theory.section(store), *(section(one) for one in flows)]
-    parts = [part for part in found if part is not None]
-    if verdicts:
-        words = [
-            "The step computed from the slices of each step, against the best of all searched rates, against what the "
-            "paper prints: classical sliced-Wasserstein, everything that is left in the end."
-        ]
-        parts.insert(0, Section("The right step, computed or searched", words, verdicts))
-    return parts
+    found = [verdict.section(flows), *map(flow_section, flows), theory.section(store)]
+    return [part for part in found if part is not None]
 
 
-def _page(sections: Sequence[Section], rows: Sequence[Row], store: Path) -> str:
+def _beside(sections: Sequence[Section]) -> Iterable[tuple[str, str | bytes]]:
+    """Every figure and table as files; all tables once more in one, for a README."""
+    tables = []
+    for piece in (piece for part in sections for piece in part.pieces):
+        figure = piece.still if isinstance(piece, Charts) else piece
+        if isinstance(figure, Figure):
+            yield f"{figure.name}.png", figure.png
+            yield f"{figure.name}.svg", figure.svg
+        elif isinstance(figure, Table):
+            tables.append(figure)
+            yield f"{figure.name}.csv", as_csv(figure)
+            yield f"{figure.name}.tex", as_latex(figure)
+    whole = (f"## {one.title}\n\n{as_markdown(one)}\n{one.note}\n" for one in tables)
+    yield "tables.md", "\n".join(whole)
+
+
+def _page(sections: Sequence[Section], n_runs: int, store: Path, finished: str) -> str:
     from jinja2 import Environment, PackageLoader
 
-    environment = Environment(loader=PackageLoader("slicewise.lab"), autoescape=True)
+    environment = Environment(
+        loader=PackageLoader("slicewise.lab"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
     environment.filters["inline"] = lambda png: base64.b64encode(png).decode()
-    environment.tests["table"] = lambda piece: isinstance(piece, Table)
-    machines = sorted({row["device"] for row in rows})
-    packages = sorted({f"{n} {v}" for row in rows for n, v in row["versions"].items()})
+    environment.filters["data"] = as_script_data
+    environment.filters["anchor"] = file_name
+    for kind in (Table, Charts, Heading):
+        environment.tests[kind.__name__.lower()] = lambda piece, kind=kind: isinstance(piece, kind)
+    drawn = any(isinstance(piece, Charts) for part in sections for piece in part.pieces)
     return environment.get_template("report.html").render(
         sections=sections,
+        looks=LOOKS,
         store=store.name,
-        n_runs=len(rows),
-        hours=sum(row["seconds"] for row in rows) / 3600,
-        machines=machines,
-        packages=packages,
-        finished=max(row["finished"] for row in rows),
+        n_runs=n_runs,
+        finished=finished,
+        vega=_vega() if drawn else "",
     )
+
+
+def as_script_data(chart: Chart) -> str:
+    """Its specification as JSON that no name in it can break out of: `<` begins a tag, even in a script."""
+    text = json.dumps(chart.spec, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _vega() -> str:
+    """All that draws the charts, so that the page needs nothing but itself."""
+    import altair
+    import vl_convert
+
+    major = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    bundle = vl_convert.javascript_bundle(vl_version=major)  # type: ignore[call-arg]  # its stubs ask for more
+    return bundle.replace("</script", "<\\/script")

@@ -6,8 +6,8 @@ from typing import Any
 
 from slicewise.lab.data import TOYS
 from slicewise.lab.experiments.flows import LONE
-from slicewise.lab.published import find
-from slicewise.lab.report.pieces import Row
+from slicewise.lab.published import Published, find
+from slicewise.lab.report.best import Best, Row, best_of
 from slicewise.lab.study.run import as_json
 from slicewise.lab.study.store import Store
 
@@ -17,6 +17,7 @@ class Flows:
 
     def __init__(self, store: Store, experiment: str) -> None:
         self.store, self.experiment = store, experiment
+        self.asked = store.asked()
         rows = _longest(store.rows(experiment=experiment))
         _name_places(rows)
         rows.sort(key=_order)
@@ -41,10 +42,30 @@ class Flows:
         }
         return [objective for objective in ("root", "power") if objective in found]
 
-    def published(self, variant: str, place: str) -> str:
+    def best(self, place: str, variant: str, objective: str | None) -> Best | None:
+        """The best of those."""
+        return best_of(self.some(place, variant, objective))
+
+    def published(self, variant: str, place: str) -> Published | None:
         """What the paper prints for it."""
-        one = find("gradient_flow_best", variant, self.places[place], "W2")
-        return "–" if one is None else f"{one.mean:.4f} ± {one.std:.4f}"
+        return find("gradient_flow_best", variant, self.places[place], "W2")
+
+    def why_missing(self, place: str, variant: str, objective: str | None) -> str:
+        """What to say where there is no run."""
+        computed = objective is None
+        known = (self.experiment, self.places[place], variant)
+        errors = [
+            error
+            for (*names, objective_asked, was_computed), error in self.asked.items()
+            if tuple(names) == known
+            and was_computed == computed
+            and (computed or objective_asked == objective)
+        ]
+        if any(errors):
+            return f"failed: {' '.join(next(filter(None, errors)).split())}"
+        if errors:
+            return "not made yet: the sweep was stopped before"
+        return "not asked for (it is not in this preset)" if self.asked else "not run"
 
 
 def _order(row: Row) -> tuple[int, int, str]:

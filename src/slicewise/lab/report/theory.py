@@ -5,7 +5,8 @@ from __future__ import annotations
 from slicewise.lab.experiments.theory import CHECKS
 from slicewise.lab.experiments.theory.cells import task_of
 from slicewise.lab.experiments.theory.check import Check, Measured
-from slicewise.lab.report.pieces import Figure, Row, Section, Table, as_png
+from slicewise.lab.report.best import Row
+from slicewise.lab.report.pieces import Figure, Piece, Section, Table, pictured
 from slicewise.lab.study.run import as_json
 from slicewise.lab.study.store import Store
 
@@ -13,7 +14,7 @@ from slicewise.lab.study.store import Store
 def section(store: Store) -> Section | None:
     """Every check that was run; None if there is none."""
     rows = store.rows(experiment="theory")
-    pieces: list[Figure | Table] = []
+    pieces: list[Piece] = []
     verdicts = []
     for name, check in CHECKS.items():
         found = of_one_preset(check, [r for r in rows if r["setting"] == name])
@@ -49,6 +50,4 @@ def _figure(name: str, found: list[Measured]) -> Figure:
     (whole,) = drawing.subfigures(1, 1, squeeze=False).flat
     CHECKS[name].draw(whole, found)
     check = CHECKS[name]
-    return Figure(
-        f"theory-{name}", as_png(drawing), check.title, f"{check.title}. {check.statement}"
-    )
+    return pictured(drawing, f"theory-{name}", check.title, f"{check.title}. {check.statement}")

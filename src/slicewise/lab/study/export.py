@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slicewise.lab.study.run import as_json
-from slicewise.lab.study.store import COLUMNS, JSON
+from slicewise.lab.study.schema import COLUMNS, JSON
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:

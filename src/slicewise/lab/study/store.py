@@ -15,44 +15,12 @@ from typing import Any
 import numpy as np
 
 from slicewise.checks import check_choice
-from slicewise.lab.study.run import Result, Run, as_json
+from slicewise.lab.study.run import Cell, Result, Run, as_json
+from slicewise.lab.study.schema import APPLICATION, ASKED, COLUMNS, JSON, SCHEMA, VERSION
 from slicewise.lab.trouble import Trouble
 
-# Marks a file as ours, so that somebody else's database is not written to.
-_APPLICATION, _VERSION = 0x51CE5, 1
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS runs (
-    key TEXT PRIMARY KEY,          -- a hash of all that determines the run
-    experiment TEXT NOT NULL,
-    setting TEXT NOT NULL,
-    variant TEXT NOT NULL,
-    objective TEXT NOT NULL,
-    lr REAL,                       -- NULL: the step was computed
-    seed INTEGER NOT NULL,
-    w2 REAL,                       -- exact, what is left in the end, infinite where it diverged
-    seconds REAL NOT NULL,         -- the run's share of its batch
-    status TEXT NOT NULL,
-    batch INTEGER NOT NULL,        -- how many runs were made together
-    measures TEXT NOT NULL,        -- JSON: number by name
-    trace TEXT NOT NULL,           -- JSON: curve by name
-    given TEXT NOT NULL,           -- JSON: task, recipe, convention, steps, dtype
-    device TEXT NOT NULL,
-    versions TEXT NOT NULL,        -- JSON: version by package
-    finished TEXT NOT NULL         -- when, UTC
-);
-CREATE TABLE IF NOT EXISTS arrays (
-    key TEXT NOT NULL REFERENCES runs(key) ON DELETE CASCADE,
-    name TEXT NOT NULL,
-    data BLOB NOT NULL,            -- a .npy file
-    PRIMARY KEY (key, name)
-);
-CREATE INDEX IF NOT EXISTS runs_by_place ON runs (experiment, setting, variant);
-"""
-COLUMNS = (
-    "key", "experiment", "setting", "variant", "objective", "lr", "seed", "w2", "seconds", "status",
-    "batch", "measures", "trace", "given", "device", "versions", "finished",
-)  # fmt: skip
-JSON = ("measures", "trace", "given", "versions")
+# Experiment, setting, variant, objective, and whether the step was computed.
+Place = tuple[str, str, str, str, bool]
 
 
 class Store:
@@ -107,17 +75,17 @@ class Store:
         (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if write and not tables and not application:
             with self._transaction():
-                for statement in _SCHEMA.split(";"):
+                for statement in SCHEMA.split(";"):
                     self._connection.execute(statement)
-                self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-                self._connection.execute(f"PRAGMA user_version = {_VERSION}")
-        elif application != _APPLICATION:
+                self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                self._connection.execute(f"PRAGMA user_version = {VERSION}")
+        elif application != APPLICATION:
             raise Trouble(
                 f"{self.path} is a database, but no store of slicewise: name another file"
             )
-        elif version != _VERSION:
+        elif version != VERSION:
             raise Trouble(
-                f"{self.path} is a store of version {version}, this slicewise writes version {_VERSION}: "
+                f"{self.path} is a store of version {version}, this slicewise writes version {VERSION}: "
                 f"name another file"
             )
         if write:
@@ -125,6 +93,7 @@ class Store:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA foreign_keys = ON")
+            self._connection.execute(ASKED)
 
     def missing(self, runs: Iterable[Run]) -> list[Run]:
         """Those that are not there yet, in their order."""
@@ -152,6 +121,24 @@ class Store:
                         "INSERT INTO arrays VALUES (?, ?, ?)",
                         (result.run.key, name, _packed(array)),
                     )
+
+    def ask(self, cells: Iterable[Cell], error: str = "") -> None:
+        """Note that these are wanted, or what went wrong with them."""
+        places = {place_of(run) for cell in cells for run in cell.runs}
+        with self._explained(), self._transaction():
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO asked VALUES (?, ?, ?, ?, ?, ?)",
+                [(*place, error) for place in sorted(places)],
+            )
+
+    def asked(self) -> dict[Place, str]:
+        """What was ever wanted, and what went wrong with it when it was last tried, if anything did."""
+        there = "SELECT 1 FROM sqlite_master WHERE name = 'asked'"
+        with self._explained():
+            if self._connection.execute(there).fetchone() is None:
+                return {}
+            found = self._connection.execute("SELECT * FROM asked").fetchall()
+        return {(*names, bool(computed)): error for *names, computed, error in found}
 
     def rows(self, **wanted: str) -> list[dict[str, Any]]:
         """Runs as dictionaries by column, those with these values: `rows(experiment="theory")`."""
@@ -232,6 +219,11 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def place_of(run: Run) -> Place:
+    """Where a run belongs."""
+    return run.experiment, run.setting, run.variant, run.objective, run.lr is None
 
 
 def _values(result: Result, device: str, versions: Mapping[str, str], now: str) -> tuple[Any, ...]:

@@ -44,6 +44,7 @@ def sweep(
         outcome.there += len(cell.runs) - len(missing)
         if missing:
             jobs.append(Job(cell, missing, cell.device(device), scratch))
+    store.ask(cells)
     _clear(scratch)
     with watch.over([(job.cell.name, len(job.runs)) for job in jobs]):
         together = [job for job in jobs if not job.cell.alone]
@@ -51,6 +52,7 @@ def sweep(
         for done in itertools.chain(engine(together), by_themselves):
             if done.error:
                 outcome.failed[done.job.cell.name] = done.error
+                store.ask([done.job.cell], done.error)
             else:
                 store.add(done.results, done.device, done.versions)
                 outcome.made += len(done.results)

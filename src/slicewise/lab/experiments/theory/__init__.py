@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from slicewise.lab.experiments.theory.check import Check
 from slicewise.lab.experiments.theory.edge import EDGE
+from slicewise.lab.experiments.theory.evaluation import EVALUATION
 from slicewise.lab.experiments.theory.gradient_error import GRADIENT
 from slicewise.lab.experiments.theory.minibatch import MINIBATCH
 from slicewise.lab.experiments.theory.normalised_gaussian import GAUSSIAN
@@ -25,5 +26,6 @@ CHECKS: dict[str, Check] = {
         MINIBATCH,
         ONE_STEP,
         EDGE,
+        EVALUATION,
     )
 }

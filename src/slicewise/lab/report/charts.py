@@ -1,0 +1,218 @@
+"""Charts one can ask: what is left over the rate, and the way there. Altair writes them, Vega draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from slicewise.lab.colours import GREY
+from slicewise.lab.report.best import Best, number, spread, steps_of
+from slicewise.lab.report.looks import LOOKS
+
+if TYPE_CHECKING:
+    import altair as alt
+
+LOWEST = 1e-16  # distances below are rounding
+Point = dict[str, Any]
+
+
+def basin(
+    searched: Mapping[str, Sequence[Best]], computed: Mapping[str, Best], edge: float | None
+) -> dict[str, Any]:
+    """Exact W_2 that is left over the rate, a line for each variant; at the left, with the step computed."""
+    import altair as alt
+
+    at_rates = [_basin_point(v, one) for v, some in searched.items() for one in some]
+    at_rates = [point for point in at_rates if point["w2"] is not None]
+    lowest = min((point["rate"] for point in at_rates), default=1.0)
+    without = [{**_basin_point(v, one), "rate": lowest / 4} for v, one in computed.items()]
+    without = [point for point in without if point["w2"] is not None]
+    rates = [point["rate"] for point in [*at_rates, *without]] + ([edge] if edge else [])
+    heights = [point["w2"] for point in [*at_rates, *without]]
+    x = alt.X("rate:Q", title="learning rate", scale=_log(rates), axis=_powers_of_ten())
+    y = alt.Y("w2:Q", title="exact W₂ that is left", scale=_log(heights), axis=_powers_of_ten())
+    tooltip = [
+        alt.Tooltip("variant:N"),
+        alt.Tooltip("told_rate:N", title="rate"),
+        alt.Tooltip("told:N", title="W₂ left"),
+        alt.Tooltip("steps:N"),
+        alt.Tooltip("seeds:Q"),
+    ]
+    layers = [
+        *_lines(alt, at_rates, x, y, tooltip, across="rate"),
+        _marks(alt, without, x, y, tooltip=tooltip, filled=False),
+        alt.Chart(_values(alt, [{"rate": lowest / 2}]))
+        .mark_rule(color=GREY, opacity=0.4)
+        .encode(x=x),
+        alt.Chart(_values(alt, [{"rate": lowest / 4, "told": "computed"}]))
+        .mark_text(fontSize=10, color=GREY, clip=False)
+        .encode(x=x, y=alt.value(-8), text="told:N"),
+    ]
+    if edge is not None:
+        there = [{"rate": edge, "told": f"edge of sw by theory: {edge:,.0f}"}]
+        layers.append(
+            alt.Chart(_values(alt, there))
+            .mark_rule(color=LOOKS["sw"].colour, strokeDash=[2, 3], size=2)
+            .encode(x=x, tooltip=alt.Tooltip("told:N", title="rate"))
+        )
+    return _specified(alt, layers)
+
+
+def convergence(ways: Mapping[str, Best]) -> dict[str, Any]:
+    """The loss of every variant on its way, as a distance: of the first seed, at that of the rates."""
+    import altair as alt
+
+    points = [point for variant, one in ways.items() for point in _way(variant, one)]
+    steps, losses = ([point[name] for point in points] for name in ("step", "loss"))
+    x = alt.X("step:Q", title="step", scale=_log(steps), axis=_powers_of_ten())
+    y = alt.Y(
+        "loss:Q", title="SW₂ on the slices of the step", scale=_log(losses), axis=_powers_of_ten()
+    )
+    tooltip = [
+        alt.Tooltip("variant:N"),
+        alt.Tooltip("told_rate:N", title="rate"),
+        alt.Tooltip("step:Q"),
+        alt.Tooltip("told:N", title="SW₂"),
+    ]
+    return _specified(alt, _lines(alt, points, x, y, tooltip, across="step", size=16))
+
+
+def _basin_point(variant: str, one: Best) -> Point:
+    finite = one.mean != float("inf")
+    return {
+        "variant": variant,
+        "rate": one.rate,
+        "w2": max(one.mean, LOWEST) if finite else None,
+        "told": spread(one),
+        "told_rate": "computed" if one.rate is None else f"{one.rate:g}",
+        "steps": steps_of(one),
+        "seeds": len(one.runs),
+    }
+
+
+def _way(variant: str, one: Best) -> list[Point]:
+    row = min(one.runs, key=lambda row: row["seed"])
+    trace = row["trace"]
+    told = "computed" if row["lr"] is None else f"{row['lr']:g}"
+    points = []
+    for step, loss in zip(trace.get("at", ()), trace.get("loss", ()), strict=True):
+        distance = as_distance(loss, row)
+        if distance is not None:
+            points.append({
+                "variant": variant, "step": step, "loss": max(distance, LOWEST), "told": number(distance, 3),
+                "told_rate": told,
+            })  # fmt: skip
+    return points
+
+
+def as_distance(loss: float | None, row: Mapping[str, Any]) -> float | None:
+    """The loss of a step as SW_2, in the unit of the samples; None where it is not a number."""
+    if loss is None or not loss < float("inf"):
+        return None
+    given = row["given"]
+    n = given["task"]["n"] if given["convention"] == "reference" else 1
+    if row["objective"] == "power":
+        return float(loss / n**2) ** 0.5
+    return float(loss / n**1.5)
+
+
+def _values(alt: Any, points: Sequence[Point]) -> alt.InlineData:
+    return alt.InlineData(values=list(points))
+
+
+def _log(values: Sequence[float]) -> alt.Scale:
+    """From the least to the largest, with room for marks at both ends."""
+    import altair as alt
+
+    low, high = min(values, default=1.0), max(values, default=1.0)
+    room = max((high / low) ** 0.05, 1.2)
+    return alt.Scale(type="log", nice=False, domain=[low / room, high * room])
+
+
+def _powers_of_ten() -> alt.Axis:
+    import altair as alt
+
+    return alt.Axis(format="~e", labelOverlap="greedy", labelSeparation=8, tickCount=8)
+
+
+def _lines(
+    alt: Any,
+    points: Sequence[Point],
+    x: Any,
+    y: Any,
+    tooltip: Sequence[Any],
+    *,
+    across: str,
+    size: int = 45,
+) -> list[Any]:
+    """Lines of all variants, and marks on them that answer; the whole can be moved about."""
+    lines = (
+        alt.Chart(_values(alt, points))
+        .mark_line(strokeWidth=1.6, clip=True)
+        .encode(
+            x=x, y=y, color=_colour(alt), strokeDash=alt.StrokeDash(
+                "variant:N", scale=alt.Scale(domain=list(LOOKS), range=[[5, 3] if one.dashed else [1, 0] for one in LOOKS.values()]),
+                legend=None,
+            ),
+        )
+        .transform_filter(_CHOSEN)
+    )  # fmt: skip
+    # With shift: a wheel that moves the page must not be caught by a chart under the mouse.
+    moved = alt.selection_interval(
+        bind="scales",
+        zoom="wheel![event.shiftKey]",
+        translate="[mousedown, window:mouseup] > window:mousemove!",
+        name="moved",
+    )
+    near = alt.selection_point(
+        on="pointerover", clear="pointerout", empty=False, name="near", fields=["variant", across]
+    )
+    marks = _marks(
+        alt, points, x, y, size=alt.condition(near, alt.value(3 * size), alt.value(size))
+    )
+    # Marks are small, fingers are not: around each lies more that can be pointed at.
+    around = _marks(alt, points, x, y, tooltip=tooltip, size=alt.value(350), opacity=0)
+    return [lines, marks, around.add_params(moved, near)]
+
+
+def _marks(
+    alt: Any,
+    points: Sequence[Point],
+    x: Any,
+    y: Any,
+    *,
+    tooltip: Sequence[Any] | None = None,
+    size: Any = None,
+    filled: bool = True,
+    opacity: float = 1,
+) -> Any:
+    shapes = alt.Scale(domain=list(LOOKS), range=[one.outline for one in LOOKS.values()])
+    return (
+        alt.Chart(_values(alt, points))
+        .mark_point(filled=filled, opacity=opacity, clip=True, strokeWidth=2)
+        .encode(
+            x=x,
+            y=y,
+            color=_colour(alt),
+            shape=alt.Shape("variant:N", scale=shapes, legend=None),
+            size=alt.value(60) if size is None else size,
+            tooltip=alt.value(None) if tooltip is None else list(tooltip),
+        )
+        .transform_filter(_CHOSEN)
+    )
+
+
+# The page sets which variants are drawn, in all charts at once.
+_CHOSEN = "indexof(chosen, datum.variant) >= 0"
+
+
+def _colour(alt: Any) -> Any:
+    scale = alt.Scale(domain=list(LOOKS), range=[one.colour for one in LOOKS.values()])
+    return alt.Color("variant:N", scale=scale, legend=None)
+
+
+def _specified(alt: Any, layers: Sequence[Any]) -> dict[str, Any]:
+    chosen = alt.param(name="chosen", value=list(LOOKS))
+    chart = alt.layer(*layers).add_params(chosen).properties(width="container", height=320)
+    spec: dict[str, Any] = chart.to_dict()
+    return spec

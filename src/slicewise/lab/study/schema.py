@@ -1,0 +1,52 @@
+"""The tables of a store."""
+
+from __future__ import annotations
+
+# Marks a file as ours, so that somebody else's database is not written to.
+APPLICATION, VERSION = 0x51CE5, 1
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+    key TEXT PRIMARY KEY,          -- a hash of all that determines the run
+    experiment TEXT NOT NULL,
+    setting TEXT NOT NULL,
+    variant TEXT NOT NULL,
+    objective TEXT NOT NULL,
+    lr REAL,                       -- NULL: the step was computed
+    seed INTEGER NOT NULL,
+    w2 REAL,                       -- exact, what is left in the end, infinite where it diverged
+    seconds REAL NOT NULL,         -- the run's share of its batch
+    status TEXT NOT NULL,
+    batch INTEGER NOT NULL,        -- how many runs were made together
+    measures TEXT NOT NULL,        -- JSON: number by name
+    trace TEXT NOT NULL,           -- JSON: curve by name
+    given TEXT NOT NULL,           -- JSON: task, recipe, convention, steps, dtype
+    device TEXT NOT NULL,
+    versions TEXT NOT NULL,        -- JSON: version by package
+    finished TEXT NOT NULL         -- when, UTC
+);
+CREATE TABLE IF NOT EXISTS arrays (
+    key TEXT NOT NULL REFERENCES runs(key) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    data BLOB NOT NULL,            -- a .npy file
+    PRIMARY KEY (key, name)
+);
+CREATE INDEX IF NOT EXISTS runs_by_place ON runs (experiment, setting, variant);
+"""
+# What was ever asked for, so that what is missing can be told from what nobody wanted. Stores begun before this
+# table was there get it when they are next written to.
+ASKED = """
+CREATE TABLE IF NOT EXISTS asked (
+    experiment TEXT NOT NULL,
+    setting TEXT NOT NULL,
+    variant TEXT NOT NULL,
+    objective TEXT NOT NULL,
+    computed INTEGER NOT NULL,     -- 1: the step, 0: rates were given
+    error TEXT NOT NULL,           -- what went wrong when it was last tried; empty: nothing so far
+    PRIMARY KEY (experiment, setting, variant, objective, computed)
+);
+"""
+COLUMNS = (
+    "key", "experiment", "setting", "variant", "objective", "lr", "seed", "w2", "seconds", "status",
+    "batch", "measures", "trace", "given", "device", "versions", "finished",
+)  # fmt: skip
+JSON = ("measures", "trace", "given", "versions")
