@@ -194,3 +194,12 @@ def test_interrupting_a_real_run_and_going_on(tmp_path):
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "were there" in ended.stdout
     assert (tmp_path / "report" / "theory-essf.png").exists()
+
+
+def test_means_are_a_line_a_rate(here, capsys):
+    said(capsys, "reproduce", "gradient-flow", "--jobs", 1, "--no-report", "-q")
+    said(capsys, "runs", "--csv", "means.csv", "--means")
+    lines = list(csv.DictReader((here / "means.csv").read_text().splitlines()))
+    assert [line["lr"] for line in lines] == ["", "1.0", "10000000.0"]
+    assert lines[2]["w2_mean"] == "inf"
+    assert "--csv" in wrong(capsys, "runs", "--means")

@@ -86,7 +86,7 @@ def test_the_best_rate_is_that_of_the_least_mean(made):
     )
     assert line["the paper"] == "0.0004 ± 0.0000"
     missing = next(dict(zip(header, line, strict=True)) for line in lines if line[0] == "maxsw")
-    assert missing["step computed"] == "not asked for (it is not in this preset)"
+    assert missing["step computed"] == "not asked for"
 
 
 def test_the_verdict_comes_first(made):
@@ -288,7 +288,7 @@ def test_a_missing_cell_says_why(tmp_path):
     shown = {line[0]: line[header.index("best rate, root")] for line in lines}
     assert shown["ebsw"] == "failed: OutOfMemoryError: a lot was asked for"
     assert shown["rpsw"] == "not made yet: the sweep was stopped before"
-    assert shown["dsw"] == "not asked for (it is not in this preset)"
+    assert shown["dsw"] == "not asked for"
     assert re.match(r"\d", shown["sw"])
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slicewise.lab.study.export import as_csv
+from slicewise.lab.study.export import as_csv, means_as_csv
 from slicewise.lab.study.run import Result, Run, as_json
 from slicewise.lab.study.schema import COLUMNS
 from slicewise.lab.study.store import Store
@@ -232,3 +232,38 @@ def test_a_store_in_a_folder_nobody_may_write_to():
         finally:
             os.seteuid(was)
             folder.chmod(0o755)
+
+
+def test_means_of_seeds_as_csv():
+    given = {"task": {"n": 7}, "steps": 100, "convention": "mean", "dtype": "float64"}
+    place = {
+        "experiment": "e",
+        "setting": "s",
+        "variant": "sw",
+        "objective": "root",
+        "given": given,
+    }
+    rows = [
+        {**place, "lr": lr, "w2": w2, "seconds": 2.0, "device": "here", "measures": {"steps": steps}}
+        for lr, w2, steps in ((1.0, 0.1, 10), (1.0, 0.3, 12), (2.0, float("inf"), 3), (2.0, 0.5, 4))
+    ]  # fmt: skip
+    first, second = csv.DictReader(io.StringIO(means_as_csv(rows)))
+    assert [float(first[name]) for name in ("w2_mean", "w2_std")] == [0.2, pytest.approx(0.141421)]
+    assert [first[name] for name in ("seeds", "diverged", "n", "limit")] == ["2", "0", "7", "100"]
+    assert [first[name] for name in ("steps_least", "steps_most", "seconds")] == ["10", "12", "2"]
+    assert [second[name] for name in ("w2_mean", "w2_std", "w2_least", "diverged")] == ["inf", "", "0.5", "1"]  # fmt: skip
+
+
+def test_stores_from_before_there_was_a_list_of_what_was_asked_for(tmp_path):
+    with Store(tmp_path / "runs.db") as store:
+        store.add([a_result(a_run())], "here", {})
+    with sqlite3.connect(tmp_path / "runs.db") as database:
+        database.execute("DROP TABLE asked")
+    database.close()
+    with Store.reading(tmp_path / "runs.db") as store:
+        assert store.asked() == {}
+    with Store(tmp_path / "runs.db") as store:
+        assert store.asked() == {}
+        store.ask([])
+    with Store.reading(tmp_path / "runs.db") as store:
+        assert len(store.rows()) == 1

@@ -10,9 +10,10 @@ import typer
 from slicewise.checks import check_choice
 from slicewise.files import write_whole
 from slicewise.lab.report.best import best_of
-from slicewise.lab.study.export import as_csv
+from slicewise.lab.study.export import as_csv, means_as_csv
 from slicewise.lab.study.run import as_json
 from slicewise.lab.study.store import Store
+from slicewise.lab.trouble import Trouble
 
 HELP = """List the runs of a store, or export them.
 
@@ -20,6 +21,7 @@ HELP = """List the runs of a store, or export them.
   slicewise runs                        a line for each batch, its best rate
   slicewise runs --all --variant sw     every run of one variant
   slicewise runs --csv runs.csv         all columns; --csv - to a pipe
+  slicewise runs --csv m.csv --means    of flows, a line for each rate
 """
 
 
@@ -32,6 +34,9 @@ def runs(
     csv: Annotated[
         Path | None, typer.Option(help="Write all columns to a file; - is a pipe.")
     ] = None,
+    means: Annotated[
+        bool, typer.Option(help="With --csv: of flows, a line a rate, not a run.")
+    ] = False,
     as_json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a run.")] = False,
 ) -> int:
     """List runs, or export them."""
@@ -41,11 +46,17 @@ def runs(
         for name, value in wanted.items():
             check_choice(f"--{name}", value, kept.values_of(name))
         rows = kept.rows(**wanted)
+    if means and csv is None:
+        raise Trouble("--means is for --csv: name a file, or give --csv - for a pipe")
     if csv is not None:
+        if means:
+            # Checks of the theory have no rates, and are exported as they are.
+            rows = [row for row in rows if row["w2"] is not None]
+        text = means_as_csv(rows) if means else as_csv(rows)
         if str(csv) == "-":
-            print(as_csv(rows), end="")
+            print(text, end="")
         else:
-            write_whole(csv, as_csv(rows))
+            write_whole(csv, text)
             print(f"{csv}: {len(rows)} runs")
     elif as_json_lines:
         for row in rows:

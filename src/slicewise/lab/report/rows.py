@@ -65,7 +65,7 @@ class Flows:
             return f"failed: {' '.join(next(filter(None, errors)).split())}"
         if errors:
             return "not made yet: the sweep was stopped before"
-        return "not asked for (it is not in this preset)" if self.asked else "not run"
+        return "not asked for" if self.asked else "not run"
 
 
 def _order(row: Row) -> tuple[int, int, str]:

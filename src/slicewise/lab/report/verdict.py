@@ -51,7 +51,7 @@ def _cards(flows: Flows) -> list[Card]:
             total += 1
             won += ours.mean <= max(min(means), _NOTHING)
     if total:
-        cards.append(Card(f"{won} of {total}", f"{name}: cases (a variant on a setting) where no searched rate ends closer than the computed step"))  # fmt: skip
+        cards.append(Card(f"{won} of {total}", f"{name}: cases (a variant on a setting) where no searched rate ends closer than the computed step, rounding (1e-8) aside"))  # fmt: skip
     return cards
 
 

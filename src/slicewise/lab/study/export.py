@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,3 +20,50 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         writer.writerow([as_json(row[name]) if name in JSON else row[name] for name in COLUMNS])
     return out.getvalue()
+
+
+MEANS = (
+    "experiment", "setting", "variant", "objective", "lr", "n", "limit", "convention", "dtype", "seeds", "diverged",
+    "w2_mean", "w2_std", "w2_least", "w2_most", "steps_least", "steps_most", "seconds", "device",
+)  # fmt: skip
+
+
+def means_as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A line for each rate of each setting: what its seeds come to. Six digits: enough to rank, small to keep."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        place = [row[name] for name in ("experiment", "setting", "variant", "objective", "lr")]
+        groups.setdefault(as_json([*place, row["given"], row["device"]]), []).append(row)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(MEANS)
+    writer.writerows([_mean(some)[name] for name in MEANS] for some in groups.values())
+    return out.getvalue()
+
+
+def _mean(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
+    first, given = rows[0], rows[0]["given"]
+    finite = [row["w2"] for row in rows if row["w2"] is not None and row["w2"] < float("inf")]
+    # As the tables have it: one run that diverged, and the mean is infinite.
+    mean = statistics.fmean(finite) if len(finite) == len(rows) else float("inf")
+    steps = [int(row["measures"]["steps"]) for row in rows]
+    return {
+        **first,
+        "n": given["task"]["n"],
+        "limit": given["steps"],
+        "convention": given["convention"],
+        "dtype": given["dtype"],
+        "seeds": len(rows),
+        "diverged": len(rows) - len(finite),
+        "w2_mean": _short(mean),
+        "w2_std": _short(statistics.stdev(finite)) if len(finite) == len(rows) > 1 else "",
+        "w2_least": _short(min(finite, default=float("inf"))),
+        "w2_most": _short(max(finite) if len(finite) == len(rows) else float("inf")),
+        "steps_least": min(steps),
+        "steps_most": max(steps),
+        "seconds": _short(statistics.fmean(row["seconds"] for row in rows)),
+    }
+
+
+def _short(value: float) -> str:
+    return f"{value:.6g}"
