@@ -4,6 +4,7 @@ Samples are (*batch, n, d), directions are rows (L, d), costs are means over sam
 """
 
 from slicewise import steps
+from slicewise.catalogue import VARIANTS
 from slicewise.displacement import displacement
 from slicewise.distance import Evaluation, evaluate, sliced_wasserstein
 from slicewise.gradient import value_and_grad
@@ -23,7 +24,6 @@ from slicewise.subspace import (
     gaussian_constant,
 )
 from slicewise.target import Target
-from slicewise.variants import VARIANTS
 
 __version__ = "0.1.0"
 

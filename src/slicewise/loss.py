@@ -17,9 +17,10 @@ from slicewise.checks import (
     values_readable,
 )
 from slicewise.displacement import carried
-from slicewise.distance import by_graph, fixed_slices, may_be_captured, slices_for, weigh
-from slicewise.learned import State, is_learned
+from slicewise.distance import by_graph, may_be_captured, weigh
+from slicewise.learned import State
 from slicewise.precision import full_precision
+from slicewise.preparation import fixed_slices, prepare
 from slicewise.problem import Problem
 from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
@@ -52,7 +53,7 @@ class SlicedWasserstein(nn.Module):
             there, gradients go to samples alone, and the root is refused.
         reduction: over batch dimensions only: "mean", "sum" or "none".
 
-    A learned slicer ("dsw") lives in the module's buffers: one network for each element of the batch,
+    What learns ("dsw", "asw") lives in the module's buffers: one network for each element of the batch,
     moved and saved with the module, `reset()` to forget.
 
     >>> loss = SlicedWasserstein("sw", n_slices=20)
@@ -84,6 +85,8 @@ class SlicedWasserstein(nn.Module):
         self.recipe = recipe_for(variant, n_slices, options)
         self.p, self.scale = p, scale
         self.power = self.recipe.convention == "mean" if power is None else power
+        if scale == "displacement":
+            self.recipe.check_linear("scale='displacement'")
         if scale == "displacement" and not self.power:
             raise ValueError(
                 "scale='displacement' with the root: moves have the right length for the power alone; "
@@ -107,24 +110,26 @@ class SlicedWasserstein(nn.Module):
         problem = problem_for(
             x, y, self.p, x_weights, y_weights, self.recipe.convention, progress, self.backend
         )
-        # What a learned slicer learns is kept from call to call: no graph for that.
-        plain = self.scale == "classic" and not is_learned(self.recipe.slicer)
+        # What a part learns is kept from call to call: no graph for that.
+        plain = self.scale == "classic" and self.recipe.learner is None
         if plain and may_be_captured(x, slices, generator):
             value = by_graph(self.recipe, problem, power=self.power)
             if value is not None:
                 return self._reduced(value)
         with full_precision(problem.x.device.type):
             given = fixed_slices(y, slices)
-            state = self._state_for(problem) if given is None else None
-            drawn, size, state = slices_for(self.recipe, problem, generator, given, state=state)
-            if state is not None:
-                self._keep(state)
+            learns = given is None or self.recipe.lift is not None
+            state = self._state_for(problem) if learns else None
+            ready = prepare(self.recipe, problem, generator, given, state=state)
+            if ready.state is not None:
+                self._keep(ready.state)
             if self.scale == "displacement":
-                value = self._displaced(problem, drawn)
+                value = self._displaced(problem, ready.slices)
             else:
-                value = weigh(self.recipe, problem, drawn, size, power=self.power).value
+                sliced, slices, size, _ = ready
+                value = weigh(self.recipe, sliced, slices, size, power=self.power).value
             if self.scale in ("gaussian", "subspace"):
-                value = value * self._factor(problem) ** (1 if self.power else 1 / self.p)
+                value = value * self._factor(ready.problem) ** (1 if self.power else 1 / self.p)
         check_value(value, problem)
         return self._reduced(value)
 
@@ -205,7 +210,7 @@ class SlicedWasserstein(nn.Module):
         learned, wanted = tuple(state["bias"].shape), (*problem.batch, problem.d)
         if learned != wanted:
             warnings.warn(
-                f"the learned slicer was for (*batch, d) = {learned}, these samples have {wanted}: it "
+                f"what was learned was for (*batch, d) = {learned}, these samples have {wanted}: it "
                 f"starts anew; keep one module for each shape to keep what they learn",
                 stacklevel=3,
             )

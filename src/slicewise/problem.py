@@ -1,11 +1,12 @@
 """What is compared, and the signatures of the parts that compare it.
 
-A sliced distance is made of three kinds of parts, all plain callables, so that a function is as
+A sliced distance is made of a few kinds of parts, all plain callables, so that a function is as
 good a part as a class:
 
     Slicer     (problem, rng)             -> slices   (*batch, L, d)   where slices come from
     Move       (slices, problem, rng)     -> slices                    how slices travel
     Weighting  (costs, slices, problem)   -> weights  (*batch, L)      how much a slice counts
+    Lift       (problem, rng)             -> problem                   what is sliced instead, if anything
 
 `Problem` holds the two sample sets and prices slices; it is what parts are allowed to look at.
 """
@@ -66,7 +67,7 @@ class Problem:
 
     @property
     def d(self) -> int:
-        """The dimension of the samples."""
+        """The dimension of the slices: that of the samples, where slices are linear."""
         return self.x.shape[-1]
 
     def n_points(self) -> Tensor | int:
@@ -172,11 +173,22 @@ class Weighting(Protocol):
     """Says how much each slice counts: weights (*batch, L), the φ-weights of the paper over L.
 
     One whose weights do not depend on the costs may also say `constant(slices, problem)`: gradients
-    are then accumulated while slices are priced. `self_normalised` says that weights are divided by their
-    own sum, which standard errors must know.
+    are then accumulated while slices are priced. `follows_samples` says that the weights are functions of the
+    samples beside the costs, through which gradients flow. `errors(costs, slices, problem)` is each slice's
+    share (*batch, L) of the error of Σ weights · costs, to first order, where that is not weight · cost less
+    its mean.
     """
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor: ...
+
+
+class Lift(Protocol):
+    """Carries samples to where they are sliced; differentiable in them. Slices are of `problem.d` dimensions.
+
+    What comes out is no linear function of the samples, so no step can be computed from the slices.
+    """
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Problem: ...
 
 
 def shares_of(weights: Tensor | None, n: int, dtype: torch.dtype) -> Tensor | float:
@@ -185,6 +197,16 @@ def shares_of(weights: Tensor | None, n: int, dtype: torch.dtype) -> Tensor | fl
         return 1 / n
     wide = weights.double()
     return (wide / wide.sum(dim=-1, keepdim=True)).to(dtype)
+
+
+def mean_of(samples: Tensor, weights: Tensor | None) -> Tensor:
+    """The mean (*batch, 1, d) of samples by their weights; those of weight zero may lie anywhere."""
+    if weights is None:
+        return samples.mean(dim=-2, keepdim=True)
+    share = shares_of(weights, samples.shape[-2], samples.dtype)
+    assert isinstance(share, Tensor)
+    there = torch.where(share.unsqueeze(-1) > 0, samples, 0)
+    return share.unsqueeze(-2) @ there
 
 
 def pad(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

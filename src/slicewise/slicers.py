@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slicewise import sphere
+from slicewise import lattices, sphere
 from slicewise.device import needs_gradient
 from slicewise.printing import Part
 from slicewise.problem import Move, Problem, Slicer
@@ -59,6 +59,60 @@ class Frame(Part):
 
 
 @dataclass(frozen=True, repr=False)
+class Gaussian(Part):
+    """Independent normal vectors of covariance I / d: of length one in the mean square, and no shorter ones kept out.
+
+    E W_p^p along them is (2/d)^(p/2) Γ((d+p)/2) / Γ(d/2) times that along uniform ones: the same for p = 2.
+    """
+
+    n: int
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
+        drawn = rng.normal(*problem.batch, self.n, problem.d).to(problem.x.dtype)
+        return drawn / problem.d**0.5
+
+    def group_size(self, d: int) -> int:
+        return 1
+
+
+@dataclass(frozen=True, repr=False)
+class Quasi(Part):
+    """Points chosen to cover the sphere evenly, always the same for the same n and d.
+
+    `points` is "sobol" (through the normal quantile function, any d), or on the sphere of R^3 "spiral",
+    "equal_area" or "coulomb". `turned` turns them all by one random rotation a call: each row is then
+    uniform, and averages over rows are unbiased.
+
+    K. Nguyen, N. Bariletto, N. Ho, Quasi-Monte Carlo for 3D sliced Wasserstein, 2024.
+    """
+
+    n: int
+    points: lattices.Points = "sobol"
+    turned: bool = False
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
+        fixed = lattices.directions(self.points, self.n, problem.d, problem.x.device)
+        if self.turned:
+            fixed = fixed @ sphere.rotation(problem.batch, problem.d, rng, fixed.dtype)
+        return sphere.normalise(fixed.to(problem.x.dtype)).expand(*problem.batch, -1, -1)
+
+    def group_size(self, d: int) -> int:
+        return self.n
+
+
+@dataclass(frozen=True, repr=False)
+class Together(Part):
+    """The slices of two slicers, one after the other."""
+
+    first: Slicer
+    second: Slicer
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
+        both = self.first(problem, rng), self.second(problem, rng)
+        return torch.cat([part.expand(*problem.batch, -1, -1) for part in both], dim=-2)
+
+
+@dataclass(frozen=True, repr=False)
 class LowDiscrepancy(Part):
     """Evenly spread directions under one random rotation a call: less noise than independent ones."""
 
@@ -86,8 +140,8 @@ class RandomPath(Part):
         equal = problem.x_weights is None and problem.y_weights is None
         if rng.fused is not None and equal and not needs_gradient(problem.x, problem.y):
             return rng.fused.paths(problem.x, problem.y, (*shape, problem.d))
-        start = _draw_samples(problem.x, problem.x_weights, shape, rng)
-        end = _draw_samples(problem.y, problem.y_weights, shape, rng)
+        start = draw_rows(problem.x, problem.x_weights, shape, rng)
+        end = draw_rows(problem.y, problem.y_weights, shape, rng)
         path = start - end  # (*batch, n, d)
         # Always drawn, so that what a seed yields does not depend on where samples coincide.
         spare = sphere.uniform((*shape, problem.d), rng, path.dtype)
@@ -149,9 +203,10 @@ def group_size(slicer: Slicer, d: int) -> int | None:
     return None if says is None else says(d)
 
 
-def _draw_samples(
+def draw_rows(
     samples: Tensor, weights: Tensor | None, shape: tuple[int, ...], rng: Randomness
 ) -> Tensor:
+    """Rows (*shape, d) of samples (..., n, d), drawn by their weights, with replacement."""
     n, d = samples.shape[-2:]
     level = rng.uniform(*shape)
     if weights is None:

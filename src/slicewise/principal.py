@@ -1,0 +1,52 @@
+"""Directions in which two sets differ at first sight: where to begin looking for the largest difference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from slicewise import sphere
+from slicewise.printing import Part
+from slicewise.problem import Problem, mean_of, shares_of
+from slicewise.randomness import Randomness
+from slicewise.subspace import span_of
+
+
+@dataclass(frozen=True, repr=False)
+class Principal(Part):
+    """From mean to mean; along the first `n` principal directions of all samples; and where variances differ most.
+
+    Of normal laws the largest slice is a compromise of the first and the last.
+    """
+
+    n: int = 4
+    replayable = False  # finding the span looks at its rank
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
+        span = span_of(problem)
+        basis = span.basis  # (*batch, d, k), of principal directions, largest first
+        gap = mean_of(problem.x, problem.x_weights) - mean_of(problem.y, problem.y_weights)
+        x, y = (
+            _covariance((samples - span.mean.unsqueeze(-2)) @ basis, weights)
+            for samples, weights in (
+                (problem.x, problem.x_weights),
+                (problem.y, problem.y_weights),
+            )
+        )
+        values, vectors = torch.linalg.eigh(x - y)
+        most = values.abs().topk(min(self.n, values.shape[-1]), dim=-1).indices
+        differ = torch.take_along_dim(vectors, most.unsqueeze(-2), dim=-1)  # (*batch, k, n)
+        rows = [gap, basis[..., : self.n].mT, (basis @ differ).mT]
+        found = torch.cat([row.expand(*problem.batch, -1, -1) for row in rows], dim=-2)
+        return sphere.normalise(found)
+
+
+def _covariance(samples: Tensor, weights: Tensor | None) -> Tensor:
+    share = shares_of(weights, samples.shape[-2], samples.dtype)
+    centred = samples - mean_of(samples, weights)
+    if isinstance(share, Tensor):
+        share = share.unsqueeze(-1)
+        centred = torch.where(share > 0, centred, 0)
+    return centred.mT @ (share * centred)
