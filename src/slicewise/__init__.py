@@ -5,6 +5,7 @@ Samples are (*batch, n, d), directions are rows (L, d), costs are means over sam
 
 from slicewise import steps
 from slicewise.catalogue import VARIANTS
+from slicewise.detours import gaussian_detour, subspace_detour
 from slicewise.displacement import displacement
 from slicewise.distance import Evaluation, evaluate, sliced_wasserstein
 from slicewise.gradient import value_and_grad
@@ -15,6 +16,7 @@ from slicewise.learn.record import Flow
 from slicewise.loss import SlicedWasserstein
 from slicewise.problem import Problem, pad
 from slicewise.recipe import Recipe
+from slicewise.robust import subspace_robust_wasserstein
 from slicewise.schedules import Anneal
 from slicewise.subspace import (
     Subspace,
@@ -45,9 +47,12 @@ __all__ = [
     "evaluate",
     "flow",
     "gaussian_constant",
+    "gaussian_detour",
     "pad",
     "sliced_wasserstein",
     "steps",
+    "subspace_detour",
+    "subspace_robust_wasserstein",
     "value_and_grad",
     "wasserstein",
 ]

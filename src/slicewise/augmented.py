@@ -17,7 +17,7 @@ from slicewise.randomness import Randomness
 from slicewise.roots import root_slope
 from slicewise.transport import Needs
 
-Activation = Literal["none", "leaky_relu"]
+Activation = Literal["linear", "leaky_relu"]
 _LEAK = 0.01
 
 
@@ -27,7 +27,7 @@ class Augment(Part):
 
     It maximises (mean cost)^(1/p) − penalty · (mean ‖(x, h(x))‖ + mean ‖(y, h(y))‖) over `n` fresh slices a
     step, by `n_steps` steps of Adam a call, on samples held constant; without the penalty h would only grow.
-    One layer a batch element. Called as a plain lift it starts cold. σ = "none" is the published code's.
+    One layer a batch element. Called as a plain lift it starts cold. σ = "linear" is the published code's.
 
     X. Chen, Y. Yang, Y. Li, Augmented sliced Wasserstein distances, 2022.
     """
@@ -37,7 +37,7 @@ class Augment(Part):
     penalty: float = 0.5
     lr: float = 1e-3
     betas: tuple[float, float] = (0.5, 0.999)
-    activation: Activation = "none"
+    activation: Activation = "linear"
     replayable = False  # gradients are autograd's
 
     def __call__(self, problem: Problem, rng: Randomness) -> Problem:
@@ -63,7 +63,7 @@ class Augment(Part):
 
     def _layer(self, samples: Tensor, state: State) -> Tensor:
         out = samples @ state["weight"].mT + state["bias"].unsqueeze(-2)
-        return out if self.activation == "none" else torch.nn.functional.leaky_relu(out, _LEAK)
+        return out if self.activation == "linear" else torch.nn.functional.leaky_relu(out, _LEAK)
 
     def _improve(self, problem: Problem, rng: Randomness, state: State) -> None:
         """One step of Adam up the objective, whose gradient is written out."""

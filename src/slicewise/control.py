@@ -28,7 +28,8 @@ class ControlVariate(Part):
     both total variances over d. Exact for p = 2; for other p as correlated as it happens to be.
 
     Gradients flow through the weights, as published; with `detach` they are constants, and the gradient is itself
-    the control-variate estimate of the gradient. An estimate may be below 0; its root is then 0.
+    the control-variate estimate of the gradient. The correction is at most half the standard deviation of the costs;
+    an estimate may still be below 0, and its root is then 0.
 
     K. Nguyen, N. Ho, Sliced Wasserstein estimation with control variates, 2023.
     """
@@ -40,6 +41,11 @@ class ControlVariate(Part):
     def follows_samples(self) -> bool:
         """Do gradients flow through the weights, past the costs?"""
         return not self.detach
+
+    @property
+    def replayable(self) -> bool:
+        """Can it be captured? Not where gradients are autograd's."""
+        return self.detach
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         if self.detach:

@@ -23,6 +23,7 @@ class Resample(Part):
     """As many slices again, drawn from those at hand by their energies, with replacement."""
 
     energy: Energy
+    mixes = True  # what comes out depends on all that went in
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         weights = self.energy(problem.costs(slices), slices, problem)

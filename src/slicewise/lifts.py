@@ -139,6 +139,7 @@ class Networks(Part):
 
 
 @functools.lru_cache(maxsize=8)
+@torch.inference_mode(False)  # they outlive the mode they are made in
 def _factors(d: int, degree: int, device: torch.device) -> Tensor:
     """Which coordinates each monomial multiplies, (D, degree)."""
     chosen = list(itertools.combinations_with_replacement(range(d), degree))

@@ -50,7 +50,9 @@ def prepare(
     rng = Randomness(generator, problem.x.device, problem.batch)
     if given is None:
         problem, slices, state = draw(recipe, problem, rng, state)
-        return Prepared(problem, slices, group_size(recipe.slicer, problem.d), state)
+        # One learned lift made all that is sliced: no two slices of it are independent.
+        size = None if learns(recipe.lift) else group_size(recipe.slicer, problem.d)
+        return Prepared(problem, slices, size, state)
     problem, state = lifted(recipe, problem, rng, state)
     check_slices(given, problem.x, problem.batch, problem.d)
     check_finite(slices=given)

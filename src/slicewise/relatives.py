@@ -67,7 +67,7 @@ def asw(
     penalty: float = 0.5,
     inner_lr: float = 1e-3,
     betas: tuple[float, float] = (0.5, 0.999),
-    activation: Activation = "none",
+    activation: Activation = "linear",
 ) -> Recipe:
     """Augmented SW: samples sliced beside a learned function of themselves (Chen et al., 2022).
 
@@ -75,7 +75,7 @@ def asw(
     for a function that is fixed, not where each pair has its own.
     """
     check_count("n_steps", n_steps, at_least=0)
-    check_choice("activation", activation, ("none", "leaky_relu"))
+    check_choice("activation", activation, ("linear", "leaky_relu"))
     lift = Augment(n_slices, n_steps, penalty, inner_lr, betas, activation)
     return Recipe(Uniform(n_slices), lift=lift)
 
@@ -96,13 +96,13 @@ def rqsw(n_slices: int = 50, points: Points = "sobol") -> Recipe:
     return Recipe(Quasi(n_slices, points, turned=True))
 
 
-@variant(breaks={"bounded"})
+@variant()
 def lcvsw(n_slices: int = 50, detach: bool = False) -> Recipe:
     """SW with the lower control variate: the distance of the means along a slice (Nguyen, Ho, 2023)."""
     return Recipe(Uniform(n_slices), ControlVariate("lower", detach))
 
 
-@variant(breaks={"bounded"})
+@variant()
 def ucvsw(n_slices: int = 50, detach: bool = False) -> Recipe:
     """SW with the upper control variate: that and both variances along a slice (Nguyen, Ho, 2023)."""
     return Recipe(Uniform(n_slices), ControlVariate("upper", detach))

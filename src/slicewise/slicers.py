@@ -165,6 +165,8 @@ class Then(Part):
 
     def group_size(self, d: int) -> int | None:
         size = group_size(self.start, d)
+        if getattr(self.move, "mixes", False):
+            return None
         return None if size is None else size * getattr(self.move, "copies", 1)
 
 
