@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from slicewise.checks import check_choice, check_count
 from slicewise.moves import Ascend, Best, InTurn, Repeat
-from slicewise.principal import Principal
 from slicewise.problem import Move, Slicer
 from slicewise.schedules import Schedule
+from slicewise.searching import Principal, Refine
 from slicewise.slicers import Then, Together, Uniform
 from slicewise.weighting import Energy, EnergyKind
 
@@ -14,14 +14,14 @@ Kappa = float | Schedule
 
 
 def climb_from(n_steps: int, ascent_step: float | None, restarts: int, search: int) -> Slicer:
-    """One slice by T − 1 ascent steps from some starts, found by a search or drawn."""
+    """One slice by T − 1 ascent steps from some starts, drawn; or found by a search, and refined in the end."""
     check_count("n_steps", n_steps)
     check_count("restarts", restarts)
     check_count("search", search, at_least=0)
     climb: Move = Repeat(Ascend(ascent_step), n_steps - 1)
     if search:
         scouts = Then(Together(Uniform(search), Principal()), Best(restarts))
-        return Then(scouts, InTurn(climb, Best()))
+        return Then(scouts, InTurn(InTurn(climb, Best()), Refine(n_steps)))
     return Then(Uniform(restarts), InTurn(climb, Best()) if restarts > 1 else climb)
 
 

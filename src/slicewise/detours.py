@@ -51,8 +51,8 @@ def subspace_detour(
     """The detour of samples x (*batch, n, d) and y (*batch, m, d) by the span of basis (d, k), orthonormal columns.
 
     Where all projections on the subspace differ there is nothing left to couple and both kinds are one; they part
-    where samples share a projection. "knothe" is the limit of optimal plans for a cost that counts what is
-    orthogonal to the subspace less and less. Needs the extra `exact`.
+    where samples share a projection. "knothe" is the limit of optimal plans for a cost that counts what is orthogonal
+    to the subspace less and less, where matched projections are of equal mass. Needs the extra `exact`.
 
     >>> x, y = torch.tensor([[0.0, 0], [1, 1]]), torch.tensor([[0.0, 1], [1, 0]])
     >>> subspace_detour(x, y, torch.tensor([[1.0], [0]])).value  # by the first axis; W_2 is the same here

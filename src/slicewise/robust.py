@@ -107,7 +107,7 @@ def _solved(
     best, upper = _Found(-np.inf, 0.0, omega, np.outer(a, b), 0), np.inf
     total, mass = np.zeros((d, d)), 0.0  # the moments of all plans so far, and their weights
     transport = _Transport(x, y, a, b, entropy)
-    for t in range(steps):
+    for solved in range(1, steps + 1):  # noqa: B007
         plan, value, beside = transport(omega)
         moment = _moment(x, y, plan)
         if value > best.lower:
@@ -125,7 +125,7 @@ def _solved(
             break
     lower = max(best.lower, 0.0)
     whole[np.ix_(rows, columns)] = best.plan
-    return _Found(lower**0.5, max(upper, lower) ** 0.5, best.metric, whole, t + 1)
+    return _Found(lower**0.5, max(upper, lower) ** 0.5, best.metric, whole, solved)
 
 
 class _Transport:

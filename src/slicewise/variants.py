@@ -44,7 +44,7 @@ def maxsw(
 
     A lower bound of the maximum (`Evaluation.bound` is an upper one). `restarts` climbs from several starts and
     keeps the best. `search` prices so many random directions and the principal ones of the samples first, and
-    climbs from the best of them; `search=100, restarts=10, n_steps=50` finds what is there to be found.
+    climbs from the best of them, with an end that does not overshoot: `search=100, restarts=10, n_steps=50`.
     """
     if n_slices != 1:
         raise ValueError(

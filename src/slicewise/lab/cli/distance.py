@@ -8,12 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from slicewise.catalogue import VARIANTS
 from slicewise.distance import Evaluation, evaluate
 from slicewise.judge import wasserstein
 from slicewise.lab.cli import options
 from slicewise.lab.cli.saying import one_way_to_say, say_json, say_lines
 from slicewise.lab.cli.sets import EXACT_PAIRS, Sets, generator_for, memory_permitting, read_sets
 from slicewise.lab.trouble import Trouble
+from slicewise.lifts import Curved
 
 _WEIGHTS = "Weights of the samples of {}, a number for each; they are divided by their sum."
 
@@ -111,6 +113,7 @@ def distance(
         "value": value,
         "stderr": _error(found, value, 1 if power else p),
         "power": float(found.power),
+        "at_most": _bound(found, variant),
         "exact": _exact(sets, p, power=power) if exact else None,
         "variant": variant,
         "recipe": repr(recipe),
@@ -141,6 +144,12 @@ def _error(found: Evaluation, value: float, order: float) -> float:
     return value * float(found.stderr) / (order * power) if power > 0 else float(found.stderr)
 
 
+def _bound(found: Evaluation, variant: str) -> float | None:
+    """Of a value that climbed towards a maximum: what the maximum cannot exceed, where that can be said."""
+    linear = not isinstance(found.problem, Curved) and found.recipe.convention == "mean"
+    return float(found.bound) if VARIANTS[variant].climbs and linear else None
+
+
 def _exact(sets: Sets, p: float, *, power: bool) -> float:
     found = wasserstein(sets.x, sets.y, p=p, x_weights=sets.x_weights, y_weights=sets.y_weights)
     return float(found) ** (p if power else 1)
@@ -159,6 +168,11 @@ def _lines(said: dict[str, Any], *, power: bool) -> list[tuple[str, str]]:
         ("variant", f"{said['variant']}: {said['recipe']}"),
         ("took", f"{said['seconds']:.3g} s on {said['device']}, seed {said['seed']}"),
     ]
+    if said["at_most"] is not None:
+        share = (
+            f"{said['value'] / said['at_most']:.1%} of it was found" if said["at_most"] else "all"
+        )
+        lines.insert(1, ("at most", f"{said['at_most']:.6g}: no slice has more; {share}"))
     if said["exact"] is not None:
         lines.insert(1, (f"exact {scale}", f"{said['exact']:.6g}"))
     return lines

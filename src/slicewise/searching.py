@@ -1,4 +1,4 @@
-"""Directions in which two sets differ at first sight: where to begin looking for the largest difference."""
+"""Looking for the largest difference: where to begin, and how to end."""
 
 from __future__ import annotations
 
@@ -41,6 +41,32 @@ class Principal(Part):
         rows = [gap, basis[..., : self.n].mT, (basis @ differ).mT]
         found = torch.cat([row.expand(*problem.batch, -1, -1) for row in rows], dim=-2)
         return sphere.normalise(found)
+
+
+@dataclass(frozen=True, repr=False)
+class Refine(Part):
+    """Steps towards a larger cost of which only those that reach one are made, each half as long after one that fails.
+
+    A full step overshoots a maximum that is a ridge, as those of W_p^p mostly are: it is the least of many
+    quadratics.
+    """
+
+    n_steps: int
+
+    def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
+        problem = problem.detached()
+        costs, ascent = problem.costs_and_ascent(slices)
+        length = torch.ones_like(costs)
+        for _ in range(self.n_steps):
+            along = ascent - (ascent * slices).sum(dim=-1, keepdim=True) * slices
+            there = sphere.normalise(slices + length.unsqueeze(-1) * sphere.normalise(along))
+            reached, onward = problem.costs_and_ascent(there)
+            better = reached > costs
+            costs = torch.where(better, reached, costs)
+            slices = torch.where(better.unsqueeze(-1), there, slices)
+            ascent = torch.where(better.unsqueeze(-1), onward, ascent)
+            length = torch.where(better, length, length / 2)
+        return slices
 
 
 def _covariance(samples: Tensor, weights: Tensor | None) -> Tensor:
