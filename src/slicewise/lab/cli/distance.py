@@ -16,6 +16,7 @@ from slicewise.lab.cli.saying import one_way_to_say, say_json, say_lines
 from slicewise.lab.cli.sets import EXACT_PAIRS, Sets, generator_for, memory_permitting, read_sets
 from slicewise.lab.trouble import Trouble
 from slicewise.lifts import Curved
+from slicewise.robust import subspace_robust_wasserstein
 
 _WEIGHTS = "Weights of the samples of {}, a number for each; they are divided by their sum."
 
@@ -34,7 +35,7 @@ def distance(
         bool,
         typer.Option(
             "--exact",
-            help="The exact W_p too (W_p^p with --power): up to some 3,000 samples a side.",
+            help="The exact W_p too (W_p^p with --power), and of a maximum the least upper bound: up to some 3,000 samples a side.",
         ),
     ] = False,
     x_weights: Annotated[
@@ -113,7 +114,7 @@ def distance(
         "value": value,
         "stderr": _error(found, value, 1 if power else p),
         "power": float(found.power),
-        "at_most": _bound(found, variant),
+        "at_most": _bound(found, variant, exact=exact),
         "exact": _exact(sets, p, power=power) if exact else None,
         "variant": variant,
         "recipe": repr(recipe),
@@ -144,10 +145,25 @@ def _error(found: Evaluation, value: float, order: float) -> float:
     return value * float(found.stderr) / (order * power) if power > 0 else float(found.stderr)
 
 
-def _bound(found: Evaluation, variant: str) -> float | None:
+def _bound(found: Evaluation, variant: str, *, exact: bool) -> float | None:
     """Of a value that climbed towards a maximum: what the maximum cannot exceed, where that can be said."""
-    linear = not isinstance(found.problem, Curved) and found.recipe.convention == "mean"
-    return float(found.bound) if VARIANTS[variant].climbs and linear else None
+    problem, k = found.problem, found.costs.shape[-1]
+    known = not isinstance(problem, Curved) and found.recipe.convention == "mean"
+    if not (VARIANTS[variant].climbs and known):
+        return None
+    bound = float(found.bound)
+    if exact and problem.p == 2 and k <= problem.d:
+        robust = subspace_robust_wasserstein(
+            problem.x,
+            problem.y,
+            k,
+            steps=100,
+            x_weights=problem.x_weights,
+            y_weights=problem.y_weights,
+        )
+        mean = float(robust.upper) ** 2 / k
+        bound = min(bound, mean if found.value is found.power else mean**0.5)
+    return bound
 
 
 def _exact(sets: Sets, p: float, *, power: bool) -> float:

@@ -39,7 +39,8 @@ def write_report(store: str | Path, out: str | Path) -> Path:
 
 def _sections(store: Store) -> list[Section]:
     flows = [Flows(store, experiment) for experiment in TITLES]
-    found = [verdict.section(flows), *map(flow_section, flows), theory.section(store)]
+    found = [verdict.section(flows), *map(flow_section, flows)]
+    found += [theory.section(store, experiment) for experiment in theory.TITLES]
     return [part for part in found if part is not None]
 
 
