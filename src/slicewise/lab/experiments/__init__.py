@@ -30,8 +30,8 @@ EXPERIMENTS: dict[str, Callable[[Options], Sequence[Cell]]] = {
     gradient_flow.NAME: lambda asked: gradient_flow.cells(
         asked.preset, asked.convention, asked.machine
     ),
-    "estimators": lambda asked: theory_cells(asked.preset, "estimators", asked.machine),
     image_flow.NAME: lambda asked: image_flow.cells(
         asked.preset, asked.convention, asked.machine, mnist=asked.mnist, faces_at=asked.faces
     ),
+    "estimators": lambda asked: theory_cells(asked.preset, "estimators", asked.machine),
 }
