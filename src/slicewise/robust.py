@@ -77,7 +77,7 @@ def subspace_robust_wasserstein(
     ]
 
     def stacked(name: str) -> Tensor:
-        rows = [torch.as_tensor(getattr(one, name)).double() for one in found]
+        rows = [torch.as_tensor(getattr(one, name), dtype=torch.float64) for one in found]
         return torch.stack(rows).reshape((*batch, *rows[0].shape))
 
     lower, upper, metric, plan = (stacked(name) for name in ("lower", "upper", "metric", "plan"))
