@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import torch
@@ -14,6 +15,17 @@ from torch.nn.functional import normalize as unit
 from slicewise.checks import check_choice
 
 Points = Literal["sobol", "spiral", "equal_area", "coulomb"]
+
+
+def _apart(make: Callable[[int, int], Tensor]) -> Callable[[int, int], Tensor]:
+    """Make points in a thread of their own: what is kept must not be made under a caller's vmap, which is a thread's."""
+
+    @functools.wraps(make)
+    def made(n: int, d: int) -> Tensor:
+        with ThreadPoolExecutor(max_workers=1) as other:
+            return other.submit(make, n, d).result()
+
+    return made
 
 
 def points(n: int, d: int, device: torch.device) -> Tensor:
@@ -82,6 +94,7 @@ def coulomb(n: int) -> Tensor:
 
 
 @functools.lru_cache(maxsize=32)
+@_apart
 def repelling(n: int, d: int) -> Tensor:
     """n lines that minimise Σ exp(4 cos²): all even moments near those of the uniform law.
 
@@ -99,6 +112,7 @@ def repelling(n: int, d: int) -> Tensor:
 
 
 @functools.lru_cache(maxsize=32)
+@_apart
 def sobol(n: int, d: int) -> Tensor:
     """n scrambled Sobol points through the normal quantile function."""
     if d > torch.quasirandom.SobolEngine.MAXDIM:
