@@ -56,10 +56,11 @@ class Course(Protocol):
 
 @dataclass(frozen=True)
 class Descent:
-    """Plain gradient steps on the value, of a given rate for each run."""
+    """Plain gradient steps on the value, of a given rate for each run; particles held above a floor, if any."""
 
     recipe: Recipe
     objective: Objective
+    at_least: float | None = None
 
     def start(self, problem: Problem, seeds: RunSeeds) -> State:
         return cold(self.recipe, problem, seeds, 0)
@@ -82,6 +83,8 @@ class Descent:
             known = sorted_lines(project(problem.y, slices[seeds.first]))[seeds.which]
             problem = dataclasses.replace(problem, y_sorted=known)
         value, x = stepped(self.recipe, problem, slices, self.objective, rate)
+        if self.at_least is not None:
+            x = x.clamp(min=self.at_least)
         return Advance(x, value, rate, None, {"rate": rate} | named(learned))
 
     def _shares_y(self, problem: Problem, seeds: RunSeeds) -> bool:

@@ -56,6 +56,9 @@ def reproduce(
     faces: Annotated[
         Path | None, typer.Option(help="Folder of pictures (CelebA) or npz, for image-flow.")
     ] = None,
+    photographs: Annotated[
+        Path | None, typer.Option(help="Folder of set1_source, set1_target, … for color.")
+    ] = None,
     report: Annotated[bool, typer.Option(help="End in a report.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
 ) -> int:
@@ -74,6 +77,7 @@ def reproduce(
         cast(Convention, convention),
         None if mnist is None else str(mnist),
         None if faces is None else str(faces),
+        None if photographs is None else str(photographs),
         device_name(where),
     )
     names = list(EXPERIMENTS) if experiment == "all" else [experiment]

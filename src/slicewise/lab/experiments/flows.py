@@ -47,6 +47,7 @@ class FlowCell:
     reduce: bool = False
     defaults: str | None = "paper"  # whose settings of the variant; None is ours
     suffix: str = ""  # of the setting, where one task is worked on in several ways
+    at_least: float | None = None  # particles of rates are held above
     timed_on: str = ""  # a machine: one run by itself there, for its time
 
     @property
@@ -88,6 +89,8 @@ class FlowCell:
         }
         if self.alone:
             given["machine"] = self.timed_on
+        if self.at_least is not None:
+            given["at_least"] = self.at_least
         place = (self.experiment, self.setting, self.variant, self.objective)
         rates = (None,) if self.rates is None else self.rates
         noted = self.task.noted
@@ -121,6 +124,7 @@ class FlowCell:
         if self.rates is not None:
             rates = [run.lr for run in runs]
             how |= {"lr": torch.tensor(rates, dtype=torch.float64), "tolerance": None}
+            how["at_least"] = self.at_least
         if self.alone:
             # Compiled, and on a GPU captured, before the clock starts.
             sw.flow(x, y, self.variant, steps=min(self.steps, 500 if x.is_cuda else 3), **how)

@@ -135,3 +135,18 @@ def gallery(rows: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
                 panel.imshow(images[column], cmap="gray", vmin=0, vmax=255)
         panels[line, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=10)
     return figure
+
+
+def pictures(found: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
+    """Photographs of one size, (height, width, 3), each with its name."""
+    columns = min(len(found), 6)
+    lines = -(-len(found) // columns)
+    height, width = found[0][1].shape[:2]
+    figure = _figure(2.3 * columns, (2.3 * height / width + 0.3) * lines)
+    panels = figure.subplots(lines, columns, squeeze=False)
+    for panel in panels.flat:
+        panel.set_axis_off()
+    for panel, (name, image) in zip(panels.flat, found, strict=False):
+        panel.imshow(image)
+        panel.set_title(name, fontsize=9)
+    return figure

@@ -11,6 +11,7 @@ import slicewise as sw
 from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.report import charts, drawings
 from slicewise.lab.report.best import Best, Row, by_rate, number, spread, steps_of
+from slicewise.lab.report.colours import every_rate, recoloured
 from slicewise.lab.report.pieces import (
     Chart,
     Charts,
@@ -23,12 +24,13 @@ from slicewise.lab.report.pieces import (
     pictured,
 )
 from slicewise.lab.report.reasons import other_sizes, reason
-from slicewise.lab.report.rows import Flows
+from slicewise.lab.report.rows import PUBLISHED, Flows
 from slicewise.lab.report.runtimes import runtimes
 
 TITLES = {
     "gradient-flow": "Flows to toy targets",
     "image-flow": "Flows between images",
+    "color": "Colour transfer",
 }
 
 
@@ -39,7 +41,7 @@ def section(flows: Flows) -> Section | None:
     pieces: list[Piece] = [*_ways(flows)]
     for place in flows.places:
         pieces += [Heading(place), *_basin(flows, place), *_convergence(flows, place)]
-        pieces += [_table(flows, place), *_ends(flows, place)]
+        pieces += [_table(flows, place), *_ends(flows, place), *every_rate(flows, place)]
     times = runtimes(flows)
     pieces += [Heading("Time"), *times] if times else []
     return Section(TITLES[flows.experiment], _words(flows), pieces, chosen=True)
@@ -76,7 +78,10 @@ def left(flows: Flows, place: str, variant: str, objective: str | None) -> str:
 def paper_says(flows: Flows, variant: str, place: str) -> str:
     """The paper's number as it is printed."""
     one = flows.published(variant, place)
-    return "–" if one is None else f"{one.mean:.4f} ± {one.std:.4f}"
+    if one is None:
+        return "–"
+    digits, rate = (4, "") if one.lr is None else (2, f" at {one.lr:g}")
+    return f"{one.mean:.{digits}f} ± {one.std:.{digits}f}{rate}"
 
 
 def _table(flows: Flows, place: str) -> Table:
@@ -88,12 +93,12 @@ def _table(flows: Flows, place: str) -> Table:
         shown.append("–" if computed is None else steps_of(computed))
         shown += [left(flows, place, variant, objective) for objective in objectives]
         paper = [paper_says(flows, variant, place), reason(flows, place, variant)]
-        lines.append([*shown, *(paper if flows.experiment == "gradient-flow" else [])])
+        lines.append([*shown, *(paper if flows.experiment in PUBLISHED else [])])
     header = ["variant", "step computed", "steps", *(f"best rate, {o}" for o in objectives)]
-    header += ["the paper", "root beside the paper"] if flows.experiment == "gradient-flow" else []
+    header += ["the paper", "beside the paper"] if flows.experiment in PUBLISHED else []
     title = f"{place}: exact W₂ that is left"
     rated = [row["given"] for o in objectives for row in flows.some(place, "sw", o)]
-    note = other_sizes(rated[0]) if rated and flows.experiment == "gradient-flow" else ""
+    note = other_sizes(flows.experiment, rated[0]) if rated else ""
     return Table(f"{flows.experiment}-{file_name(place)}", title, header, lines, note)
 
 
@@ -162,6 +167,8 @@ def _ways(flows: Flows) -> list[Figure]:
         return []
     if flows.experiment == "image-flow":
         return [_images(flows, *one[:3]) for one in found]
+    if flows.experiment == "color":
+        return [recoloured(flows, *one[:3]) for one in found]
     alt = "Particles at several steps, and the exact distance that is left, for the computed step and for every rate"
     caption = (
         "Classical sw, no rate given: the step is computed from the slices that each step draws."

@@ -51,6 +51,7 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+    folded: bool = False  # shown when asked for: some tables are long
 
 
 @dataclass(frozen=True)

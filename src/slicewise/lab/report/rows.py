@@ -11,6 +11,9 @@ from slicewise.lab.report.best import Best, Row, best_of
 from slicewise.lab.study.run import as_json
 from slicewise.lab.study.store import Store
 
+# Where the paper prints what is left.
+PUBLISHED = {"gradient-flow": "gradient_flow_best", "color": "color_transfer_best"}
+
 
 class Flows:
     """The rows of one experiment on flows, by place, variant and how."""
@@ -48,7 +51,8 @@ class Flows:
 
     def published(self, variant: str, place: str) -> Published | None:
         """What the paper prints for it."""
-        return find("gradient_flow_best", variant, self.places[place], "W2")
+        table = PUBLISHED.get(self.experiment)
+        return None if table is None else find(table, variant, self.places[place], "W2")
 
     def why_missing(self, place: str, variant: str, objective: str | None) -> str:
         """What to say where there is no run."""
@@ -109,8 +113,9 @@ def _name_places(rows: list[Row]) -> None:
         told = [len(set(values)) > 1 for values in zip(*kinds[words], strict=True)]
         if told[3]:
             words += f", n = {given['task']['n']}"
-            if "images" in given["task"]:
-                words += f", {given['source']} ({given['task']['images'][0][:6]})"
+            told_apart = given["task"].get("images") or given["task"].get("photographs")
+            if told_apart:
+                words += f", {given['source']} ({told_apart[0][:6]})"
         words += f", {given['convention']} convention" if told[1] else ""
         words += f", {given['dtype']}" if told[2] else ""
         words += f", {given['machine']}" if told[4] else ""

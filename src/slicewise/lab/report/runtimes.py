@@ -12,6 +12,7 @@ from slicewise.lab.report.rows import Flows
 _PUBLISHED_TIMES = {
     "mnist": ("image_flow_runtime", "mnist", 200_000),
     "faces": ("image_flow_runtime", "celeba", 200_000),
+    "set1": ("color_transfer_best", "all", 50_000),
 }
 
 

@@ -94,11 +94,11 @@ def _sizes(flows: Flows) -> str:
     """What numbers beside each other were made from."""
     sizes = sorted({row["given"]["task"]["n"] for row in flows.rows})
     steps = sorted({row["given"]["steps"] for row in flows.rows if row["lr"] is not None})
-    published = (
-        "n = 300, 10,000 steps"
-        if flows.experiment == "gradient-flow"
-        else "n = 50, 200,000 steps; it prints times and pictures, no distances"
-    )
+    published = {
+        "gradient-flow": "n = 300, 10,000 steps",
+        "image-flow": "n = 50, 200,000 steps; it prints times and pictures, no distances",
+        "color": "n = 3,000, 50,000 steps, other photographs; colours from 0 to 255",
+    }[flows.experiment]
     ours = f"n = {', '.join(map(str, sizes))}"
     ours += f", {', '.join(f'{count:,}' for count in steps)} steps of each rate" if steps else ""
     return f"Ours: {ours}. The paper's: {published}."
