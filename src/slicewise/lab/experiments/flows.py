@@ -135,10 +135,8 @@ class FlowCell:
         seconds = max(time.perf_counter() - begun, float(found.state["seconds"]))
         looks = log_spaced(self.steps, 30)[1:]
         whole = found.trace.loss  # put together anew at each asking
-        losses = whole[[step - 1 for step in looks if step <= len(whole)]]
         results = [
-            self._result(run, i, found, seconds, looks, losses[:, i].tolist())
-            for i, run in enumerate(runs)
+            self._result(run, i, found, seconds, looks, whole[:, i]) for i, run in enumerate(runs)
         ]
         if self.looked_at:
             results[0] = self._with_its_way(results[0], found, x[0], y[0], how)
@@ -171,13 +169,15 @@ class FlowCell:
         found: sw.Flow,
         seconds: float,
         looks: Sequence[int],
-        losses: Sequence[float],
+        losses: Tensor,
     ) -> Result:
         w2 = found.w2[i].item()
         steps = int(found.steps[i])
-        at = [step for step in looks if step <= steps]
+        # The last step, too: much of the way down lies between two looks.
+        at = sorted({step for step in (*looks, steps) if 0 < step <= steps})
+        noted = losses[[step - 1 for step in at]].tolist()
         trace: dict[str, Sequence[float]]
-        trace = {"at": at, "loss": [float(f"{loss:.6g}") for loss in losses[: len(at)]]}
+        trace = {"at": at, "loss": [float(f"{loss:.6g}") for loss in noted]}
         arrays = {}
         kept = self.rates is None or (self.task.pictured and not self.alone)
         if kept and run.seed == self.seeds[0] and not found.diverged[i]:

@@ -51,8 +51,8 @@ def reason(flows: Flows, place: str, variant: str) -> str:
     squared = flows.best(place, variant, "power")
     if ours.mean > theirs and squared is not None and squared.mean > sizes.stuck:
         return (
-            f"no rate of the squared loss comes closer either ({number(squared.mean)}): the slices this variant finds are to "
-            f"blame, not the rate{also}"
+            f"stuck whatever the rate: the squared loss, which does not rattle, is left with {number(squared.mean)} at its "
+            f"best{also}"
         )
     if column == "power":
         return (
@@ -78,7 +78,7 @@ def other_sizes(experiment: str, given: dict[str, Any]) -> str:
 
 
 def _rattles(ours: Best) -> str:
-    return f"the root rattles about as wide as its rate, ours is {ours.rate:g}"
+    return f"the root rattles in proportion to its rate, ours is {ours.rate:g}"
 
 
 def _smaller(found: list[Best], ours: Best, given: dict[str, Any]) -> str:
@@ -88,8 +88,11 @@ def _smaller(found: list[Best], ours: Best, given: dict[str, Any]) -> str:
     if below < 0:
         return "no smaller rate was tried"
     left = found[below]
+    seeds = sorted(float("inf") if row["w2"] is None else row["w2"] for row in left.runs)
     what = f"the next smaller of the grid, {left.rate:g}, leaves {number(left.mean)}"
     # A particle of n in a wrong mode of eight gaussians is some modes' distance away, by itself.
     if given["task"].get("toy") == "8gaussians" and left.mean > 0.3 / given["task"]["n"] ** 0.5:
         return f"{what}: a particle in a wrong mode"
+    if seeds[0] <= ours.mean < seeds[-1]:
+        return f"{what}: some seeds arrive ({number(seeds[0])}), others are stuck ({number(seeds[-1])})"
     return f"{what}: too slow for {given['steps']:,} steps"

@@ -8,8 +8,8 @@ from slicewise.lab.report.flows import TITLES, left, paper_says
 from slicewise.lab.report.pieces import Card, Section, Table
 from slicewise.lab.report.rows import Flows
 
-# Distances below are rounding of double precision, and are not compared.
-_NOTHING = 1e-8
+# What is left below this share of a unit counts as arrived.
+_ARRIVED = 1e-6
 
 
 def section(every: list[Flows]) -> Section | None:
@@ -40,18 +40,29 @@ def _cards(flows: Flows) -> list[Card]:
         if searched:
             most = number(max(best.mean for best in searched.values()))
             tried = sum(len(flows.some(place, "sw", objective)) for place in searched)
-            cards.append(Card(most, f"left by the best rate on the {objective}, found by {tried:,} runs (sw{_worst_of(searched)})"))  # fmt: skip
-    pairs = [(place, variant) for place in flows.places for variant in ELEVEN]
-    won = total = 0
-    for place, variant in pairs:
-        ours = flows.best(place, variant, None)
-        rated = [flows.best(place, variant, objective) for objective in ("root", "power")]
-        means = [best.mean for best in rated if best is not None]
-        if ours is not None and means:
-            total += 1
-            won += ours.mean <= max(min(means), _NOTHING)
-    if total:
-        cards.append(Card(f"{won} of {total}", f"{name}: cases (a variant on a setting) where no searched rate ends closer than the computed step, rounding (1e-8) aside"))  # fmt: skip
+            cards.append(Card(most, f"{name}: left by the best rate on the {objective}, found by {tried:,} runs (sw{_worst_of(searched)})"))  # fmt: skip
+    return cards + _counts(flows, name)
+
+
+def _counts(flows: Flows, name: str) -> list[Card]:
+    """Of all variants on all settings: how often nothing searched on the root is closer, and who arrives at all."""
+    cases = [(place, variant) for place in flows.places for variant in ELEVEN]
+    each = {
+        objective: {case: flows.best(*case, objective) for case in cases}
+        for objective in (None, "root", "power")
+    }
+    cards = []
+    both = [case for case in cases if each[None][case] and each["root"][case]]
+    if both:
+        closer = sum(each[None][case].mean <= each["root"][case].mean for case in both)  # type: ignore[union-attr]
+        words = f"{name}: variants on settings where the computed step ends no farther than the best rate on the root"
+        cards.append(Card(f"{closer} of {len(both)}", words))
+    for objective, how in ((None, "the computed step"), ("power", "the best rate on the power")):
+        found = [best for best in each[objective].values() if best is not None]
+        if found and both:
+            arrived = sum(best.mean < _ARRIVED for best in found)
+            words = f"{name}: variants on settings that {how} brings within {_ARRIVED:g}"
+            cards.append(Card(f"{arrived} of {len(found)}", words))
     return cards
 
 
