@@ -32,7 +32,6 @@ from slicewise.lab.study.sweep import sweep
 from slicewise.lab.trouble import Trouble
 
 ray = pytest.importorskip("ray")
-pytestmark = pytest.mark.xdist_group("ray")  # one cluster, not one in each process of the tests
 HERE = Path(__file__).parent
 
 
@@ -398,7 +397,7 @@ def test_interrupting_and_going_on(tmp_path, cluster):
         child = subprocess.Popen(
             [sys.executable, "-c", INTERRUPTED, str(tmp_path)],
             cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-            env={**os.environ, "PYTHONPATH": ways(), "RAY_TMPDIR": session},
+            env={**os.environ, "PYTHONPATH": ways(), "RAY_TMPDIR": session, "HOME": session},
         )  # fmt: skip
         assert child.stderr.readline().startswith("8 runs in 4 cells, on 1 node of a Ray cluster")
         assert child.stderr.readline().startswith("[1/4] c0: 2 runs")

@@ -35,6 +35,7 @@ class Cluster:
         self.cpus, self.gpus = cpus, gpus
         self.Lost: type[Exception] = ray.exceptions.RayError
         self.NodeLost = (ray.exceptions.NodeDiedError, ray.exceptions.TaskUnschedulableError)
+        self._tasks: dict[tuple[Any, ...], Any] = {}
         self._on_node: Any = NodeAffinitySchedulingStrategy
         # A caller's own connection is used, and left.
         self._ours = not ray.is_initialized()
@@ -95,14 +96,17 @@ class Cluster:
             raise
 
     def _task(self, call: Callable[..., Any], device: str, cpus: float, gpus: float) -> Any:
-        on_gpu = device == "cuda"
-        return self.ray.remote(
-            num_cpus=cpus,
-            num_gpus=gpus if on_gpu else 0,
-            max_retries=_RETRIES,
-            # A process that has begun on one GPU cannot go to another, and keeps memory there.
-            max_calls=1 if on_gpu else 0,
-        )(call)
+        """Made once for each kind: making one takes Ray longer than a small cell takes us."""
+        kind = (call, device == "cuda", cpus, gpus)
+        if kind not in self._tasks:
+            self._tasks[kind] = self.ray.remote(
+                num_cpus=cpus,
+                num_gpus=gpus if device == "cuda" else 0,
+                max_retries=_RETRIES,
+                # A process that has begun on one GPU cannot go to another, and keeps memory there.
+                max_calls=1 if device == "cuda" else 0,
+            )(call)
+        return self._tasks[kind]
 
     def cancel(self, references: Iterable[Any]) -> None:
         """End what is not done; without a connection that has happened already."""
@@ -139,7 +143,12 @@ def _check_answers(address: str) -> None:
         subprocess.run(
             [sys.executable, "-c", _CONNECT, address], capture_output=True, timeout=_PATIENCE
         )
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as late:
+        if b"AuthToken" in (late.stderr or b""):
+            raise Trouble(
+                f"--address {address}: this cluster asks for its token; set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN "
+                f"to what `ray get-auth-token` prints on its head"
+            ) from None
         raise Trouble(
             f"--address {address}: what answers there is no Ray cluster (its port is 6379 if nothing else was "
             f"said); give the address that `ray start --head` printed"

@@ -19,7 +19,7 @@ from slicewise.lab.study.engines import Done, Job, make
 from slicewise.lab.study.machine import device_name
 from slicewise.lab.trouble import Trouble
 
-# So many tasks are handed over at a time: enough for any cluster to plan with, and some 100 MB at most.
+# So many tasks are handed over at a time: enough for any cluster to plan with; each is some 10 kB.
 _IN_FLIGHT = 1000
 _SILENCE = 30  # seconds without news before the cluster is looked at
 _log = logging.getLogger("slicewise")
@@ -45,28 +45,32 @@ class OnRay:
 
     def __call__(self, jobs: Sequence[Job]) -> Iterator[Done]:
         left, waiting = iter(jobs), dict[Any, Job]()
+        devices = {job.device for job in jobs}
         with _marked(jobs) as mark:
             try:
                 while True:
                     for job in islice(left, _IN_FLIGHT - len(waiting)):
                         sent = replace(job, scratch=None if mark is None else mark.parent)
-                        waiting[
-                            self._cluster.submit(job.cell.name, job.device, _make, sent, mark)
-                        ] = job
+                        reference = self._cluster.submit(
+                            job.cell.name, job.device, _make, sent, mark
+                        )
+                        waiting[reference] = job
                     if not waiting:
                         return
-                    ready = self._first(waiting)
-                    yield self._outcome(ready, waiting.pop(ready))
+                    for ready in self._ready(list(waiting), devices):
+                        yield self._outcome(ready, waiting.pop(ready))
             finally:
                 self._cluster.cancel(waiting)
 
-    def _first(self, waiting: dict[Any, Job]) -> Any:
-        """One that is done, and here: what is lost on its way here Ray makes again."""
+    def _ready(self, waiting: list[Any], devices: set[str]) -> list[Any]:
+        """Those that are done, and here: what is lost on its way here Ray makes again."""
         while True:
-            ready, _ = self._cluster.ray.wait(list(waiting), num_returns=1, timeout=_SILENCE)
-            if ready:
-                return ready[0]
-            if not all(map(self._cluster.able, {job.device for job in waiting.values()})):
+            first, _ = self._cluster.ray.wait(waiting, num_returns=1, timeout=_SILENCE)
+            if first:
+                # All there are: with a thousand in flight, a wait for each would take longer than small cells.
+                ready, _ = self._cluster.ray.wait(waiting, num_returns=len(waiting), timeout=0)
+                return ready or first
+            if not all(map(self._cluster.able, devices)):
                 _log.warning("no node of the Ray cluster can take a task: waiting for one to join")
 
     def _outcome(self, reference: Any, job: Job) -> Done:
