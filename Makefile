@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-# Two test processes on two cores: one thread of arithmetic each. Neighbours in a file stay together: they share a cluster.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+# Two test processes on two cores: one thread of arithmetic each.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 .PHONY: help setup demo test slow gpu sanitize bench bench-gpu bench-steps examples check format dist clean
 

@@ -67,14 +67,18 @@ class Noted:
     def measure(self, runs, device, checkpoint=None):
         (self.folder / f"{self.name}@{node_here()}").touch()
         arrays = {}
-        if self.how == "caught":  # for ever, where it will be killed
-            wait_for(lambda: not (self.folder / f"trap {node_here()}").exists(), 600)
+        if self.how in ("caught", "held"):
+            # Warm processes would be through with all cells before a new node has made its first.
+            (trap,) = (path.name.split()[1] for path in self.folder.glob("trap *"))
+            wait_for(lambda: list(self.folder.glob(f"*@{trap}")), 300)
+            if trap == node_here():
+                # For ever; or until told, and then what came of it stays there.
+                told = self.folder / ("never" if self.how == "caught" else "go")
+                wait_for(told.exists, 600)
+        if self.how == "held":
+            arrays = {"way": np.full(1_000_000, 1.5)}
         if self.how == "waits":
             wait_for((self.folder / "go").exists, 600)
-        if self.how == "held":  # until told, where it will be killed; then its result stays there
-            if (self.folder / f"trap {node_here()}").exists():
-                wait_for((self.folder / "go").exists, 600)
-            arrays = {"way": np.full(1_000_000, 1.5)}
         wait_for(lambda: len(begun(self.folder)) > self.beside)
         if device == "cuda":
             stand_in_for_a_gpu()
@@ -179,7 +183,7 @@ def killed_later(cluster, folder, ready, num_cpus=1):
     (folder / f"trap {node.node_id}").touch()
 
     def kill():
-        wait_for(lambda: ready(node.node_id))
+        wait_for(lambda: ready(node.node_id), 240)
         cluster.remove_node(node, allow_graceful=False)
 
     killer = threading.Thread(target=kill)
@@ -188,6 +192,8 @@ def killed_later(cluster, folder, ready, num_cpus=1):
         yield node
     finally:
         killer.join()
+        if node in cluster.worker_nodes:
+            cluster.remove_node(node)
         # Ray takes a while to be sure of it.
         wait_for(lambda: node.node_id not in [one["NodeID"] for one in ray.nodes() if one["Alive"]])
 
