@@ -32,6 +32,7 @@ from slicewise.lab.study.sweep import sweep
 from slicewise.lab.trouble import Trouble
 
 ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.cluster
 HERE = Path(__file__).parent
 
 
