@@ -14,7 +14,7 @@ from tolerances import assert_close
 import slicewise as sw
 
 # The methods of the paper, and ours that look at samples in ways of their own.
-ELEVEN = "sw maxsw dsw maxksw imsw vimsw omsw rmsw ebsw rpsw ebrpsw".split()
+ELEVEN = ["sw", "maxsw", "dsw", "maxksw", "imsw", "vimsw", "omsw", "rmsw", "ebsw", "rpsw", "ebrpsw"]
 OTHERS = ["vdsw", "phisw", "orthosw"]
 
 
