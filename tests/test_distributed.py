@@ -250,6 +250,30 @@ def test_a_ddp_step_is_the_step_of_one_process():
         assert found[False] > 1e-4
 
 
+def fsdp_step(rank, size):
+    """The same with FSDP, which shards the parameters and averages their gradients, too."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    noise = torch.randn(24, 3, generator=seeded(1), dtype=torch.float64)
+    data = torch.randn(20, 2, generator=seeded(2), dtype=torch.float64)
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)
+    alone = torch.nn.Sequential(*layers).double()
+    shared = copy.deepcopy(alone)
+    fully_shard(shared, mesh=init_device_mesh("cpu", (size,)))
+    loss = loss_of(averaged=True, exchange="projections")
+    sw.SlicedWasserstein()(alone(noise), data, generator=seeded()).backward()
+    loss(shared(shares(noise, size)[rank]), shares(data, size)[rank], generator=seeded()).backward()
+    pairs = zip(alone.parameters(), shared.parameters(), strict=True)
+    return max((a.grad - b.grad.full_tensor()).abs().max().item() for a, b in pairs)
+
+
+@pytest.mark.slow
+def test_an_fsdp_step_is_the_step_of_one_process():
+    assert max(run(2, fsdp_step)) < 1e-10
+
+
 def test_a_group_needs_torch_distributed():
     with pytest.raises(ValueError, match="init_process_group"):
         sw.SlicedWasserstein(group=object())

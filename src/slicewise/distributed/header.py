@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import zlib
 from dataclasses import asdict, dataclass, field
 
 import torch
 
 from slicewise.distributed.collectives import Ranks
 
-# Longer texts are cut; the comparison is of what is left, so it must hold all numbers of a usual recipe.
+# Longer texts are cut, and end in a check sum.
 _TEXT = 300
 _BYTES = 1536
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')  # these would take more room than one byte
 
 
 @dataclass
@@ -81,4 +84,7 @@ def _compare(headers: list[Header]) -> None:
 def _cut(value: object) -> object:
     if not isinstance(value, str):
         return value
-    return value.encode("ascii", "replace").decode()[:_TEXT]
+    plain = _ESCAPED.sub("'", value.encode("ascii", "replace").decode())
+    if len(plain) <= _TEXT:
+        return plain
+    return f"{plain[:_TEXT]}... ({zlib.crc32(plain.encode()):08x})"
