@@ -176,6 +176,15 @@ def refusals(rank, size, x, y):
     value = loss(mine, shares(y, size)[rank])
     with pytest.raises(RuntimeError, match="second derivatives"):
         torch.autograd.grad(value, mine, create_graph=True)
+    one, all_of = shares(x, size)[rank].clone().requires_grad_(), x.clone().requires_grad_()
+    other = shares(y, size)[rank]
+    gathered = loss_of(exchange="samples", p=3)(one, other, generator=seeded())
+    (slope,) = torch.autograd.grad(gathered, one, create_graph=True)
+    alone = sw.SlicedWasserstein(p=3)(all_of, y, generator=seeded())
+    (whole,) = torch.autograd.grad(alone, all_of, create_graph=True)
+    (found,) = torch.autograd.grad(slope.square().sum(), one)
+    (expected,) = torch.autograd.grad(shares(whole, size)[rank].square().sum(), all_of)
+    assert_close(found, shares(expected, size)[rank])
     with pytest.raises(TypeError, match="save its state_dict"):
         pickle.dumps(loss)
     with pytest.raises(ValueError, match=r"torch\.compile"):

@@ -30,6 +30,8 @@ from slicewise.subspace import basis_of, essf, gaussian_constant
 from slicewise.target import Target
 
 if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
     from slicewise.distributed import Exchange, Terms
 
 Scale = Literal["classic", "gaussian", "subspace", "displacement"]
@@ -84,7 +86,7 @@ class SlicedWasserstein(KeepsSlicer):
         subspace_dim: int | None = None,
         reduction: Literal["mean", "sum", "none"] = "mean",
         backend: str = "auto",
-        group: Any = None,
+        group: ProcessGroup | None = None,
         samples: Literal["sharded", "replicated"] = "sharded",
         exchange: Literal["auto", "projections", "samples"] = "auto",
         averaged: bool = False,

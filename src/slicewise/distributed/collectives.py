@@ -90,8 +90,8 @@ class Ranks:
                 f"initialise the group with a backend for them, e.g. 'cpu:gloo,cuda:nccl'"
             )
 
-    def any_device(self) -> torch.device:
-        """A device that the group's backend serves, for a process whose samples are in trouble."""
+    def usual_device(self) -> torch.device:
+        """Where to put what goes the same way for every rank: on the host, if the backend serves it."""
         served = self._backends()
         return torch.device("cpu" if "cpu" in served else next(iter(served)))
 

@@ -24,6 +24,7 @@ class Header:
     # In the order in which a difference is best reported.
     d: int = 0
     dtype: str = ""
+    device: str = ""
     variant: str = ""  # the recipe in words, L among them
     settings: str = ""  # the other arguments of the loss
     grad: bool = True  # is gradient mode on?
@@ -44,6 +45,7 @@ _MAY_DIFFER = {"n", "m", "asks", "content", "trouble"}
 _ADVICE = {
     "d": "samples of one dimension",
     "dtype": "samples of one dtype, e.g. x.float()",
+    "device": "samples on one kind of device",
     "variant": "the same variant, n_slices and options",
     "settings": "the same arguments of SlicedWasserstein",
     "grad": "a call inside torch.no_grad, or outside of it",

@@ -70,6 +70,8 @@ def meet(
     `own` gives this rank's problem and slices. If it fails, the others are told before they wait in vain.
     """
     ranks = terms.ranks
+    # One way for everyone's header, wherever samples are: by the host if the group can.
+    device = ranks.usual_device()
     try:
         problem, slices = own()
         inputs = (problem.x, problem.y, slices, problem.x_weights, problem.y_weights)
@@ -79,11 +81,11 @@ def meet(
             )
         mine = _header(terms, recipe, settings, problem, slices)
         ranks.check_device(problem.x.device)
-    except (ValueError, ImportError, TypeError) as trouble:
+    except Exception as trouble:  # of any kind: the others wait
         told = Header(trouble=f"{type(trouble).__name__}: {trouble}")
-        exchange_headers(ranks, told, ranks.any_device())
+        exchange_headers(ranks, told, device)
         raise
-    headers = exchange_headers(ranks, mine, problem.x.device)
+    headers = exchange_headers(ranks, mine, device)
     problem, slices = _alike(problem, slices, headers)
     if terms.samples == "replicated":
         _check_replicas(headers)
@@ -112,6 +114,7 @@ def _header(
     return Header(
         d=problem.d,
         dtype=str(problem.precision),
+        device=x.device.type,
         variant=_ADDRESS.sub("", repr(recipe)),
         settings=f"{settings}, {terms.shared}",
         grad=recording,
