@@ -58,6 +58,7 @@ bench-steps: $(READY) ## how many steps flows take, each beside its promise; BEN
 
 examples: $(READY) ## run them; STEPS=20 for a glance
 	$(BIN)/python examples/train_generator.py --steps $(or $(STEPS),500)
+	$(BIN)/python examples/train_on_ranks.py --processes 2 --steps $(or $(STEPS),200)
 
 check: $(READY) ## style, types, layers
 	$(BIN)/ruff format --check src tests examples

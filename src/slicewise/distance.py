@@ -198,12 +198,13 @@ def slices_for(
     """Slices, given or drawn; how many depend on each other; a learned slicer's state, in and out."""
     if given is not None:
         check_slices(given, problem.x, problem.batch)
+        given = problem.pool.agreed(given.to(problem.x.dtype))
         check_finite(slices=given)
         if n_slices is not None and n_slices != given.shape[-2]:
             raise ValueError(
                 f"n_slices = {n_slices}, but slices holds {given.shape[-2]}: leave one of them out"
             )
-        return given.to(problem.x.dtype), 1, state
+        return given, 1, state
     check_generator(generator)
     rng = Randomness(generator, problem.x.device, problem.batch)
     slices, state = draw_slices(recipe, problem, rng, state)
@@ -217,8 +218,10 @@ def draw_slices(
     with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
         if is_learned(recipe.slicer):
             state = recipe.slicer.cold(problem, rng) if state is None else state
-            return recipe.slicer.learn(problem, rng, state)
-        return recipe.slicer(problem.detached(), rng), state
+            slices, state = recipe.slicer.learn(problem, rng, state)
+        else:
+            slices = recipe.slicer(problem.detached(), rng)
+        return problem.pool.agreed(slices), state
 
 
 def weigh(

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from slicewise.line import Match
 from slicewise.nodes import slice_costs, weighted_cost
+from slicewise.pool import ALONE, Pool, SideName, shares_of
 from slicewise.randomness import Randomness
 from slicewise.schedules import Moment, Schedule
 from slicewise.shapes import broadcast
@@ -32,6 +33,7 @@ from slicewise.transport import (
     match_slices,
     pull,
     slices_in_a_piece,
+    swapped,
 )
 
 Convention = Literal["mean", "reference"]
@@ -57,12 +59,18 @@ class Problem:
     precision: torch.dtype | None = None  # of the samples as they came, if they were widened
     matcher: Matcher = match_slices
     y_sorted: Tensor | None = None  # projections of y on the slices of a `Target`, sorted
+    others: Pool | None = None  # who has the other samples, if these are only a share of them
 
     @property
     def batch(self) -> tuple[int, ...]:
         """The leading dimensions of the answer."""
         weights = [w.shape[:-1] for w in (self.x_weights, self.y_weights) if w is not None]
         return broadcast(self.x.shape[:-2], self.y.shape[:-2], *weights)
+
+    @property
+    def pool(self) -> Pool:
+        """Who to ask about the samples as a whole."""
+        return ALONE if self.others is None else self.others  # a compiler knows no other default
 
     @property
     def d(self) -> int:
@@ -72,8 +80,22 @@ class Problem:
     def n_points(self) -> Tensor | int:
         """How many samples x has, padding (zero weight) not counted; (*batch, 1) if weighted."""
         if self.x_weights is None:
-            return self.x.shape[-2]
-        return (self.x_weights > 0).sum(dim=-1, keepdim=True).to(self.x.dtype)
+            return self.n
+        return self.pool.total((self.x_weights > 0).sum(dim=-1, keepdim=True).to(self.x.dtype))
+
+    @property
+    def n(self) -> int:
+        """How many samples x has, padding included."""
+        return self.pool.count("x", self.x)
+
+    def shares(self, dtype: torch.dtype) -> Tensor | float:
+        """The weights of x divided by their sum, (*batch, n), or 1/n where all are equal."""
+        return shares_of(self.x_weights, self.n, dtype, self.pool)
+
+    def at(self, side: SideName, level: Tensor) -> Tensor:
+        """The samples (*batch, k, d) of one side at levels (*batch, k) of [0, 1)."""
+        samples, weights = (self.x, self.x_weights) if side == "x" else (self.y, self.y_weights)
+        return self.pool.at(side, samples, weights, level)
 
     def costs(self, slices: Tensor) -> Tensor:
         """W_p^p on each slice, (*batch, L), in the problem's convention; differentiable."""
@@ -108,16 +130,17 @@ class Problem:
 
     def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
         """Costs as means over points (*batch, L) and each one's gradient in its slice (*batch, L, d)."""
-        needs = Needs(slices=True)
+        needs, slices = Needs(slices=True), self.pool.agreed(slices)
         if self.fits(slices, needs):
             found = self.match(slices, needs)
             assert found.u_grad is not None
             assert found.v_grad is not None
-            return found.cost, (found.u_grad @ self.x).add_(found.v_grad @ self.y)
+            ascent = (found.u_grad @ self.x).add_(found.v_grad @ self.y)
+            return found.cost, self.pool.total(ascent)
         ones = slices.new_ones(*self.batch, slices.shape[-2])
         costs, gradients = self.pull(slices, ones, needs)
         assert gradients.slices is not None
-        return costs, gradients.slices
+        return costs, self.pool.total(gradients.slices)
 
     def _inputs(
         self, slices: Tensor
@@ -149,6 +172,8 @@ class Problem:
             x_weights=self.y_weights,
             y_weights=self.x_weights,
             y_sorted=None,
+            others=None if self.others is None else self.others.swapped(),
+            matcher=swapped(self.matcher),
         )
 
 
@@ -177,14 +202,6 @@ class Weighting(Protocol):
     """
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor: ...
-
-
-def shares_of(weights: Tensor | None, n: int, dtype: torch.dtype) -> Tensor | float:
-    """Sample weights divided by their sum, (*batch, n), or 1/n where all are equal."""
-    if weights is None:
-        return 1 / n
-    wide = weights.double()
-    return (wide / wide.sum(dim=-1, keepdim=True)).to(dtype)
 
 
 def pad(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
