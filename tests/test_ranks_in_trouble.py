@@ -77,7 +77,7 @@ def absent(rank, size, how):
     loss(x, y)
     if rank == size - 1:
         if how == "asleep":
-            time.sleep(8)
+            time.sleep(5)
         os._exit(GONE)
     start = time.monotonic()
     with pytest.raises(
@@ -89,7 +89,7 @@ def absent(rank, size, how):
 
 @pytest.mark.parametrize("how", ["dead", "asleep"])
 def test_a_rank_that_is_gone_is_an_error_on_the_others(how):
-    limit = 4.0
+    limit = 3.0
     *others, gone = run(3, absent, how, timeout=limit)
     assert gone is None
     for seconds, said in others:

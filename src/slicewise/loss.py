@@ -68,6 +68,7 @@ class SlicedWasserstein(KeepsSlicer):
     A learned slicer ("dsw") lives in the module's buffers: one network for each element of the batch,
     moved and saved with the module, `reset()` to forget.
 
+    >>> import torch
     >>> loss = SlicedWasserstein("sw", n_slices=20)
     >>> x = torch.randn(64, 8, requires_grad=True)
     >>> loss(x, torch.randn(64, 8)).backward()
