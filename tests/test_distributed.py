@@ -167,6 +167,8 @@ def kept_state(rank, size, x, y):
         expected = alone(x, y, generator=one)
         found = shared(shares(x, size)[rank], shares(y, size)[rank], generator=other)
         assert_close(found, expected)
+    # A checkpoint of any rank holds the law that slices were drawn from.
+    assert_close(shared.slicer_bias, alone.slicer_bias)
     assert_close(copy.deepcopy(shared).slicer_bias, shared.slicer_bias)
 
 

@@ -51,7 +51,7 @@ EXPECTED = [
     "rank 0 has Recipe(Uniform(50)), rank 1 has Recipe(Uniform(50), weighting=Energy())",
     "ranks disagree on settings: rank 0 has p=2, power=True",
     "rank 1 could not take part in the loss: ValueError: x has shape (6, 4) and y (5, 3)",
-    "ranks disagree on x_weights: rank 0 has None, rank 1 has []",
+    "ranks disagree on x_weights: rank 0 has None, rank 1 has ['torch.float32']",
     "ranks disagree on slices: rank 0 has [3, 4], rank 1 has [2, 4]",
     "ranks disagree on x_batch: rank 0 has [], rank 1 has [2]",
     "no rank has a sample of x",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -37,6 +38,16 @@ if TYPE_CHECKING:
 Scale = Literal["classic", "gaussian", "subspace", "displacement"]
 
 _log = logging.getLogger("slicewise")
+
+
+def _check_not_forgotten(averaged: bool) -> None:
+    """dist.group.WORLD is None until the processes have met: a loss made before would be one for each of them."""
+    ranks = os.environ.get("WORLD_SIZE", "1")
+    if averaged and ranks.isdecimal() and int(ranks) > 1:
+        raise ValueError(
+            f"averaged=True and group=None, though there are {ranks} processes (WORLD_SIZE): call "
+            f"torch.distributed.init_process_group first, then make the loss with group=dist.group.WORLD"
+        )
 
 
 class SlicedWasserstein(KeepsSlicer):
@@ -111,7 +122,9 @@ class SlicedWasserstein(KeepsSlicer):
         self.reduction, self.backend = reduction, backend
         self.exchanged: Exchange | None = None
         self.terms: Terms | None = None
-        if group is not None:
+        if group is None:
+            _check_not_forgotten(averaged)
+        else:
             from slicewise.distributed import terms_for
 
             self.terms = terms_for(group, samples, exchange, averaged)
@@ -150,7 +163,7 @@ class SlicedWasserstein(KeepsSlicer):
             state = self._state_for(problem) if given is None else None
             drawn, size, state = slices_for(self.recipe, problem, generator, given, state=state)
             if state is not None:
-                self._keep(state)
+                self._keep(state if self.terms is None else self.terms.agreed(state))
             if self.scale == "displacement":
                 value = displaced(self.recipe, problem, drawn)
             else:

@@ -53,7 +53,7 @@ class Sketch:
         p: float = 2,
         device: object = "cpu",
     ) -> Sketch:
-        """A sketch of nothing yet, for up to `capacity` · 2^`levels` numbers a line."""
+        """A sketch of nothing yet, for `capacity` · 2^(`levels` − 1) numbers a line, or more."""
         if capacity < 2 or capacity % 2:
             raise ValueError(f"capacity = {capacity}: give an even number of at least 2")
         size = 1 + levels + (2 * levels + 2 + levels * capacity) * n_lines

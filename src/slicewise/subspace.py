@@ -115,6 +115,17 @@ def basis_of(problem: Problem) -> Tensor:
     return span_of(problem).basis
 
 
+def _check_finite_everywhere(x: Tensor, y: Tensor, pool: Pool) -> None:
+    """A decomposition would fail on such samples with less to say; of several ranks, all say it or none."""
+    if pool is ALONE:
+        check_finite(x=x, y=y)
+        return
+    unfit = ~(x.isfinite().all() & y.isfinite().all())
+    if pool.total(unfit.double().reshape(1)) > 0:
+        check_finite(x=x, y=y)
+        raise ValueError("x or y of another rank is not finite: check what it was given")
+
+
 def _span(
     x: Tensor,
     y: Tensor,
@@ -124,7 +135,7 @@ def _span(
     precision: torch.dtype,
     pool: Pool = ALONE,
 ) -> Subspace:
-    check_finite(x=x, y=y)  # a decomposition would fail on them with less to say
+    _check_finite_everywhere(x, y, pool)
     dtype, x, y = x.dtype, x.detach().double(), y.detach().double()
     n_x, n_y = pool.count("x", x), pool.count("y", y)
     x_share, y_share = _shares(x, x_weights, n_x, pool), _shares(y, y_weights, n_y, pool)

@@ -31,8 +31,8 @@ class Header:
     x_batch: list[int] = field(default_factory=list)
     y_batch: list[int] = field(default_factory=list)
     slices: list[int] | None = None  # the shape of given ones
-    x_weights: list[int] | None = None  # the batch of given ones
-    y_weights: list[int] | None = None
+    x_weights: list[str] | None = None  # dtype and batch of given ones
+    y_weights: list[str] | None = None
     # What may differ.
     n: int = 0
     m: int = 0
@@ -52,8 +52,8 @@ _ADVICE = {
     "x_batch": "the same leading (batch) dimensions of x",
     "y_batch": "the same leading (batch) dimensions of y",
     "slices": "slices of one shape, or none; those of rank 0 count",
-    "x_weights": "x_weights, or none, on every rank",
-    "y_weights": "y_weights, or none, on every rank",
+    "x_weights": "x_weights of one dtype and batch, or none",
+    "y_weights": "y_weights of one dtype and batch, or none",
 }
 
 

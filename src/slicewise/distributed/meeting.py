@@ -21,6 +21,7 @@ from slicewise.problem import Problem
 from slicewise.recipe import Recipe
 from slicewise.transforms import is_transformed
 
+_SLICES = 2  # their place in `Header.asks`
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -36,6 +37,10 @@ class Terms:
     def corrected(self, value: Tensor) -> Tensor:
         """The value, with the gradient that an average over ranks will bring back to the true one."""
         return Amplified.apply(value, self.ranks.size) if self.averaged else value
+
+    def agreed(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What rank 0 has learned: its slices count, and the others' networks began elsewhere."""
+        return {name: self.ranks.from_first(tensor.detach()) for name, tensor in state.items()}
 
     @property
     def shared(self) -> str:
@@ -53,6 +58,11 @@ def terms_for(group: Any, samples: str, exchange: str, averaged: bool) -> Terms:
     if samples == "replicated" and exchange != "auto":
         raise ValueError(
             f"exchange = {exchange!r} with samples='replicated', which every rank has already: leave it out"
+        )
+    if samples == "replicated" and averaged:
+        raise ValueError(
+            "averaged=True with samples='replicated': every rank has the whole gradient already, and its average is "
+            "right as it is; leave averaged out"
         )
     return Terms(Ranks(group), samples, exchange, averaged)
 
@@ -86,9 +96,16 @@ def meet(
         exchange_headers(ranks, told, device)
         raise
     headers = exchange_headers(ranks, mine, device)
+    if terms.averaged and any(h.asks[_SLICES] for h in headers):
+        raise ValueError(
+            "averaged=True with slices that ask for a gradient, which every rank gets whole: leave averaged out and divide "
+            "the other gradients' average yourself, or detach the slices"
+        )
     problem, slices = _alike(problem, slices, headers)
     if terms.samples == "replicated":
         _check_replicas(headers)
+        # A target that was sorted along slices of its own: those of rank 0 count.
+        problem = dataclasses.replace(problem, y_sorted=None)
     elif not (sum(h.n for h in headers) and sum(h.m for h in headers)):
         raise ValueError("no rank has a sample of x, or of y: give at least one of each in all")
     what, why = route_for(terms.exchange, terms.samples, recipe, headers, whole_plans=whole_plans)
@@ -110,7 +127,7 @@ def _header(
     recording = torch.is_grad_enabled()
     content = []
     if terms.samples == "replicated":
-        content = [float(t.detach().double().sum()) for t in (x, x.abs(), y, y.abs())]
+        content = [number for t in (x, y, a, b) if t is not None for number in _sums(t)]
     return Header(
         d=problem.d,
         dtype=str(problem.precision),
@@ -121,8 +138,8 @@ def _header(
         x_batch=list(x.shape[:-2]),
         y_batch=list(y.shape[:-2]),
         slices=None if slices is None else list(slices.shape),
-        x_weights=None if a is None else list(a.shape[:-1]),
-        y_weights=None if b is None else list(b.shape[:-1]),
+        x_weights=None if a is None else [str(a.dtype), *map(str, a.shape[:-1])],
+        y_weights=None if b is None else [str(b.dtype), *map(str, b.shape[:-1])],
         n=x.shape[-2],
         m=y.shape[-2],
         asks=[recording and t is not None and t.requires_grad for t in (x, y, slices, a, b)],
@@ -146,18 +163,29 @@ def _alike(
     return dataclasses.replace(problem, x=x, y=y, x_weights=a, y_weights=b), slices
 
 
+def _sums(tensor: Tensor) -> list[float]:
+    """What tells a tensor from another, its order included: the size of its numbers, and their sum by place."""
+    flat = tensor.detach().double().flatten()
+    places = torch.arange(len(flat), dtype=flat.dtype, device=flat.device)
+    return [float(flat.abs().sum()), float(flat @ torch.cos(places))]
+
+
 def _check_replicas(headers: list[Header]) -> None:
     first = headers[0]
+    rounding = 1e-9 if first.dtype == "torch.float64" else 1e-6
     for rank, header in enumerate(headers):
-        sums = zip(first.content, header.content, strict=True)
-        apart = [abs(one - other) for one, other in sums]
-        sizes = first.content[1], first.content[1], first.content[3], first.content[3]
-        different = any(gap > 1e-3 * size for gap, size in zip(apart, sizes, strict=True))
-        if (header.n, header.m) != (first.n, first.m) or different:
+        different = (header.n, header.m) != (first.n, first.m)
+        for i in range(0, 0 if different else len(first.content), 2):
+            size = first.content[i]
+            ours, theirs = first.content[i : i + 2], header.content[i : i + 2]
+            different |= any(
+                abs(a - b) > rounding * size for a, b in zip(ours, theirs, strict=True)
+            )
+        if different:
             raise ValueError(
-                f"samples='replicated', but ranks 0 and {rank} hold different ones ({first.n} and {first.m} "
-                f"against {header.n} and {header.m} samples, sums {first.content} against {header.content}): "
-                f"give all samples to every rank, or samples='sharded'"
+                f"samples='replicated', but ranks 0 and {rank} hold different ones, or in another order ({first.n} and "
+                f"{first.m} against {header.n} and {header.m} samples, sums {first.content} against {header.content}): "
+                f"give all samples to every rank in one order, or samples='sharded'"
             )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.utilities.distributed import gather_all_tensors
 
 from slicewise.checks import check_order
 from slicewise.distance import sliced_wasserstein
@@ -71,7 +73,21 @@ class SlicedWassersteinMetric(Metric):
         for name, samples, kept in (("x", x, self.x), ("y", y, self.y)):
             if samples is not None:
                 check_rows(name, samples)
-                kept.append(samples)
+                # Without this a metric that is only looked at would keep what every batch was computed from.
+                kept.append(samples if torch.is_grad_enabled() else samples.detach())
+
+    def _sync_dist(self, dist_sync_fn: Any = gather_all_tensors, process_group: Any = None) -> None:
+        # What torchmetrics sends for a rank without samples has another shape: gloo would end the process.
+        mine = tuple(bool(sum(map(len, kept))) for kept in (self.x, self.y))
+        every: list[Any] = [None] * dist.get_world_size(process_group)
+        dist.all_gather_object(every, mine, group=process_group)
+        for rank, (has_x, has_y) in enumerate(every):
+            if not (has_x and has_y):
+                raise ValueError(
+                    f"rank {rank} has no samples of {'y' if has_x else 'x'}: give every rank some of either side, or take the "
+                    f"streaming metric"
+                )
+        super()._sync_dist(dist_sync_fn, process_group)
 
     def compute(self) -> Tensor:
         """The distance between what has been seen."""

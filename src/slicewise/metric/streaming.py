@@ -12,6 +12,7 @@ from torchmetrics import Metric
 from slicewise.checks import check_count, check_finite, check_order
 from slicewise.distance import sliced_wasserstein
 from slicewise.metric.exact import check_rows
+from slicewise.precision import full_precision
 from slicewise.randomness import Randomness
 from slicewise.sketch import Sketch
 from slicewise.sphere import uniform
@@ -28,7 +29,7 @@ class StreamingSlicedWassersteinMetric(Metric):
     Args:
         n_slices: how many slices.
         capacity: numbers a level keeps of a slice. The error falls as 1 / capacity, the memory grows with it.
-        levels: room for `capacity` · 2^`levels` samples a side.
+        levels: room for `capacity` · 2^(`levels` − 1) samples a side, or more.
         seed: of the slices, which are the same on every rank.
 
     >>> metric = StreamingSlicedWassersteinMetric(n_slices=20, capacity=64)
@@ -65,6 +66,9 @@ class StreamingSlicedWassersteinMetric(Metric):
         for name in ("x", "y"):
             self.add_state(name, default=empty.clone(), dist_reduce_fx=merge)
         self.add_state("d", default=torch.zeros(1, dtype=torch.int64), dist_reduce_fx=one_dimension)
+        # In a collection, metrics whose states are equal share one: those of another p must not.
+        order = torch.tensor([self.p, float(seed)], dtype=torch.float64)
+        self.add_state("order", default=order, dist_reduce_fx="max")
         self._slices: Tensor | None = None
         self.error_bound: Tensor | None = None  # of the last `compute()`
 
@@ -78,7 +82,8 @@ class StreamingSlicedWassersteinMetric(Metric):
             if len(samples):
                 slices = self._slices_for(samples)
                 wide = samples.detach().to(slices.dtype)
-                self._sketch(name).add(project(wide, slices))
+                with full_precision(wide.device.type):
+                    self._sketch(name).add(project(wide, slices))
 
     def compute(self) -> Tensor:
         """The distance between what has been seen; `error_bound` is then how far off it may be."""
