@@ -103,6 +103,8 @@ def test_a_metric_that_is_looked_at_keeps_no_graph():
 
 def test_a_group_that_was_forgotten(monkeypatch):
     sw.SlicedWasserstein(group=None, averaged=True)  # one process: the same script
+    with pytest.raises(ValueError, match="replicated"):
+        sw.SlicedWasserstein(samples="replicatd")
     monkeypatch.setenv("WORLD_SIZE", "4")
     assert not dist.is_initialized()
     with pytest.raises(ValueError, match="init_process_group first"):

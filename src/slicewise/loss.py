@@ -122,6 +122,8 @@ class SlicedWasserstein(KeepsSlicer):
         self.reduction, self.backend = reduction, backend
         self.exchanged: Exchange | None = None
         self.terms: Terms | None = None
+        check_choice("samples", samples, ("sharded", "replicated"))
+        check_choice("exchange", exchange, ("auto", "projections", "samples"))
         if group is None:
             _check_not_forgotten(averaged)
         else:

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.checks import check_choice, check_weight_sum
+from slicewise.checks import check_weight_sum
 from slicewise.distributed.collectives import Ranks
 from slicewise.distributed.header import Header, exchange_headers
 from slicewise.distributed.matching import ByProjections, BySlices, Side
 from slicewise.distributed.pools import Amplified, Gathered, Shards, Together
-from slicewise.distributed.routes import EXCHANGES, Exchange, route_for
+from slicewise.distributed.routes import Exchange, route_for
 from slicewise.problem import Problem
 from slicewise.recipe import Recipe
 from slicewise.transforms import is_transformed
@@ -52,9 +52,7 @@ class Terms:
 
 
 def terms_for(group: Any, samples: str, exchange: str, averaged: bool) -> Terms:
-    """Checked terms."""
-    check_choice("samples", samples, ("sharded", "replicated"))
-    check_choice("exchange", exchange, EXCHANGES)
+    """Terms that go together."""
     if samples == "replicated" and exchange != "auto":
         raise ValueError(
             f"exchange = {exchange!r} with samples='replicated', which every rank has already: leave it out"

@@ -14,7 +14,6 @@ from slicewise.recipe import Recipe
 from slicewise.shapes import broadcast
 
 What = Literal["projections", "samples", "slices", "nothing"]
-EXCHANGES = ("auto", "projections", "samples")
 
 # Problems of no more numbers than this, samples or projections on the usual 50 slices, are gathered: there a
 # collective costs more than what it carries, and an exchange of projections takes two for each pricing. (Two
