@@ -52,9 +52,13 @@ def _counts(flows: Flows, name: str) -> list[Card]:
         for objective in (None, "root", "power")
     }
     cards = []
-    both = [case for case in cases if each[None][case] and each["root"][case]]
+    both = [
+        (computed.mean, rated.mean)
+        for computed, rated in zip(each[None].values(), each["root"].values(), strict=True)
+        if computed is not None and rated is not None
+    ]
     if both:
-        closer = sum(each[None][case].mean <= each["root"][case].mean for case in both)  # type: ignore[union-attr]
+        closer = sum(computed <= rated for computed, rated in both)
         words = f"{name}: variants on settings where the computed step ends no farther than the best rate on the root"
         cards.append(Card(f"{closer} of {len(both)}", words))
     for objective, how in ((None, "the computed step"), ("power", "the best rate on the power")):
