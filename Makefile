@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow gpu sanitize bench bench-gpu bench-steps examples check format dist clean
+.PHONY: help setup demo test slow cluster browser gpu sanitize bench bench-gpu bench-steps examples check format dist clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -26,10 +26,16 @@ demo: $(READY) ## the paper's experiments in small, all variants; ends in report
 	$(BIN)/slicewise reproduce all --preset quick --store report/runs.db --out report
 
 test: $(READY) ## the tests
-	$(PYTEST) -m 'not slow'
+	$(PYTEST) -m 'not slow and not cluster and not browser'
 
 slow: $(READY) ## the tests that take longer
-	$(PYTEST) -m slow
+	$(PYTEST) -m 'slow and not cluster and not browser'
+
+cluster: $(READY) ## the tests on a Ray cluster of two nodes, which are started here
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m cluster tests/test_ray.py
+
+browser: $(READY) ## the report in Chromium, if there is one on the path; of report/runs.db, if that is there
+	$(BIN)/python -m pytest -p no:xdist -m browser tests/test_report_browser.py
 
 gpu: ## the tests that need a CUDA device, with the python on the path
 	PYTHONPATH=src python3 -m pytest tests/test_gpu.py tests/test_cuda_kernels.py -m gpu -p no:xdist -v
@@ -52,6 +58,7 @@ bench-steps: $(READY) ## how many steps flows take, each beside its promise; BEN
 
 examples: $(READY) ## run them; STEPS=20 for a glance
 	$(BIN)/python examples/train_generator.py --steps $(or $(STEPS),500)
+	$(BIN)/python examples/train_on_ranks.py --processes 2 --steps $(or $(STEPS),200)
 
 check: $(READY) ## style, types, layers
 	$(BIN)/ruff format --check src tests examples

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import slicewise as sw
-from slicewise.problem import pad
+from slicewise.padding import pad
 from slicewise.slicers import Uniform
 
 X, Y = torch.randn(6, 3), torch.randn(5, 3)

@@ -16,7 +16,9 @@ MAY_IMPORT = {
     "core": {"core"},
     "kernels": {"core", "kernels"},
     "learn": {"core", "learn"},
-    "lab": {"core", "kernels", "learn", "lab"},
+    "distributed": {"core", "distributed"},
+    "metric": {"core", "metric"},
+    "lab": {"core", "kernels", "learn", "distributed", "lab"},
 }
 FORBIDDEN_NAMES = {"utils.py", "common.py", "base.py", "helpers.py"}
 LIGHT = {"torch", "numpy", "slicewise", "__future__"}

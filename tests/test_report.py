@@ -86,7 +86,7 @@ def test_the_best_rate_is_that_of_the_least_mean(made):
     )
     assert line["the paper"] == "0.0004 ± 0.0000"
     missing = next(dict(zip(header, line, strict=True)) for line in lines if line[0] == "maxsw")
-    assert missing["step computed"] == "not asked for"
+    assert missing["step computed, in 2 dimensions"] == "not asked for"
 
 
 def test_the_verdict_comes_first(made):
@@ -109,7 +109,8 @@ def test_the_page_stands_alone_and_its_pictures_open(made):
     names = {picture.stem for picture in pictures}
     assert names == {
         "gradient-flow-ways", "gradient-flow-swiss-d-50-basin", "gradient-flow-swiss-d-50-ends",
-        "image-flow-mnist--reduced-images", "theory-gaussian",
+        "gradient-flow-swiss-d-50-way", "image-flow-mnist--reduced-images", "image-flow-mnist--reduced-way",
+        "theory-gaussian",
     }  # fmt: skip
     for picture in pictures:
         with Image.open(picture) as image:
@@ -126,7 +127,7 @@ def test_times_are_scaled_to_the_papers_steps(made):
     _, line, *others = table(folder, "gradient-flow-swiss-d-50-runtime")
     assert float(line[1]) == pytest.approx(alone["seconds"] * 10_000 / 20, abs=0.01)
     assert line[3] == "8.62 ± 0.04"
-    assert others[0][:2] == ["maxsw", "not run"]
+    assert others[0][:2] == ["maxsw", "not asked for"]
     assert line[4] == f"{8.62 / (alone['seconds'] * 500):.1f}×"
 
 
@@ -267,7 +268,7 @@ def test_hostile_names_are_text(tmp_path):
 
 
 def test_data_of_a_chart_cannot_end_its_script():
-    chart = Chart("name", "title", {"values": [HOSTILE, "</script>", "\u2028"]})
+    chart = Chart("title", {"values": [HOSTILE, "</script>", "\u2028"]})
     text = as_script_data(chart)
     assert "<" not in text
     assert json.loads(text) == chart.spec
@@ -277,13 +278,29 @@ def test_a_missing_cell_says_why(tmp_path):
     """Never wanted, failed, or not reached yet: three things a reader would take for one."""
     toy = ToyTask("swiss", 2, 20)
     made = FlowCell("gradient-flow", toy, "sw", "root", (1.0,), (0,), 5)
+    other_size = FlowCell("gradient-flow", ToyTask("swiss", 2, 25), "dsw", "root", (1.0,), (0,), 5)
+    gone = FlowCell("gradient-flow", ToyTask("knot", 2, 20), "sw", "root", (1.0,), (0,), 5)
+    timed = [
+        FlowCell("gradient-flow", toy, v, "root", (1e-3,), (0,), 5, timed_on="here")
+        for v in ("sw", "ebsw")
+    ]
     failing = FlowCell("gradient-flow", toy, "ebsw", "root", (1.0,), (0,), 5)
     later = FlowCell("gradient-flow", toy, "rpsw", "root", (1.0,), (0,), 5)
     with Store(tmp_path / "runs.db") as store:
-        sweep([made], store)
+        sweep([made, timed[0]], store)
         store.ask([failing, later])
         store.ask([failing], "OutOfMemoryError: a lot\nwas asked for")
-    write_report(tmp_path / "runs.db", tmp_path / "out")
+        # What went wrong elsewhere is not said here.
+        store.ask([other_size], "ValueError: of another size")
+        store.ask([gone], "ValueError: <b>no knot</b>")
+        store.ask([timed[1]], "OutOfMemoryError: of a timed run")
+    page = write_report(tmp_path / "runs.db", tmp_path / "out").read_text()
+    assert "knot d=2: failed: ValueError: &lt;b&gt;no knot&lt;/b&gt;." in page
+    times = {
+        line[0]: line[1] for line in table(tmp_path / "out", "gradient-flow-swiss-d-2-runtime")
+    }
+    assert times["ebsw"] == "failed: OutOfMemoryError: of a timed run"
+    assert times["rpsw"] == "not asked for"
     header, *lines = table(tmp_path / "out", "gradient-flow-swiss-d-2")
     shown = {line[0]: line[header.index("best rate, root")] for line in lines}
     assert shown["ebsw"] == "failed: OutOfMemoryError: a lot was asked for"
@@ -318,3 +335,70 @@ def test_a_folder_that_cannot_be_written_to(tmp_path, made):
     (tmp_path / "file").write_text("")
     with pytest.raises(Trouble, match="name another folder"):
         write_report(folder.parent / "runs.db", tmp_path / "file")
+
+
+def plain_given(**more):
+    given = {
+        "task": {"toy": "swiss", "d": 50, "n": 300},
+        "convention": "mean",
+        "steps": 10_000,
+        "dtype": "float64",
+    }
+    return given | {"reduce": False, "defaults": "paper", "recipe": "r"} | more  # fmt: skip
+
+
+def a_result(variant="sw", objective="root", lr=1.0, w2=0.1, setting="swiss d=50", **more):
+    given, seconds = more.pop("given", plain_given()), more.pop("seconds", 1.0)
+    run = Run("gradient-flow", setting, variant, objective, lr, more.pop("seed", 0), given)
+    kept = {"measures": {"steps": 10_000, "rank": 50}, "trace": {"at": [1, 10], "loss": [0.5, 0.1]}}
+    return Result(run, "finished", seconds, w2=w2, **(kept | more))
+
+
+INF = float("inf")
+TIMED = {"setting": "runtime, swiss d=50", "given": plain_given(machine="m")}
+ODD = {
+    "all diverged": [a_result(w2=INF), a_result(lr=2.0, w2=None)],
+    "the computed one diverged": [a_result(objective="power", lr=None, w2=INF), a_result()],
+    "nothing on the way": [a_result(trace={}), a_result(lr=2.0, trace={"at": [0], "loss": [0.5]})],
+    "an uneven way": [a_result(trace={"at": [1, 2, 3], "loss": [-0.5, None]})],
+    "no measures": [a_result(objective="power", measures={}, lr=lr) for lr in (1.0, None)],
+    "rates that no axis has": [a_result(lr=lr) for lr in (0.0, -1.0, 1.0)],
+    "strangers alone": [a_result(variant="phisw"), a_result(variant="gsw", lr=None)],
+    "a timed run of no time": [a_result(seconds=0.0, **TIMED)],
+    "a timed run of no steps": [a_result(measures={"steps": 0, "rank": 2}, **TIMED)],
+    "a toy without its dimension": [a_result(given=plain_given(task={"toy": "swiss", "n": 300}))],
+    "long names, and mathematics": [a_result(setting="a" * 300), a_result(setting="$\\frac{")],
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_stores_have_a_page(tmp_path, name):
+    with Store(tmp_path / "runs.db") as store:
+        store.add(ODD[name], "here", {})
+    page = write_report(tmp_path / "runs.db", tmp_path / "out").read_text()
+    assert "</html>" in page
+    if name == "strangers alone":
+        assert "Also in the store, and not shown here: gsw, phisw." in page or "phisw" not in page
+
+
+def test_names_that_become_one_stay_apart(tmp_path):
+    with Store(tmp_path / "runs.db") as store:
+        store.add([a_result(setting="a b", w2=0.25), a_result(setting="a-b", w2=0.5)], "here", {})
+    page = write_report(tmp_path / "runs.db", tmp_path / "out").read_text()
+    ids = re.findall(r'class="drawn" id="([^"]+)"', page)
+    assert len(ids) == len(set(ids)) > 1
+    first, second = (table(tmp_path / "out", f"gradient-flow-a-b{end}")[1] for end in ("", "-2"))
+    assert {first[3][:7], second[3][:7]} == {"2.5e-01", "5.0e-01"}
+
+
+def test_ways_to_run_a_variant_are_not_averaged(tmp_path):
+    """After an upgrade the same place holds runs of two recipes: the last counts."""
+    with Store(tmp_path / "runs.db") as store:
+        store.add([a_result(w2=1.0)], "here", {})
+        store.add([a_result(w2=0.25, given=plain_given(recipe="newer"))], "here", {})
+        store._connection.execute(
+            "UPDATE runs SET finished = '2000-01-01' WHERE given NOT LIKE '%newer%'"
+        )
+    write_report(tmp_path / "runs.db", tmp_path / "out")
+    line = table(tmp_path / "out", "gradient-flow-swiss-d-50")[1]
+    assert line[3] == "2.5e-01 at 1"

@@ -15,7 +15,7 @@ from slicewise.lab.report import write_report
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)  # fmt: skip
 if BROWSER is None:
@@ -123,6 +123,40 @@ def test_pointing_at_a_mark_tells_its_numbers(chromium, report):
     assert re.search(r"W₂ left\s+\d\.\de[-+]\d\d", words)
     assert re.search(r"rate\s+\S+", words)
     tab.context.close()
+
+
+def test_a_tap_tells_as_well(chromium, report):
+    """On a phone nothing hovers."""
+    context = chromium.new_context(
+        viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True, offline=True
+    )
+    tab = context.new_page()
+    tab.goto(report.as_uri())
+    chart = tab.locator(".drawn").first
+    chart.scroll_into_view_if_needed()
+    chart.locator("svg.marks").wait_for()
+    mark = chart.locator('g.mark-symbol path[fill="#0072b2"][opacity="0"]').first
+    box = mark.bounding_box()
+    tab.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    tip = tab.locator("#vg-tooltip-element.visible")
+    tip.wait_for(timeout=5000)
+    assert re.search(r"W₂ left\s+\d", tip.inner_text())
+    context.close()
+
+
+def test_on_paper_and_without_scripts_there_are_pictures(chromium, report):
+    tab, _ = opened(chromium, report)
+    assert tab.locator("img.still").count() >= 4
+    assert not tab.locator("img.still").first.is_visible()
+    tab.emulate_media(media="print")
+    assert tab.locator("img.still").first.is_visible()
+    assert not tab.locator(".drawn").first.is_visible()
+    tab.context.close()
+    plain = chromium.new_context(java_script_enabled=False, offline=True).new_page()
+    plain.goto(report.as_uri())
+    assert plain.locator("img.still").first.is_visible()
+    assert not plain.locator(".drawn").first.is_visible()
+    plain.context.close()
 
 
 def test_dragging_moves_and_zooming_shows_less(chromium, report):

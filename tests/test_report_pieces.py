@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from skimage.color import rgb2lab
 
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell
 from slicewise.lab.experiments.gradient_flow import ToyTask
@@ -20,14 +23,14 @@ from slicewise.lab.report.verdict import section
 from slicewise.lab.study.run import Result
 from slicewise.lab.study.store import Store
 
-SMALL = Table("t", "50% of_all", ["a & b", "W₂"], [["x_1", "1 ± 2"], ["{y}", "∞ | <b>"]], "A note.")
+SMALL = Table("t", "50% of_all", ["a & b", "W₂"], [["x_1", "1 ± 2"], ["[y]", "∞ | <b>"]], "A note.")
 
 
 def test_a_table_for_latex():
     text = as_latex(SMALL)
     assert r"a \& b & W$_2$ \\" in text
     assert r"x\_1 & 1 $\pm$ 2 \\" in text
-    assert r"\{y\} & $\infty$ | \textless{}b\textgreater{} \\" in text
+    assert r"{}[y] & $\infty$ | \textless{}b\textgreater{} \\" in text
     assert r"\caption{50\% of\_all. A note}" in text
     assert text.count(r"\begin") == text.count(r"\end") == 2
     assert text.isascii()
@@ -36,7 +39,7 @@ def test_a_table_for_latex():
 def test_a_table_for_markdown_and_csv():
     lines = as_markdown(SMALL).splitlines()
     assert lines[1] == "| --- | --- |"
-    assert lines[3] == r"| {y} | ∞ \| <b> |"
+    assert lines[3] == r"| [y] | ∞ \| &lt;b> |"
     assert as_csv(SMALL).splitlines()[1] == "x_1,1 ± 2"
 
 
@@ -47,10 +50,13 @@ def test_every_variant_has_a_look_of_its_own():
     assert len({look.mark for look in LOOKS.values()}) == len(ELEVEN)
 
 
+def linear(colour):
+    parts = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return np.array([p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts])
+
+
 def luminance(colour):
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return float(linear(colour) @ (0.2126, 0.7152, 0.0722))
 
 
 @pytest.mark.parametrize("name", ELEVEN)
@@ -58,7 +64,28 @@ def test_colours_read_on_white_and_on_black(name):
     light = luminance(LOOKS[name].colour)
     for page in ("#ffffff", "#14171b"):
         high, low = sorted((light, luminance(page)), reverse=True)
-        assert (high + 0.05) / (low + 0.05) > 2
+        assert (high + 0.05) / (low + 0.05) >= 3
+
+
+# What is seen without one kind of cone, of linear red, green and blue (Machado, Oliveira and Fernandes 2009).
+BLIND = {
+    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BLIND)
+def test_lines_alike_to_the_colour_blind_have_other_dashes(kind):
+    """Marks differ always; lines between them by dash, or by a colour that is told apart."""
+    seen = {}
+    for name, look in LOOKS.items():
+        light = np.clip(np.array(BLIND[kind]) @ linear(look.colour), 0, 1)
+        plain = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
+        seen[name] = rgb2lab(plain[None, None])[0, 0]
+    for one, other in itertools.combinations(LOOKS, 2):
+        if LOOKS[one].dash == LOOKS[other].dash:
+            assert np.linalg.norm(seen[one] - seen[other]) > 10, (one, other)
 
 
 def row(lr, w2, **more):
@@ -120,7 +147,7 @@ def reasons_of(
         ({0.3: 0.1, 0.5: 5e-4}, {"n": 100}, "made in small"),
         ({0.3: 0.1, 0.5: 1e-5}, {"variant": "rpsw"}, "both below what single precision can tell"),
         ({0.3: 0.1, 0.5: 2e-3}, {}, "0.3, leaves 1.0e-01: too slow for 10,000 steps"),
-        ({0.3: 0.1, 0.5: 2e-3}, {"squared": 0.01}, "no rate of the squared loss comes closer either (1.0e-02)"),
+        ({0.3: 0.1, 0.5: 2e-3}, {"squared": 0.01}, "stuck whatever the rate: the squared loss, which does not rattle, is left with 1.0e-02"),
         ({0.3: 0.1, 0.5: 2e-3}, {"squared": 1e-16}, "too slow for 10,000 steps"),
         ({0.5: 2e-3}, {}, "no smaller rate was tried"),
         ({1.0: 0.06, 3.0: 2e-3}, {"toy": "8gaussians"}, "leaves 6.0e-02: a particle in a wrong mode"),
@@ -131,13 +158,26 @@ def test_a_reason_is_given(tmp_path, values, how, words):
     assert words in reasons_of(tmp_path, values, **how)
 
 
+def test_seeds_that_differ_are_not_called_slow(tmp_path):
+    toy = ToyTask("swiss", 50, 300)
+    cell = FlowCell("gradient-flow", toy, "sw", "root", (0.3, 0.5), (0, 1), 10_000)
+    left = {(0.3, 0): 1e-4, (0.3, 1): 0.05, (0.5, 0): 2e-3, (0.5, 1): 2e-3}
+    with Store(tmp_path / "runs.db") as store:
+        for run in cell.runs:
+            measures = {"steps": 10_000, "rank": 50}
+            w2 = left[run.lr, run.seed]
+            store.add([Result(run, "finished", 1.0, w2=w2, measures=measures)], "here", {})
+        words = reason(Flows(store, "gradient-flow"), "swiss d=50", "sw")
+    assert "some seeds arrive (1.0e-04), others are stuck (5.0e-02)" in words
+
+
 def test_the_verdict_counts_who_ends_closer(tmp_path):
     toy = ToyTask("swiss", 2, 20)
     left = {("sw", None): 1e-12, ("sw", 1.0): 1e-3, ("ebsw", None): 1e-2, ("ebsw", 1.0): 1e-3}
     cells = [
-        FlowCell("gradient-flow", toy, variant, "power", rates, (0,), 5)
+        FlowCell("gradient-flow", toy, variant, objective, rates, (0,), 5)
         for variant in ("sw", "ebsw")
-        for rates in (None, (1.0,))
+        for objective, rates in (("power", None), ("root", (1.0,)), ("power", (1.0,)))
     ]
     with Store(tmp_path / "runs.db") as store:
         for run in (run for cell in cells for run in cell.runs):
@@ -146,4 +186,5 @@ def test_the_verdict_counts_who_ends_closer(tmp_path):
             store.add([Result(run, "limit", 1.0, w2=w2, measures=measures)], "here", {})
         found = section([Flows(store, "gradient-flow")])
     numbers = [card.number for card in found.cards]
-    assert numbers == ["1.0e-12", "1.0e-03", "1 of 2"]
+    # sw computed, root, power; ebsw ends farther than its best rate.
+    assert numbers == ["1.0e-12", "1.0e-03", "1.0e-03", "1 of 2"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import math
 import re
 from pathlib import Path
 
@@ -57,13 +59,16 @@ def test_every_distance_is_there_and_is_what_was_measured(setting):
             continue
         row = rows.pop(one.variant)
         assert row["the paper"] == f"{one.mean:.4f} ± {one.std:.4f}"
-        assert row["root beside the paper"]
+        assert row["beside the paper"]
         for objective in ("root", "power"):
             ours = best(some(measured, setting, one.variant, objective, computed=False))
             shown = f"{float(ours['w2_mean']):.1e} ± {float(ours['w2_std']):.1e} at {float(ours['lr']):g}"
             assert same(row[f"best rate, {objective}"], shown)
         (ours,) = some(measured, setting, one.variant, "power", computed=True)
-        assert same(row["step computed"], f"{float(ours['w2_mean']):.1e} ± {float(ours['w2_std']):.1e}")  # fmt: skip
+        column = "step computed" if d == "2" else "step computed, in 2 dimensions"
+        assert same(row[column], f"{float(ours['w2_mean']):.1e} ± {float(ours['w2_std']):.1e}")
+        least, most = (f"{int(ours[name]):,}" for name in ("steps_least", "steps_most"))
+        assert row["steps"] == (least if least == most else f"{least}–{most}")
     assert not rows
 
 
@@ -75,7 +80,14 @@ def same(shown, wanted):
 
 
 def exponent(value):
-    return int(f"{value:e}".split("e")[1])
+    """Of the leading digit; nothing but 0 is the same as 0."""
+    return int(f"{value:e}".split("e")[1]) if value else -math.inf
+
+
+def test_what_is_called_the_same():
+    assert same("1.4e-16 ± 3.5e-18 at 800", "1.3e-16 ± 3.5e-18 at 800")
+    assert not same("1.6e-16 ± 3.5e-18 at 800", "1.3e-16 ± 3.5e-18 at 800")
+    assert not same("5.0e-02 ± 0.0e+00 at 300", "0.0e+00 ± 0.0e+00 at 300")
 
 
 @pytest.mark.parametrize("place", TIMES)
@@ -114,6 +126,59 @@ def test_the_summary_follows_from_the_results():
         for variant in ELEVEN
     ]
     converged = sum(float(row["w2_mean"]) < 1e-12 for row in squared)
-    assert f"end at 1e-16 in {converged} of {len(squared)} cases" in TEXT
+    assert f"end below 1e-12 in {converged} of {len(squared)} cases" in TEXT
     assert sum(int(row["seeds"]) for row in flows) == 23_463
     assert "23,463 toy runs" in TEXT
+
+
+def test_what_single_precision_would_see():
+    found = [row for row in results("theory") if row["setting"] == "evaluation"]
+    noise = {}
+    for row in found:
+        given, measures = json.loads(row["given"]), json.loads(row["measures"])
+        noise[f"{given['toy']} d={given['d']}"] = measures["measured"]
+    assert f"{min(noise.values()):.1e}".replace("e-0", "e-") in TEXT
+    assert f"{max(noise.values()):.1e}".replace("e-0", "e-") in TEXT
+    printed = [o for o in published() if (o.table, o.metric) == ("gradient_flow_best", "W2")]
+    counts = [sum(o.mean <= factor * noise[o.setting] for o in printed) for factor in (1, 2)]
+    assert f"{counts[0]} of the {len(printed)} printed distances are not above that, {counts[1]} not above twice" in TEXT  # fmt: skip
+    large = [o.variant for o in printed if o.mean > 3 * noise[o.setting]]
+    last = sum(large.count(name) for name in ("maxsw", "maxksw", "imsw"))
+    assert f"{len(large)} are more than three times as large, {last} of them MaxSW" in TEXT
+    below = sum(o.mean + 5e-5 < noise[o.setting] for o in printed)
+    assert f"But {below} are smaller than that noise" in TEXT
+
+
+def test_reasons_are_counted_right():
+    whole = re.findall(r"^\| .*$", TEXT[TEXT.index("### swiss, d = 2") : TEXT.index("### Seconds of 10,000")], re.M)  # fmt: skip
+    counts = [sum(words in line for line in whole) for words in (
+        "agrees, within", "a particle in a wrong mode |", "some seeds arrive", "too slow for", "is not printed |", "stuck whatever the rate")]  # fmt: skip
+    assert sum(counts) == 99
+    agree, mode, seeds, slow, smaller, stuck = counts
+    assert f"{agree} of 99. {mode + seeds + slow} of ours are larger" in TEXT
+    assert f"8 gaussians ({mode}), some seeds are stuck ({seeds}), or 10,000 steps are too few ({slow}). {smaller} of ours are smaller. {stuck} are" in TEXT  # fmt: skip
+
+
+def test_widths_and_largest_rates():
+    measured = results("gradient-flow")
+    first = TEXT[TEXT.index("W₂ left / rate") : TEXT.index("Largest rate of the grid")]
+    widths = re.findall(r"^\| (\w+) \| ([\d.e, -]+) \| ([\d.e, -]+) \|$", first, re.M)
+    assert sorted(line[0] for line in widths) == sorted(ELEVEN)
+    for line in widths:
+        variant, *columns = line
+        for d, column in zip((50, 100), columns, strict=True):
+            for toy, shown in zip(("swiss", "8gaussians", "knot"), column.split(", "), strict=True):
+                at = best(some(measured, f"{toy} d={d}", variant, "root", computed=False))
+                width = float(at["w2_mean"]) / float(at["lr"])
+                assert float(shown) == pytest.approx(width, rel=0.06), (variant, toy, d)
+    part = TEXT[TEXT.index("Largest rate of the grid") :]
+    rows = re.findall(r"^\| ([a-z, ]+) \| ([\d, ]+) \| ([\d, ]+) \| ([\d, ]+) \|$", part, re.M)
+    names = [name for names, *_ in rows for name in names.split(", ")]
+    assert sorted(names) == sorted(ELEVEN)
+    for names, *columns in rows:
+        for variant in names.split(", "):
+            for d, column in zip((2, 50, 100), columns, strict=True):
+                for toy, shown in zip(("swiss", "8gaussians", "knot"), column.split(", "), strict=True):  # fmt: skip
+                    runs = some(measured, f"{toy} d={d}", variant, "power", computed=False)
+                    most = max(float(r["lr"]) for r in runs if float(r["w2_mean"]) < 0.5)
+                    assert float(shown.replace(",", "")) == most, (variant, toy, d)

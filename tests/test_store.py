@@ -261,9 +261,9 @@ def test_stores_from_before_there_was_a_list_of_what_was_asked_for(tmp_path):
         database.execute("DROP TABLE asked")
     database.close()
     with Store.reading(tmp_path / "runs.db") as store:
-        assert store.asked() == {}
+        assert store.asked() == []
     with Store(tmp_path / "runs.db") as store:
-        assert store.asked() == {}
+        assert store.asked() == []
         store.ask([])
     with Store.reading(tmp_path / "runs.db") as store:
         assert len(store.rows()) == 1

@@ -14,7 +14,8 @@ from slicewise.kernels import backends
 from slicewise.learn.flow import flow
 from slicewise.learn.record import Flow
 from slicewise.loss import SlicedWasserstein
-from slicewise.problem import Problem, pad
+from slicewise.padding import pad
+from slicewise.problem import Problem
 from slicewise.recipe import Recipe
 from slicewise.robust import subspace_robust_wasserstein
 from slicewise.schedules import Anneal

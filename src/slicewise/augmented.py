@@ -11,8 +11,9 @@ from torch import Tensor
 
 from slicewise import sphere
 from slicewise.learned import State, climb_by_adam, cold_layer
+from slicewise.pool import SideName, shares_of
 from slicewise.printing import Part
-from slicewise.problem import Problem, shares_of
+from slicewise.problem import Problem
 from slicewise.randomness import Randomness
 from slicewise.roots import root_slope
 from slicewise.transport import Needs
@@ -47,8 +48,9 @@ class Augment(Part):
         return cold_layer(problem, rng)
 
     def learn(self, problem: Problem, rng: Randomness, state: State) -> tuple[Problem, State]:
-        still, state = problem.detached(), dict(state)
+        still = problem.detached()
         with torch.no_grad():
+            state = {name: problem.pool.agreed(tensor) for name, tensor in state.items()}
             for _ in range(self.n_steps):
                 self._improve(still, rng, state)
         return self._lifted(problem, state), state
@@ -69,16 +71,20 @@ class Augment(Part):
         """One step of Adam up the objective, whose gradient is written out."""
         wide = self._lifted(problem, state)
         slices = sphere.uniform((*wide.batch, self.n, wide.d), rng, wide.x.dtype)
+        slices = problem.pool.agreed(slices)
         equal = slices.new_full((*wide.batch, self.n), 1 / self.n)
         costs, gradients = wide.pull(slices, equal, Needs(x=True, y=True))
         n = problem.n_points() if problem.convention == "reference" else 1
         outer = root_slope((costs * n).mean(dim=-1, keepdim=True), problem.p) * n
         turns = []
-        for name, gradient in (("x", gradients.x), ("y", gradients.y)):
+        found: tuple[tuple[SideName, Tensor | None], ...] = (("x", gradients.x), ("y", gradients.y))
+        for name, gradient in found:
             assert gradient is not None
-            samples = getattr(wide, name)
-            share = shares_of(getattr(problem, f"{name}_weights"), samples.shape[-2], slices.dtype)
-            share = share.unsqueeze(-1) if isinstance(share, Tensor) else share
+            samples, weights, pool, side = wide.side(name)
+            share = shares_of(weights, pool.count(side, samples), slices.dtype, pool)
+            if isinstance(share, Tensor):
+                share = share.unsqueeze(-1)
+                samples = torch.where(share > 0, samples, 0)  # absent ones may lie anywhere
             # The gradient of a norm is the unit vector, and counts for nothing at the origin.
             length = torch.linalg.vector_norm(samples, dim=-1, keepdim=True)
             unit = samples / torch.where(length > 0, length, 1)
@@ -88,9 +94,8 @@ class Augment(Part):
                 up = torch.where(made > 0, up, _LEAK * up)
             turns.append((up, samples[..., : problem.d]))
         state["step"] = state["step"] + 1
-        weight = sum(up.mT @ samples for up, samples in turns)
-        bias = sum(up.sum(dim=-2) for up, _ in turns)
-        assert isinstance(weight, Tensor)
-        assert isinstance(bias, Tensor)
+        (one, x), (other, y) = turns
+        weight = problem.pool.total(one.mT @ x + other.mT @ y)
+        bias = problem.pool.total(one.sum(dim=-2) + other.sum(dim=-2))
         climb_by_adam(state, "weight", weight, self.lr, self.betas)
         climb_by_adam(state, "bias", bias, self.lr, self.betas)

@@ -18,7 +18,7 @@ from slicewise.transforms import is_transformed
 _SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 
 
-def check_samples(x: Tensor, y: Tensor) -> None:
+def check_samples(x: Tensor, y: Tensor, *, may_be_empty: bool = False) -> None:
     """Two sets (*batch, n, d) and (*batch, m, d) of one dtype, device and dimension."""
     for name, samples in (("x", x), ("y", y)):
         if not isinstance(samples, Tensor):
@@ -34,7 +34,7 @@ def check_samples(x: Tensor, y: Tensor) -> None:
                 f"{name} has shape {tuple(samples.shape)}: give (n, d) samples, or (*batch, n, d); "
                 f"for samples on a line, {name}.unsqueeze(-1)"
             )
-        if 0 in samples.shape:
+        if 0 in (samples.shape[:-2] + samples.shape[-1:] if may_be_empty else samples.shape):
             raise ValueError(
                 f"{name} has shape {tuple(samples.shape)}, which holds no sample: give at least one "
                 f"sample of at least one dimension"
@@ -56,8 +56,13 @@ def check_samples(x: Tensor, y: Tensor) -> None:
     check_broadcast(x=x.shape[:-2], y=y.shape[:-2])
 
 
-def check_weights(name: str, weights: Tensor | None, samples: Tensor) -> None:
-    """Weights (n,) or (*batch, n) of samples: no negative ones, and their sum is one."""
+def check_weights(
+    name: str, weights: Tensor | None, samples: Tensor, *, share: bool = False
+) -> None:
+    """Weights (n,) or (*batch, n) of samples: no negative ones, and their sum is one.
+
+    Those of a `share` of the samples are judged by their sum once all are together.
+    """
     if weights is None:
         return
     wanted = f"({samples.shape[-2]},) or (*batch, {samples.shape[-2]})"
@@ -76,11 +81,19 @@ def check_weights(name: str, weights: Tensor | None, samples: Tensor) -> None:
     check_broadcast(**{name: weights.shape[:-1], "samples": samples.shape[:-2]})
     if not values_readable(weights):
         return
-    if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()):
+    if weights.numel() and not bool(torch.isfinite(weights).all() & (weights >= 0).all()):
         raise ValueError(
             f"{name} has a negative or non-finite entry (smallest: {weights.min().item():g}): sample "
             f"weights must be finite and at least 0"
         )
+    if not share:
+        check_weight_sum(name, weights)
+
+
+def check_weight_sum(name: str, weights: Tensor | None) -> None:
+    """Weights of all samples, which sum to one."""
+    if weights is None or not values_readable(weights):
+        return
     total = weights.detach().double().sum(dim=-1)
     worst = total.flatten()[(total - 1).abs().argmax()].item()
     if abs(worst - 1) > _SUM_TOLERANCE.get(weights.dtype, 1e-4):
@@ -168,7 +181,15 @@ def check_value(value: Tensor, problem: Any) -> None:
         and values_readable(value)
         and not math.isfinite((value.sum() if value.dim() else value).item())
     ):
+        # Every rank has the same value and comes here; those with good samples hear of the others'.
+        bad = any(not bool(torch.isfinite(t).all()) for t in (problem.x, problem.y))
+        somewhere = float(problem.pool.total(torch.tensor(float(bad)))) > 0
         check_finite(x=problem.x, y=problem.y)
+        if somewhere:
+            raise ValueError(
+                "samples on another rank have NaN or infinite entries: give finite values; the error there "
+                "says how many"
+            )
 
 
 def check_generator(generator: object) -> None:

@@ -8,8 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from slicewise.pool import Pool, SideName, covariance_of, mean_of
 from slicewise.printing import Part
-from slicewise.problem import Problem, mean_of, shares_of
+from slicewise.problem import Problem
 
 Bound = Literal["lower", "upper"]
 
@@ -73,31 +74,32 @@ class ControlVariate(Part):
 
     def _variate(self, slices: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
         """c (*batch, L) and its mean over the sphere (*batch, 1)."""
-        x_mean = mean_of(problem.x, problem.x_weights)  # (*batch, 1, d)
-        y_mean = mean_of(problem.y, problem.y_weights)
-        gap = x_mean - y_mean
+        gap = mean_of(*problem.side("x")) - mean_of(*problem.side("y"))  # (*batch, 1, d)
         c = (slices @ gap.mT).squeeze(-1).square()
         total = gap.square().sum(dim=(-2, -1)).unsqueeze(-1)
         if self.bound == "upper":
-            sides = ((problem.x, x_mean, problem.x_weights), (problem.y, y_mean, problem.y_weights))
-            for samples, mean, weights in sides:
-                along, whole = _variances(samples - mean, weights, slices)
+            for side in (problem.side("x"), problem.side("y")):
+                along, whole = _variances(slices, *side)
                 c, total = c + along, total + whole
         return c, total / problem.d
 
 
-def _variances(centred: Tensor, weights: Tensor | None, slices: Tensor) -> tuple[Tensor, Tensor]:
+def _variances(
+    slices: Tensor, samples: Tensor, weights: Tensor | None, pool: Pool, side: SideName
+) -> tuple[Tensor, Tensor]:
     """Variance along each slice (*batch, L), and over all directions together (*batch, 1)."""
-    n, d = centred.shape[-2:]
-    share = shares_of(weights, n, centred.dtype)
-    if isinstance(share, Tensor):
-        share = share.unsqueeze(-1)
-        centred = torch.where(share > 0, centred, 0)
-    if d <= slices.shape[-2]:
+    if samples.shape[-1] <= slices.shape[-2]:
         # The covariance says it all, and costs n d² instead of L n d.
-        covariance = centred.mT @ (share * centred)
+        covariance = covariance_of(samples, weights, pool, side)
         along = ((slices @ covariance) * slices).sum(dim=-1)
-    else:
-        squares = (slices @ centred.mT).square()
-        along = (squares * (share.mT if isinstance(share, Tensor) else share)).sum(dim=-1)
-    return along, (share * centred.square()).sum(dim=(-2, -1)).unsqueeze(-1)
+        return along, covariance.diagonal(dim1=-2, dim2=-1).sum(dim=-1, keepdim=True)
+    mean = mean_of(samples, weights, pool, side)
+    middle = mean.detach()  # a constant, as in `covariance_of`
+
+    def squares(rows: Tensor) -> Tensor:
+        whole = rows.square().sum(dim=-1, keepdim=True)
+        along = (rows @ slices.mT).square()
+        return torch.cat([along, whole.expand(*along.shape[:-1], 1)], dim=-1)
+
+    found = mean_of(squares(samples - middle), weights, pool, side) - squares(mean - middle)
+    return found[..., 0, :-1], found[..., 0, -1:]

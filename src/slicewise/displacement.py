@@ -10,7 +10,7 @@ from torch import Tensor
 from slicewise.checks import check_value
 from slicewise.precision import full_precision
 from slicewise.preparation import fixed_slices, prepare
-from slicewise.problem import shares_of
+from slicewise.problem import Problem
 from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
 from slicewise.request import problem_for, recipe_for
@@ -68,9 +68,39 @@ def displacement(
     return move.to(x.dtype)
 
 
-def carried(value: Tensor, samples: Tensor, move: Tensor, weights: Tensor | None) -> Tensor:
-    """`value` as it is, with a gradient of −q_i · move_i at sample i, q_i its weight."""
-    share = shares_of(weights, samples.shape[-2], move.dtype)
+def displaced(recipe: Recipe, problem: Problem, slices: Tensor) -> Tensor:
+    """The value (*batch,), whose gradients are the suggested moves with their signs turned."""
+    check_displaceable(problem)
+    still, slices = problem.detached(), slices.detach()
+    with torch.no_grad():
+        pull = pull_of(still, slices, weights_for(recipe.weighting, slices, still, hold=True))
+        value = (pull.weights * pull.costs).sum(dim=-1)
+        if problem.convention == "reference":  # a sum over points, times their number
+            n = problem.n_points()
+            value = value * (n if isinstance(n, int) else n.squeeze(-1)) ** 2
+    if problem.x.requires_grad:
+        value = carried(value, problem, moved(pull))
+    if problem.y.requires_grad:
+        with torch.no_grad():
+            back = pull_of(still.swapped(), slices, pull.weights)
+        value = carried(value, problem.swapped(), moved(back))
+    return value
+
+
+def check_displaceable(problem: Problem) -> None:
+    """Sample weights that ask for a gradient, of which moves have none."""
+    for name in ("x_weights", "y_weights"):
+        weights = getattr(problem, name)
+        if weights is not None and weights.requires_grad:
+            raise ValueError(
+                f"{name} asks for a gradient, which scale='displacement' has for samples only: "
+                f"detach them, or use another scale"
+            )
+
+
+def carried(value: Tensor, problem: Problem, move: Tensor) -> Tensor:
+    """`value` as it is, with a gradient of −q_i · move_i at sample i of x, q_i its weight."""
+    samples, share = problem.x, problem.shares(move.dtype)
     if isinstance(share, Tensor):
         share = share.unsqueeze(-1)
         samples = torch.where(share > 0, samples, 0)  # absent ones may lie anywhere, at NaN too

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from slicewise.pool import rows_at
 from slicewise.printing import Part
 from slicewise.problem import Move, Problem
 from slicewise.randomness import Randomness
-from slicewise.slicers import draw_rows
 from slicewise.weighting import Energy
 
 
@@ -26,8 +26,9 @@ class Resample(Part):
     mixes = True  # what comes out depends on all that went in
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
+        slices = problem.pool.agreed(slices)
         weights = self.energy(problem.costs(slices), slices, problem)
-        return draw_rows(slices, weights, (*problem.batch, slices.shape[-2]), rng)
+        return rows_at(rng.uniform(*problem.batch, slices.shape[-2]), slices, weights)
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,7 +43,7 @@ class Metropolis(Part):
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         proposed = self.propose(slices, problem, rng)
-        both = problem.costs(torch.cat([slices, proposed], dim=-2))
+        both = problem.costs(problem.pool.agreed(torch.cat([slices, proposed], dim=-2)))
         here, there = self.energy.log_energy(both).chunk(2, dim=-1)
         level = rng.uniform(*there.shape)
         accepted = torch.log(level).to(there.dtype) < there - here

@@ -55,6 +55,7 @@ class Curved(Problem):
     def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
         still = self.detached()
         assert isinstance(still, Curved)
+        slices = self.pool.agreed(slices)
         with torch.inference_mode(False), torch.enable_grad():
             live = slices.clone().detach().requires_grad_()
             costs = still._means(live)
@@ -113,6 +114,7 @@ class Circles(Part):
 
     radius: float
     replayable = False
+    needs_all_samples = True  # curves are matched by one process, which has them all
 
     def __post_init__(self) -> None:
         if not 0 < self.radius < math.inf:
@@ -132,6 +134,7 @@ class Networks(Part):
 
     width: int
     replayable = False
+    needs_all_samples = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Problem:
         size = self.width * (problem.d + 2)

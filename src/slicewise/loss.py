@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-import warnings
-from typing import Any, Literal, get_args
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from slicewise.checks import (
     check_choice,
     check_count,
+    check_generator,
     check_order,
     check_value,
     values_readable,
 )
-from slicewise.displacement import carried
+from slicewise.displacement import check_displaceable, displaced
 from slicewise.distance import by_graph, may_be_captured, weigh
-from slicewise.learned import State
+from slicewise.kept import KeepsLearner
 from slicewise.precision import full_precision
 from slicewise.preparation import fixed_slices, prepare
 from slicewise.problem import Problem
 from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
 from slicewise.request import BACKENDS, problem_for, recipe_for
-from slicewise.rules import moved, pull_of
-from slicewise.subspace import basis_of, essf, gaussian_constant
+from slicewise.scales import Scale, check_scale, measured, scale_factor
+from slicewise.subspace import basis_of
 from slicewise.target import Target
-from slicewise.weighting import weights_for
 
-Scale = Literal["classic", "gaussian", "subspace", "displacement"]
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from slicewise.distributed import Exchange, Terms
 
 _log = logging.getLogger("slicewise")
-_STATE = "slicer_"  # begins the names of the buffers that hold a learned slicer
 
 
-class SlicedWasserstein(nn.Module):
+def _check_not_forgotten(averaged: bool) -> None:
+    """dist.group.WORLD is None until the processes have met: a loss made before would be one for each of them."""
+    ranks = os.environ.get("WORLD_SIZE", "1")
+    if averaged and ranks.isdecimal() and int(ranks) > 1:
+        raise ValueError(
+            f"averaged=True and group=None, though there are {ranks} processes (WORLD_SIZE): call "
+            f"torch.distributed.init_process_group first, then make the loss with group=dist.group.WORLD"
+        )
+
+
+class SlicedWasserstein(KeepsLearner):
     """Sliced Wasserstein as a loss: SW_p^p by default, averaged over the batch.
 
     Args:
@@ -52,10 +65,20 @@ class SlicedWasserstein(nn.Module):
             slice count and variant. About 0.1 is a good one for plain SGD. Slice weights are constants
             there, gradients go to samples alone, and the root is refused.
         reduction: over batch dimensions only: "mean", "sum" or "none".
+        group: a process group of `torch.distributed`, e.g. `torch.distributed.group.WORLD`: x and y are then this
+            rank's shares, of any sizes, and the loss is that of all samples. Every rank gets the one value, and
+            `backward()` the gradient of it in its own samples. Slices are drawn by rank 0, from its generator.
+            Sample weights sum to one over all ranks. See docs/distributed.md.
+        samples: "sharded", or "replicated" where every rank of the group has all samples.
+        exchange: what the ranks send each other: "projections", "samples", or "auto", by size. `exchanged` says
+            what it was in the last call, why, and the bytes sent.
+        averaged: gradients will be averaged over ranks, as DDP and FSDP do: multiply them by the number of
+            ranks, so that the average is the gradient of the one loss. The value stays as it is.
 
     What learns ("dsw", "asw") lives in the module's buffers: one network for each element of the batch,
     moved and saved with the module, `reset()` to forget.
 
+    >>> import torch
     >>> loss = SlicedWasserstein("sw", n_slices=20)
     >>> x = torch.randn(64, 8, requires_grad=True)
     >>> loss(x, torch.randn(64, 8)).backward()
@@ -74,26 +97,33 @@ class SlicedWasserstein(nn.Module):
         subspace_dim: int | None = None,
         reduction: Literal["mean", "sum", "none"] = "mean",
         backend: str = "auto",
+        group: ProcessGroup | None = None,
+        samples: Literal["sharded", "replicated"] = "sharded",
+        exchange: Literal["auto", "projections", "samples"] = "auto",
+        averaged: bool = False,
         **options: Any,
     ) -> None:
         super().__init__()
         check_order(p)
-        check_choice("scale", scale, get_args(Scale))
         check_choice("reduction", reduction, ("mean", "sum", "none"))
         check_choice("backend", backend, BACKENDS)
         check_count("subspace_dim", subspace_dim)
         self.recipe = recipe_for(variant, n_slices, options)
         self.p, self.scale = p, scale
         self.power = self.recipe.convention == "mean" if power is None else power
-        if scale == "displacement":
-            self.recipe.check_linear("scale='displacement'")
-        if scale == "displacement" and not self.power:
-            raise ValueError(
-                "scale='displacement' with the root: moves have the right length for the power alone; "
-                "give power=True, or another scale"
-            )
+        check_scale(scale, self.recipe, power=self.power)
         self.subspace_dim = self._given_dim = subspace_dim
         self.reduction, self.backend = reduction, backend
+        self.exchanged: Exchange | None = None
+        self.terms: Terms | None = None
+        check_choice("samples", samples, ("sharded", "replicated"))
+        check_choice("exchange", exchange, ("auto", "projections", "samples"))
+        if group is None:
+            _check_not_forgotten(averaged)
+        else:
+            from slicewise.distributed import terms_for
+
+            self.terms = terms_for(group, samples, exchange, averaged)
 
     def forward(
         self,
@@ -107,24 +137,32 @@ class SlicedWasserstein(nn.Module):
         progress: float = 0.0,
     ) -> Tensor:
         """The loss between x (*batch, n, d) and y (*batch, m, d): a scalar, or (*batch,) unreduced."""
-        problem = problem_for(
-            x, y, self.p, x_weights, y_weights, self.recipe.convention, progress, self.backend
-        )
+
+        def own() -> Problem:
+            share = self.terms is not None and self.terms.samples == "sharded"
+            what = (x, y, self.p, x_weights, y_weights, self.recipe.convention, progress)
+            return problem_for(*what, self.backend, share=share)
+
+        if self.terms is not None:
+            return self._over_ranks(own, y, slices, generator)
+        problem = own()
         # What a part learns is kept from call to call: no graph for that.
         plain = self.scale == "classic" and self.recipe.learner is None
         if plain and may_be_captured(x, slices, generator):
             value = by_graph(self.recipe, problem, power=self.power)
             if value is not None:
                 return self._reduced(value)
+        return self._value(problem, fixed_slices(y, slices), generator)
+
+    def _value(self, problem: Problem, given: Tensor | None, generator: Generators) -> Tensor:
         with full_precision(problem.x.device.type):
-            given = fixed_slices(y, slices)
             learns = given is None or self.recipe.lift is not None
             state = self._state_for(problem) if learns else None
             ready = prepare(self.recipe, problem, generator, given, state=state)
             if ready.state is not None:
-                self._keep(ready.state)
+                self._keep(ready.state if self.terms is None else self.terms.agreed(ready.state))
             if self.scale == "displacement":
-                value = self._displaced(problem, ready.slices)
+                value = displaced(self.recipe, problem, ready.slices)
             else:
                 sliced, slices, size, _ = ready
                 value = weigh(self.recipe, sliced, slices, size, power=self.power).value
@@ -133,50 +171,57 @@ class SlicedWasserstein(nn.Module):
         check_value(value, problem)
         return self._reduced(value)
 
+    def _over_ranks(
+        self,
+        own: Callable[[], Problem],
+        y: Tensor | Target,
+        slices: Tensor | None,
+        generator: Generators,
+    ) -> Tensor:
+        """The same for the samples of all ranks; what can be wrong here is found before they meet."""
+        from slicewise.distributed import meet
+
+        assert self.terms is not None
+        ranks = self.terms.ranks
+        before = ranks.sent
+
+        def mine() -> tuple[Problem, Tensor | None]:
+            check_generator(generator)
+            problem = own()
+            if self.scale == "displacement":
+                check_displaceable(problem)
+            return problem, fixed_slices(y, slices)
+
+        words = f"{self._words()}, reduction={self.reduction!r}"
+        curved = self.scale == "displacement" and self.p != 2
+        problem, given, found = meet(self.terms, self.recipe, words, mine, whole_plans=curved)
+        value = self.terms.corrected(self._value(problem, given, generator))
+        self.exchanged = dataclasses.replace(found, sent=ranks.sent - before)
+        return value
+
     def _reduced(self, value: Tensor) -> Tensor:
         if self.reduction == "none" or value.dim() == 0:
             return value
         return value.mean() if self.reduction == "mean" else value.sum()
 
     def reset(self) -> None:
-        """Forget what a learned slicer has learned, and a subspace dimension that was estimated."""
-        for name in self._state():
-            delattr(self, _STATE + name)
+        """Forget what was learned, and a subspace dimension that was estimated."""
+        self._forget()
         self.subspace_dim = self._given_dim
 
     def extra_repr(self) -> str:
         """The recipe, and what is done with its value."""
-        words = f"{self.recipe!r}, p={self.p}, power={self.power}, scale={self.scale!r}"
+        words = f"{self.recipe!r}, {self._words()}"
+        return words if self.terms is None else f"{words}, {self.terms}"
+
+    def _words(self) -> str:
+        words = f"p={self.p}, power={self.power}, scale={self.scale!r}"
         return words if self.subspace_dim is None else f"{words}, subspace_dim={self.subspace_dim}"
 
-    def _displaced(self, problem: Problem, slices: Tensor) -> Tensor:
-        """The value, whose gradients are the suggested moves with their signs turned."""
-        for name in ("x_weights", "y_weights"):
-            weights = getattr(problem, name)
-            if weights is not None and weights.requires_grad:
-                raise ValueError(
-                    f"{name} asks for a gradient, which scale='displacement' has for samples only: "
-                    f"detach them, or use another scale"
-                )
-        still, slices = problem.detached(), slices.detach()
-        weighting = self.recipe.weighting
-        with torch.no_grad():
-            pull = pull_of(still, slices, weights_for(weighting, slices, still, hold=True))
-            value = (pull.weights * pull.costs).sum(dim=-1)
-            if problem.convention == "reference":  # a sum over points, times their number
-                n = problem.n_points()
-                value = value * (n if isinstance(n, int) else n.squeeze(-1)) ** 2
-        if problem.x.requires_grad:
-            value = carried(value, problem.x, moved(pull), problem.x_weights)
-        if problem.y.requires_grad:
-            with torch.no_grad():
-                back = pull_of(still.swapped(), slices, pull.weights)
-            value = carried(value, problem.y, moved(back), problem.y_weights)
-        return value
-
     def _factor(self, problem: Problem) -> float:
+        problem = measured(problem)
         if self.scale == "gaussian":
-            return gaussian_constant(problem.d, p=self.p)
+            return scale_factor(self.recipe, problem.d, None, p=self.p)
         if self.subspace_dim is None:
             if not values_readable(problem.x):
                 raise ValueError(
@@ -188,7 +233,7 @@ class SlicedWasserstein(nn.Module):
                 "subspace_dim = %d, estimated from the first batch and kept; give subspace_dim to choose",
                 self.subspace_dim,
             )
-        return 1 / essf(problem.d, self.subspace_dim, p=self.p)
+        return scale_factor(self.recipe, problem.d, self.subspace_dim, p=self.p)
 
     def get_extra_state(self) -> dict[str, Any]:
         """What is saved beside the buffers: a dimension once estimated holds after a restart."""
@@ -197,35 +242,3 @@ class SlicedWasserstein(nn.Module):
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Take up what `get_extra_state` saved."""
         self.subspace_dim = state["subspace_dim"]
-
-    def _state(self) -> State:
-        buffers = self.named_buffers(recurse=False)
-        return {k.removeprefix(_STATE): b for k, b in buffers if k.startswith(_STATE)}
-
-    def _state_for(self, problem: Problem) -> State | None:
-        """What was learned, if it fits these samples."""
-        state = self._state()
-        if not state:
-            return None
-        learned, wanted = tuple(state["bias"].shape), (*problem.batch, problem.d)
-        if learned != wanted:
-            warnings.warn(
-                f"what was learned was for (*batch, d) = {learned}, these samples have {wanted}: it "
-                f"starts anew; keep one module for each shape to keep what they learn",
-                stacklevel=3,
-            )
-            return None
-        return {k: t.to(problem.x) if t.is_floating_point() else t for k, t in state.items()}
-
-    def _keep(self, state: State) -> None:
-        for name, tensor in state.items():
-            self.register_buffer(_STATE + name, tensor.detach())
-
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *rest: Any, **more: Any
-    ) -> None:
-        # The buffers take their shapes from the data, so a fresh module has none to load into.
-        for key, tensor in state_dict.items():
-            if key.startswith(prefix + _STATE):
-                self.register_buffer(key.removeprefix(prefix), torch.empty_like(tensor))
-        super()._load_from_state_dict(state_dict, prefix, *rest, **more)

@@ -16,10 +16,12 @@ from torch import Tensor
 
 from slicewise import sphere
 from slicewise.checks import values_readable
+from slicewise.pool import Pool, SideName, mean_of, shares_of
 from slicewise.printing import Part
-from slicewise.problem import Problem, mean_of, shares_of
+from slicewise.problem import Problem
 from slicewise.randomness import Randomness
 from slicewise.roots import root
+from slicewise.transport import match_slices
 
 _log = logging.getLogger("slicewise")
 # As a normal cloud has them in ten dimensions, about.
@@ -29,12 +31,12 @@ _LOOKED_AT = 256  # samples of a set that are enough to tell
 
 @dataclass(frozen=True, eq=False)
 class Summary(Problem):
-    """Two sets, each become one point; `points` is how many samples x had."""
+    """Two sets, each become one point; `whole` is what they were before."""
 
-    points: Tensor | int = 1
+    whole: Problem | None = None
 
     def n_points(self) -> Tensor | int:
-        return self.points
+        return 1 if self.whole is None else self.whole.n_points()
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,12 +59,13 @@ class Moments(Part):
             )
         if self.check and values_readable(problem.x, problem.y):
             _look(problem)
-        x, y = _summary(problem.x, problem.x_weights), _summary(problem.y, problem.y_weights)
+        x, y = _summary(*problem.side("x")), _summary(*problem.side("y"))
         batch = problem.batch
         known = {f.name: getattr(problem, f.name) for f in dataclasses.fields(Problem)}
         known |= {"x": x.expand(*batch, 1, -1), "y": y.expand(*batch, 1, -1)}
-        known |= {"x_weights": None, "y_weights": None}
-        return Summary(**known, points=problem.n_points())
+        # Of several processes each has all of these two points, and nothing to send any more.
+        known |= {"x_weights": None, "y_weights": None, "matcher": match_slices, "others": None}
+        return Summary(**known, whole=problem)
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,7 +73,7 @@ class Between(Part):
     """The one direction from the mean of x to the mean of y."""
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
-        gap = mean_of(problem.x, problem.x_weights) - mean_of(problem.y, problem.y_weights)
+        gap = mean_of(*problem.side("x")) - mean_of(*problem.side("y"))
         return sphere.normalise(gap).expand(*problem.batch, 1, problem.d)
 
 
@@ -99,11 +102,14 @@ def normality(samples: Tensor, weights: Tensor | None = None) -> tuple[Tensor, T
     return dimensions.clamp(max=samples.shape[-1]), differ
 
 
-def _summary(samples: Tensor, weights: Tensor | None) -> Tensor:
+def _summary(samples: Tensor, weights: Tensor | None, pool: Pool, side: SideName) -> Tensor:
     d = samples.shape[-1]
-    mean = mean_of(samples, weights)  # (..., 1, d)
-    squares = (samples - mean).square().sum(dim=-1, keepdim=True) / d
-    return torch.cat([mean / d**0.5, root(mean_of(squares, weights), 2)], dim=-1)
+    mean = mean_of(samples, weights, pool, side)  # (..., 1, d)
+    middle = mean.detach()  # a constant, as in `covariance_of`
+    squares = (samples - middle).square().sum(dim=-1, keepdim=True)
+    off = (mean - middle).square().sum(dim=-1, keepdim=True)
+    variance = (mean_of(squares, weights, pool, side) - off) / d
+    return torch.cat([mean / d**0.5, root(variance, 2)], dim=-1)
 
 
 def _look(problem: Problem) -> None:

@@ -161,7 +161,7 @@ class Best(Part):
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         with torch.no_grad():
-            costs = problem.detached().costs(slices)
+            costs = problem.detached().costs(problem.pool.agreed(slices))
             best = costs.topk(min(self.n, costs.shape[-1]), dim=-1).indices
         return torch.take_along_dim(slices, best.unsqueeze(-1), dim=-2)
 

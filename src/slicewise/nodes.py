@@ -103,7 +103,7 @@ class _Matched(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
         ctx.save_for_backward(*inputs[:5], *output[1:])
-        ctx.p, ctx.needs = inputs[5:7]
+        ctx.p, ctx.needs, ctx.matcher = inputs[5:8]
         ctx.mark_non_differentiable(*(t for t in output[1:] if t is not None))
         ctx.set_materialize_grads(False)
 
@@ -115,6 +115,7 @@ class _Matched(torch.autograd.Function):
         inputs, found = ctx.saved_tensors[:5], Match(grad, *ctx.saved_tensors[5:])
         with full_precision(grad.device.type):
             if torch.is_grad_enabled():
+                _check_recordable(ctx.matcher)
                 found = match_slices(*inputs, p=ctx.p, wanted=ctx.needs.wanted)
             x, y, slices = inputs[:3]
             needs = Needs(*ctx.needs_input_grad[:5])
@@ -146,6 +147,7 @@ class _Pulled(torch.autograd.Function):
             return (None,) * 10
         with full_precision(any_grad.device.type):
             if torch.is_grad_enabled():
+                _check_recordable(ctx.matcher)
                 # All slices at once: autograd will want every one of them again.
                 factor = torch.zeros_like(weights) if by_cost is None else by_cost
                 if by_total is not None:
@@ -160,6 +162,14 @@ class _Pulled(torch.autograd.Function):
                     again = pull(*inputs, by_cost, p=ctx.p, needs=ctx.needs, matcher=ctx.matcher)
                     total = sum_of(total, again[1])
             return *_fold(total, inputs), *(None,) * 5
+
+
+def _check_recordable(matcher: Matcher) -> None:
+    if getattr(matcher, "over_processes", False):
+        raise RuntimeError(
+            "second derivatives (create_graph=True) of a loss whose samples are shared out among processes: "
+            "give exchange='samples', which gathers them, or take second derivatives without group="
+        )
 
 
 def _scale(gradients: Gradients, factor: Tensor) -> Gradients:

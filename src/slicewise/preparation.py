@@ -55,12 +55,13 @@ def prepare(
         return Prepared(problem, slices, size, state)
     problem, state = lifted(recipe, problem, rng, state)
     check_slices(given, problem.x, problem.batch, problem.d)
+    given = problem.pool.agreed(given.to(problem.x.dtype))
     check_finite(slices=given)
     if n_slices is not None and n_slices != given.shape[-2]:
         raise ValueError(
             f"n_slices = {n_slices}, but slices holds {given.shape[-2]}: leave one of them out"
         )
-    return Prepared(problem, given.to(problem.x.dtype), 1, state)
+    return Prepared(problem, given, 1, state)
 
 
 def draw(
@@ -72,8 +73,9 @@ def draw(
         if is_learned(recipe.slicer):
             state = recipe.slicer.cold(problem, rng) if state is None else state
             slices, state = recipe.slicer.learn(problem, rng, state)
-            return problem, slices, state
-        return problem, recipe.slicer(problem.detached(), rng), state
+        else:
+            slices = recipe.slicer(problem.detached(), rng)
+        return problem, problem.pool.agreed(slices), state
 
 
 def lifted(

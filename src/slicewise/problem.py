@@ -14,7 +14,6 @@ good a part as a class:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -23,6 +22,7 @@ from torch import Tensor
 
 from slicewise.line import Match
 from slicewise.nodes import slice_costs, weighted_cost
+from slicewise.pool import ALONE, Pool, SideName, shares_of
 from slicewise.randomness import Randomness
 from slicewise.schedules import Moment, Schedule
 from slicewise.shapes import broadcast
@@ -33,6 +33,7 @@ from slicewise.transport import (
     match_slices,
     pull,
     slices_in_a_piece,
+    swapped,
 )
 
 Convention = Literal["mean", "reference"]
@@ -58,12 +59,18 @@ class Problem:
     precision: torch.dtype | None = None  # of the samples as they came, if they were widened
     matcher: Matcher = match_slices
     y_sorted: Tensor | None = None  # projections of y on the slices of a `Target`, sorted
+    others: Pool | None = None  # who has the other samples, if these are only a share of them
 
     @property
     def batch(self) -> tuple[int, ...]:
         """The leading dimensions of the answer."""
         weights = [w.shape[:-1] for w in (self.x_weights, self.y_weights) if w is not None]
         return broadcast(self.x.shape[:-2], self.y.shape[:-2], *weights)
+
+    @property
+    def pool(self) -> Pool:
+        """Who to ask about the samples as a whole."""
+        return ALONE if self.others is None else self.others  # a compiler knows no other default
 
     @property
     def d(self) -> int:
@@ -73,8 +80,27 @@ class Problem:
     def n_points(self) -> Tensor | int:
         """How many samples x has, padding (zero weight) not counted; (*batch, 1) if weighted."""
         if self.x_weights is None:
-            return self.x.shape[-2]
-        return (self.x_weights > 0).sum(dim=-1, keepdim=True).to(self.x.dtype)
+            return self.n
+        return self.pool.total((self.x_weights > 0).sum(dim=-1, keepdim=True).to(self.x.dtype))
+
+    @property
+    def n(self) -> int:
+        """How many samples x has, padding included."""
+        return self.pool.count("x", self.x)
+
+    def shares(self, dtype: torch.dtype) -> Tensor | float:
+        """The weights of x divided by their sum, (*batch, n), or 1/n where all are equal."""
+        return shares_of(self.x_weights, self.n, dtype, self.pool)
+
+    def side(self, name: SideName) -> tuple[Tensor, Tensor | None, Pool, SideName]:
+        """The samples of one side, their weights, and who has the others: what `mean_of` takes."""
+        samples, weights = (self.x, self.x_weights) if name == "x" else (self.y, self.y_weights)
+        return samples, weights, self.pool, name
+
+    def at(self, side: SideName, level: Tensor) -> Tensor:
+        """The samples (*batch, k, d) of one side at levels (*batch, k) of [0, 1)."""
+        samples, weights, pool, _ = self.side(side)
+        return pool.at(side, samples, weights, level)
 
     def costs(self, slices: Tensor) -> Tensor:
         """W_p^p on each slice, (*batch, L), in the problem's convention; differentiable."""
@@ -109,16 +135,17 @@ class Problem:
 
     def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
         """Costs as means over points (*batch, L) and each one's gradient in its slice (*batch, L, d)."""
-        needs = Needs(slices=True)
+        needs, slices = Needs(slices=True), self.pool.agreed(slices)
         if self.fits(slices, needs):
             found = self.match(slices, needs)
             assert found.u_grad is not None
             assert found.v_grad is not None
-            return found.cost, (found.u_grad @ self.x).add_(found.v_grad @ self.y)
+            ascent = (found.u_grad @ self.x).add_(found.v_grad @ self.y)
+            return found.cost, self.pool.total(ascent)
         ones = slices.new_ones(*self.batch, slices.shape[-2])
         costs, gradients = self.pull(slices, ones, needs)
         assert gradients.slices is not None
-        return costs, gradients.slices
+        return costs, self.pool.total(gradients.slices)
 
     def _inputs(
         self, slices: Tensor
@@ -150,6 +177,8 @@ class Problem:
             x_weights=self.y_weights,
             y_weights=self.x_weights,
             y_sorted=None,
+            others=None if self.others is None else self.others.swapped(),
+            matcher=swapped(self.matcher),
         )
 
 
@@ -189,47 +218,6 @@ class Lift(Protocol):
     """
 
     def __call__(self, problem: Problem, rng: Randomness) -> Problem: ...
-
-
-def shares_of(weights: Tensor | None, n: int, dtype: torch.dtype) -> Tensor | float:
-    """Sample weights divided by their sum, (*batch, n), or 1/n where all are equal."""
-    if weights is None:
-        return 1 / n
-    wide = weights.double()
-    return (wide / wide.sum(dim=-1, keepdim=True)).to(dtype)
-
-
-def mean_of(samples: Tensor, weights: Tensor | None) -> Tensor:
-    """The mean (*batch, 1, d) of samples by their weights; those of weight zero may lie anywhere."""
-    if weights is None:
-        return samples.mean(dim=-2, keepdim=True)
-    share = shares_of(weights, samples.shape[-2], samples.dtype)
-    assert isinstance(share, Tensor)
-    there = torch.where(share.unsqueeze(-1) > 0, samples, 0)
-    return share.unsqueeze(-2) @ there
-
-
-def pad(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Sample sets of unequal sizes as one batch: samples (B, n, d) and sample weights (B, n).
-
-    Set b has equal weights 1/n_b on its own samples and weight zero on its padding, which every
-    variant ignores: values and gradients are those of the sets taken one at a time.
-
-    >>> x, weights = pad([torch.ones(2, 3), torch.ones(1, 3)])
-    >>> x.shape, weights
-    (torch.Size([2, 2, 3]), tensor([[0.5000, 0.5000],
-            [1.0000, 0.0000]]))
-    """
-    shapes = [tuple(s.shape) for s in samples]
-    if not shapes or any(len(s) != 2 or s[0] == 0 or s[1] != shapes[0][1] for s in shapes):
-        raise ValueError(
-            f"samples has shapes {shapes}: give a list of non-empty (n, d) tensors of one dimension d"
-        )
-    x = torch.nn.utils.rnn.pad_sequence(list(samples), batch_first=True)
-    sizes = torch.tensor([s.shape[0] for s in samples], device=x.device)
-    present = torch.arange(x.shape[1], device=x.device) < sizes[:, None]
-    dtype = torch.promote_types(x.dtype, torch.float32)  # half precision would not sum to one
-    return x, present.to(dtype) / sizes[:, None].to(dtype)
 
 
 def at_progress(value: float | Schedule, problem: Problem) -> float | Tensor:

@@ -60,8 +60,13 @@ def problem_for(
     convention: Convention,
     progress: float,
     backend: str,
+    *,
+    share: bool = False,
 ) -> Problem:
-    """A checked problem in at least single precision, with the backend that will price it."""
+    """A checked problem in at least single precision, with the backend that will price it.
+
+    A `share` of the samples may be empty, and its weights need not sum to one.
+    """
     y_sorted = None
     if isinstance(y, Target):
         if y_weights is not None:
@@ -69,10 +74,10 @@ def problem_for(
         y_sorted, y_weights, y = y.sorted, y.y_weights, y.y
     check_choice("backend", backend, BACKENDS)
     check_order(p)
-    check_samples(x, y)
+    check_samples(x, y, may_be_empty=share)
     if x_weights is not None or y_weights is not None:
-        check_weights("x_weights", x_weights, x)
-        check_weights("y_weights", y_weights, y)
+        check_weights("x_weights", x_weights, x, share=share)
+        check_weights("y_weights", y_weights, y, share=share)
         given = {"x_weights": x_weights, "y_weights": y_weights}
         shapes = {name: w.shape[:-1] for name, w in given.items() if w is not None}
         check_broadcast(x=x.shape[:-2], y=y.shape[:-2], **shapes)

@@ -13,7 +13,7 @@ from torch import Tensor
 from slicewise.checks import check_choice
 from slicewise.line import plan_mean
 from slicewise.printing import Part
-from slicewise.problem import Problem, shares_of
+from slicewise.problem import Problem
 from slicewise.transport import Needs, project, pull_back
 from slicewise.weighting import Weights
 
@@ -35,12 +35,12 @@ class Pull:
     @property
     def masses(self) -> Tensor | float:
         """Sample weights (*batch, n), or the one they all have."""
-        problem = self.problem
-        return shares_of(problem.x_weights, problem.x.shape[-2], self.direction.dtype)
+        return self.problem.shares(self.direction.dtype)
 
     def size(self) -> Tensor:
         """Σ_i q_i |D_i|², (*batch,)."""
-        return (self.masses * self.direction.square().sum(dim=-1)).sum(dim=-1)
+        here = (self.masses * self.direction.square().sum(dim=-1)).sum(dim=-1)
+        return self.problem.pool.total(here)
 
     def spread(self) -> Tensor:
         """Σ_l |w_l| Σ_i q_i (θ_l · D_i)², (*batch,): how much of D the slices see."""
@@ -53,7 +53,7 @@ class Pull:
             seen = ((self.slices @ moment) * self.slices).sum(dim=-1)
         else:
             seen = (self.masses_row() * project(self.direction, self.slices).square()).sum(dim=-1)
-        return (self.weights.abs() * seen).sum(dim=-1)
+        return self.problem.pool.total((self.weights.abs() * seen).sum(dim=-1))
 
     def masses_row(self) -> Tensor | float:
         """Sample weights shaped against projections, (*batch, 1, n)."""
@@ -84,7 +84,7 @@ class Cauchy(Part):
         if pull.problem.p != 2:
             return self._curved(pull)
         # The ratio does not depend on D's size; its squares must neither underflow nor overflow.
-        largest = pull.direction.abs().amax(dim=(-2, -1), keepdim=True)
+        largest = pull.problem.pool.largest_entry(pull.direction)
         unit = pull.direction / torch.where(largest > 0, largest, 1)
         pull = dataclasses.replace(pull, direction=unit)
         return _ratio(pull.size(), pull.spread()).unsqueeze(-1)
@@ -206,8 +206,8 @@ def moved(pull: Pull, rule: Rule = Cauchy()) -> Tensor:
 def direction_of(problem: Problem, gradient: Tensor) -> Tensor:
     """D from the gradient of Σ weights · costs, costs as means over points: divide by p q_i."""
     if problem.x_weights is None:
-        return gradient * (problem.x.shape[-2] / problem.p)
-    share = shares_of(problem.x_weights, problem.x.shape[-2], torch.float64)
+        return gradient * (problem.n / problem.p)
+    share = problem.shares(torch.float64)
     assert isinstance(share, Tensor)
     share = share.unsqueeze(-1) * problem.p
     present = share > 0

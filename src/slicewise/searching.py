@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from slicewise import sphere
+from slicewise.pool import covariance_of, mean_of
 from slicewise.printing import Part
-from slicewise.problem import Problem, mean_of, shares_of
+from slicewise.problem import Problem
 from slicewise.randomness import Randomness
 from slicewise.subspace import span_of
 
@@ -27,13 +28,10 @@ class Principal(Part):
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         span = span_of(problem)
         basis = span.basis  # (*batch, d, k), of principal directions, largest first
-        gap = mean_of(problem.x, problem.x_weights) - mean_of(problem.y, problem.y_weights)
+        gap = mean_of(*problem.side("x")) - mean_of(*problem.side("y"))
         x, y = (
-            _covariance((samples - span.mean.unsqueeze(-2)) @ basis, weights)
-            for samples, weights in (
-                (problem.x, problem.x_weights),
-                (problem.y, problem.y_weights),
-            )
+            covariance_of((samples - span.mean.unsqueeze(-2)) @ basis, weights, pool, side)
+            for samples, weights, pool, side in (problem.side("x"), problem.side("y"))
         )
         values, vectors = torch.linalg.eigh(x - y)
         most = values.abs().topk(min(self.n, values.shape[-1]), dim=-1).indices
@@ -67,12 +65,3 @@ class Refine(Part):
             ascent = torch.where(better.unsqueeze(-1), onward, ascent)
             length = torch.where(better, length, length / 2)
         return slices
-
-
-def _covariance(samples: Tensor, weights: Tensor | None) -> Tensor:
-    share = shares_of(weights, samples.shape[-2], samples.dtype)
-    centred = samples - mean_of(samples, weights)
-    if isinstance(share, Tensor):
-        share = share.unsqueeze(-1)
-        centred = torch.where(share > 0, centred, 0)
-    return centred.mT @ (share * centred)

@@ -140,8 +140,8 @@ class RandomPath(Part):
         equal = problem.x_weights is None and problem.y_weights is None
         if rng.fused is not None and equal and not needs_gradient(problem.x, problem.y):
             return rng.fused.paths(problem.x, problem.y, (*shape, problem.d))
-        start = draw_rows(problem.x, problem.x_weights, shape, rng)
-        end = draw_rows(problem.y, problem.y_weights, shape, rng)
+        start = problem.at("x", rng.uniform(*shape))
+        end = problem.at("y", rng.uniform(*shape))
         path = start - end  # (*batch, n, d)
         # Always drawn, so that what a seed yields does not depend on where samples coincide.
         spare = sphere.uniform((*shape, problem.d), rng, path.dtype)
@@ -203,19 +203,3 @@ def group_size(slicer: Slicer, d: int) -> int | None:
     """How many successive slices depend on each other; None where the slicer does not say."""
     says = getattr(slicer, "group_size", None)
     return None if says is None else says(d)
-
-
-def draw_rows(
-    samples: Tensor, weights: Tensor | None, shape: tuple[int, ...], rng: Randomness
-) -> Tensor:
-    """Rows (*shape, d) of samples (..., n, d), drawn by their weights, with replacement."""
-    n, d = samples.shape[-2:]
-    level = rng.uniform(*shape)
-    if weights is None:
-        index = (level * n).long().clamp(max=n - 1)
-    else:
-        total = weights.double().cumsum(dim=-1).expand(*shape[:-1], n)
-        # side right: a sample of weight zero spans no levels, so it is never drawn.
-        index = torch.searchsorted((total / total[..., -1:]).contiguous(), level, right=True)
-        index = index.clamp(max=n - 1)
-    return samples.expand(*shape[:-1], n, d).gather(-2, index.unsqueeze(-1).expand(*shape, d))

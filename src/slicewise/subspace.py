@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from slicewise.checks import check_finite, check_samples, check_weights
+from slicewise.pool import ALONE, Pool, shares_of
 from slicewise.problem import Problem
 
 
@@ -105,12 +106,24 @@ def effective_subspace(
 def span_of(problem: Problem) -> Subspace:
     """The span of a problem's samples."""
     precision = problem.x.dtype if problem.precision is None else problem.precision
-    return _span(problem.x, problem.y, 1.0, problem.x_weights, problem.y_weights, precision)
+    weights = (problem.x_weights, problem.y_weights)
+    return _span(problem.x, problem.y, 1.0, *weights, precision, problem.pool)
 
 
 def basis_of(problem: Problem) -> Tensor:
     """The span of a problem's samples, as a basis (*batch, d, k)."""
     return span_of(problem).basis
+
+
+def _check_finite_everywhere(x: Tensor, y: Tensor, pool: Pool) -> None:
+    """A decomposition would fail on such samples with less to say; of several ranks, all say it or none."""
+    if pool is ALONE:
+        check_finite(x=x, y=y)
+        return
+    unfit = ~(x.isfinite().all() & y.isfinite().all())
+    if pool.total(unfit.double().reshape(1)) > 0:
+        check_finite(x=x, y=y)
+        raise ValueError("x or y of another rank is not finite: check what it was given")
 
 
 def _span(
@@ -120,24 +133,26 @@ def _span(
     x_weights: Tensor | None,
     y_weights: Tensor | None,
     precision: torch.dtype,
+    pool: Pool = ALONE,
 ) -> Subspace:
-    check_finite(x=x, y=y)  # a decomposition would fail on them with less to say
+    _check_finite_everywhere(x, y, pool)
     dtype, x, y = x.dtype, x.detach().double(), y.detach().double()
-    x_share, y_share = _shares(x, x_weights), _shares(y, y_weights)
+    n_x, n_y = pool.count("x", x), pool.count("y", y)
+    x_share, y_share = _shares(x, x_weights, n_x, pool), _shares(y, y_weights, n_y, pool)
     batch = torch.broadcast_shapes(
         x.shape[:-2], y.shape[:-2], x_share.shape[:-1], y_share.shape[:-1]
     )
     rows = torch.cat([x.expand(*batch, *x.shape[-2:]), y.expand(*batch, *y.shape[-2:])], dim=-2)
     share = torch.cat([x_share.expand(*batch, -1), y_share.expand(*batch, -1)], dim=-1) / 2
-    mean = (share.unsqueeze(-2) @ rows).squeeze(-2)  # (*batch, d)
+    mean = pool.total((share.unsqueeze(-2) @ rows).squeeze(-2))  # (*batch, d)
     # Zero weight scales a padding row to nothing: it can turn no principal direction.
     centred = share.sqrt().unsqueeze(-1) * (rows - mean.unsqueeze(-2))
-    _, spectrum, directions = torch.linalg.svd(centred, full_matrices=False)
+    _, spectrum, directions = torch.linalg.svd(pool.stacked(centred), full_matrices=False)
     # Rounding moved each coordinate by up to eps of its size; as a matrix of n rows, scaled by 1/√n as
     # these are, such noise has singular values up to eps · size · (1 + √(d/n)).
-    n, d = rows.shape[-2:]
-    size = (rows * (share > 0).unsqueeze(-1)).abs().amax(dim=(-2, -1))
-    noise = 2 * torch.finfo(precision).eps * (1 + math.sqrt(d / n)) * size
+    size = pool.largest_entry(rows * (share > 0).unsqueeze(-1))[..., 0, 0]
+    relative = 2 * torch.finfo(precision).eps * (1 + math.sqrt(rows.shape[-1] / (n_x + n_y)))
+    noise = relative * size
     threshold = torch.maximum(noise, 1e-10 * spectrum[..., 0])
     ranks = (spectrum > threshold.unsqueeze(-1)).sum(dim=-1)
     if variance < 1:
@@ -152,11 +167,9 @@ def _span(
     return Subspace(basis.to(dtype), mean.to(dtype), spectrum.to(dtype), ranks)
 
 
-def _shares(samples: Tensor, weights: Tensor | None) -> Tensor:
-    if weights is None:
-        return samples.new_full(samples.shape[-2:-1], 1 / samples.shape[-2])
-    weights = weights.detach().double()
-    return weights / weights.sum(dim=-1, keepdim=True)
+def _shares(samples: Tensor, weights: Tensor | None, n: int, pool: Pool) -> Tensor:
+    share = shares_of(None if weights is None else weights.detach(), n, torch.float64, pool)
+    return samples.new_full(samples.shape[-2:-1], share) if isinstance(share, float) else share
 
 
 def _log_gamma_ratio(x: float, a: float) -> float:

@@ -170,6 +170,12 @@ def sum_of(one: Gradients, other: Gradients) -> Gradients:
     return Gradients(*(b if a is None else a if b is None else a.add_(b) for a, b in pairs))
 
 
+def swapped(matcher: Matcher) -> Matcher:
+    """The matcher for the same samples with x and y swapped; one that knows no samples is its own."""
+    swap = getattr(matcher, "swapped", None)
+    return matcher if swap is None else swap()
+
+
 def slices_in_a_piece(
     x: Tensor,
     y: Tensor,
@@ -179,7 +185,13 @@ def slices_in_a_piece(
     matcher: Matcher,
     needs: Needs,
 ) -> int:
-    """How many slices can be matched at once within `PIECE_BYTES`."""
+    """How many slices can be matched at once within `PIECE_BYTES`.
+
+    A matcher that works with other processes says so itself: all of them must come to the same number.
+    """
+    says = getattr(matcher, "slices_in_a_piece", None)
+    if says is not None:
+        return int(says(x, y, slices, x_weights, y_weights))
     batched = [t.shape[:-2] for t in (x, y, slices) if t.dim() > 2]
     batched += [w.shape[:-1] for w in (x_weights, y_weights) if w is not None and w.dim() > 1]
     elements = math.prod(broadcast(*batched)) if batched else 1

@@ -149,6 +149,7 @@ class PathDensity(Part):
     """
 
     kappa: float
+    needs_all_samples = True
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         path = problem.x.detach().unsqueeze(-2) - problem.y.detach().unsqueeze(-3)  # (..., n, m, d)

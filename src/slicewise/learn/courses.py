@@ -57,10 +57,11 @@ class Course(Protocol):
 
 @dataclass(frozen=True)
 class Descent:
-    """Plain gradient steps on the value, of a given rate for each run."""
+    """Plain gradient steps on the value, of a given rate for each run; particles held above a floor, if any."""
 
     recipe: Recipe
     objective: Objective
+    at_least: float | None = None
 
     def start(self, problem: Problem, seeds: RunSeeds) -> State:
         return cold(self.recipe, problem, seeds, 0)
@@ -85,7 +86,7 @@ class Descent:
             known = sorted_lines(project(problem.y, slices[seeds.first]))[seeds.which]
             problem = dataclasses.replace(problem, y_sorted=known)
         value, x = stepped(self.recipe, problem, slices, self.objective, rate)
-        return Advance(x, value, rate, None, {"rate": rate} | named(learned))
+        return Advance(self._floored(x), value, rate, None, {"rate": rate} | named(learned))
 
     def _by_autograd(
         self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State
@@ -95,7 +96,10 @@ class Descent:
             self.recipe, problem, self.objective, lambda p: drawn(self.recipe, p, seeds, t, state)
         )
         x = problem.x - rate[:, None, None].to(gradient.dtype) * gradient
-        return Advance(x, value, rate, None, {"rate": rate} | named(found.state))
+        return Advance(self._floored(x), value, rate, None, {"rate": rate} | named(found.state))
+
+    def _floored(self, x: Tensor) -> Tensor:
+        return x if self.at_least is None else x.clamp(min=self.at_least)
 
     def _shares_y(self, problem: Problem, seeds: RunSeeds) -> bool:
         alike = isinstance(self.recipe.slicer, Uniform | Orthonormal)  # whatever the particles do

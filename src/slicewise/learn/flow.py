@@ -51,6 +51,7 @@ def flow(
     stop_w2: float | None = None,
     tolerance: float | Literal["auto"] | None = "auto",
     finish: Literal["assign"] | None = None,
+    at_least: float | None = None,
     w2_at: Iterable[int] = (),
     particles_at: Iterable[int] = (),
     resume: dict[str, Any] | None = None,
@@ -85,6 +86,7 @@ def flow(
             coordinate; "auto" is 1e-9 (float32: 1e-6) for computed steps and no such end for rates.
         finish: "assign" solves one exact assignment when a run first stalls and jumps there. That is a
             solver's answer, not the flow's: such runs are marked, and compare no objectives.
+        at_least: no coordinate goes below this, as published colour flows have it at 0; for given rates.
         w2_at, particles_at: after how many steps to note the exact W_2, to keep the particles.
         resume: the `state` of a flow with the same samples and settings, to go on from. `steps` may change; where
             something follows the share of steps made (schedules such as `Anneal`; the shrinking steps of
@@ -116,6 +118,7 @@ def flow(
         or "defaults" in options
         or not isinstance(variant, str | Variant),
         assign=finish == "assign",
+        at_least=at_least,
     )
     saver = None if checkpoint is None else Checkpoint(checkpoint)
     if saver is not None and resume is None:

@@ -35,8 +35,11 @@ class Settings:
     hold_weights: bool
     n_slices_given: bool
     assign: bool
+    at_least: float | None = None
 
     def __post_init__(self) -> None:
+        if self.at_least is not None:
+            self._check_floor(self.at_least)
         if self.assign and not self.auto:
             raise ValueError("finish='assign' needs lr='auto': plain gradient steps know no stall")
         if self.rule is not None and not self.auto:
@@ -68,6 +71,15 @@ class Settings:
                 f"share = {self.share}: give a positive share of the step, 1 as a rule"
             )
 
+    def _check_floor(self, at_least: float) -> None:
+        if not (isinstance(at_least, (int, float)) and math.isfinite(at_least)):
+            raise ValueError(f"at_least = {at_least!r}: give a number, or None")
+        if self.auto or self.reduce is True:
+            raise ValueError(
+                f"at_least = {at_least}: a floor of every coordinate is for plain steps of a given lr, with reduce=False; "
+                f"computed steps stay near the samples they come from and go to"
+            )
+
     def accelerated(self, problem: Problem) -> bool:
         """Is this the plain distance, for which the whole default is made?"""
         plain = type(self.recipe.slicer) is Uniform and type(self.recipe.weighting) is Equal
@@ -77,7 +89,7 @@ class Settings:
     def course(self, problem: Problem) -> Course:
         """How runs of this problem move, in the k dimensions they are worked in."""
         if not self.auto:
-            return Descent(self.recipe, self.objective)
+            return Descent(self.recipe, self.objective, self.at_least)
         # Only equal numbers of equal weight can make the loss zero; else fresh slices never stop pulling.
         n, m, k = problem.x.shape[-2], problem.y.shape[-2], problem.d
         exact = n == m and problem.x_weights is None and problem.y_weights is None

@@ -17,8 +17,9 @@ from slicewise.learn.runs import Group, Snapshot
 from slicewise.learn.seeds import RunSeeds, draw_seeds
 from slicewise.learn.settings import Settings
 from slicewise.learned import State
+from slicewise.pool import shares_of
 from slicewise.preparation import draw
-from slicewise.problem import Problem, shares_of
+from slicewise.problem import Problem
 from slicewise.randomness import Generators
 from slicewise.subspace import Subspace, span_of
 from slicewise.weighting import weights_for

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, cast
@@ -11,9 +10,8 @@ import typer
 
 from slicewise.checks import check_choice
 from slicewise.lab.cli import PARTLY, STOPPED
+from slicewise.lab.cli.engine import Asked, workplace
 from slicewise.lab.experiments import EXPERIMENTS, PRESETS, Options
-from slicewise.lab.study.engines import Engine, InProcesses, InTurn
-from slicewise.lab.study.machine import choose_device, device_name
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
 from slicewise.lab.study.watch import Watch
@@ -29,7 +27,9 @@ is not made twice.
   slicewise reproduce all                              in small: two minutes
   slicewise reproduce gradient-flow --preset paper     all as published
   slicewise reproduce image-flow --faces img_align_celeba --device cuda
+  slicewise reproduce all --engine ray --address auto  on a Ray cluster
 """
+CLUSTER = "A Ray cluster"
 
 
 def reproduce(
@@ -47,6 +47,29 @@ def reproduce(
     jobs: Annotated[
         int, typer.Option(help="Processes; 0 is one a core on a CPU, one on a GPU.")
     ] = 0,
+    engine: Annotated[
+        str, typer.Option(help="local: processes of this machine. ray: tasks of a Ray cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT|auto|local",
+            help="Its head; auto is the one on this machine, local one of its own. \\[default: "
+            "RAY_ADDRESS, else auto if there is one, else local]",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = None,
+    cpus_per_task: Annotated[
+        float | None,
+        typer.Option(help="Cores that a task takes. \\[default: 1]", rich_help_panel=CLUSTER),
+    ] = None,
+    gpus_per_task: Annotated[
+        float | None,
+        typer.Option(
+            help="How much of a GPU a task takes: with 0.25 four share one. \\[default: 1]",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = None,
     convention: Annotated[
         str, typer.Option(help="mean, or reference: the scale of the published scripts.")
     ] = "mean",
@@ -56,6 +79,9 @@ def reproduce(
     faces: Annotated[
         Path | None, typer.Option(help="Folder of pictures (CelebA) or npz, for image-flow.")
     ] = None,
+    photographs: Annotated[
+        Path | None, typer.Option(help="Folder of set1_source, set1_target, … for color.")
+    ] = None,
     report: Annotated[bool, typer.Option(help="End in a report.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
 ) -> int:
@@ -64,35 +90,40 @@ def reproduce(
         check_choice("experiment", experiment, (*EXPERIMENTS, "all"))
     check_choice("--preset", preset, PRESETS)
     check_choice("--convention", convention, ("mean", "reference"))
-    if jobs < 0:
-        raise Trouble(f"--jobs {jobs}: give a number of processes, or 0")
+    asked = Asked(engine, device, jobs, address, cpus_per_task, gpus_per_task, quiet)
     if report and out.exists() and not out.is_dir():
         raise Trouble(f"--out {out} is a file: name a folder for the report")
-    where = choose_device(device)
-    asked = Options(
-        preset,
-        cast(Convention, convention),
-        None if mnist is None else str(mnist),
-        None if faces is None else str(faces),
-        device_name(where),
-    )
     names = list(EXPERIMENTS) if experiment == "all" else [experiment]
-    cells = [cell for name in names for cell in EXPERIMENTS[name](asked)]
-    # Files that are not what they should be come out here, before anything is written.
-    n_runs = sum(len(cell.runs) for cell in cells)
-    processes = jobs or (1 if where.startswith("cuda") else os.cpu_count() or 1)
-    engine: Engine = InTurn() if processes == 1 else InProcesses(processes)
-    with Store(store) as kept:
-        if not quiet:
-            print(f"{n_runs} runs in {len(cells)} cells, on {device_name(where)}", file=sys.stderr)
-        try:
-            outcome = sweep(cells, kept, device=where, engine=engine, watch=Watch(quiet=quiet))
-        except KeyboardInterrupt:
-            print(
-                f"slicewise: stopped; {store} holds what is done: give the same command to go on",
-                file=sys.stderr,
-            )
-            return STOPPED
+    with workplace(asked) as place:
+        options = Options(
+            preset,
+            cast(Convention, convention),
+            # Whole paths: who works for us may be in another folder.
+            None if mnist is None else str(mnist.absolute()),
+            None if faces is None else str(faces.absolute()),
+            None if photographs is None else str(photographs.absolute()),
+            place.machine,
+        )
+        cells = [cell for name in names for cell in EXPERIMENTS[name](options)]
+        # Files that are not what they should be come out here, before anything is written.
+        n_runs = sum(len(cell.runs) for cell in cells)
+        with Store(store) as kept:
+            if not quiet:
+                print(f"{n_runs} runs in {len(cells)} cells, on {place.words}", file=sys.stderr)
+            try:
+                outcome = sweep(
+                    cells,
+                    kept,
+                    device=place.device,
+                    engine=place.engine,
+                    watch=Watch(quiet=quiet),
+                )
+            except KeyboardInterrupt:
+                print(
+                    f"slicewise: stopped; {store} holds what is done: give the same command to go on",
+                    file=sys.stderr,
+                )
+                return STOPPED
     if not quiet:
         there = f", {outcome.there} were there" if outcome.there else ""
         print(f"{store}: {outcome.made} runs made{there}")

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.loss import Scale
 from slicewise.randomness import Randomness
+from slicewise.scales import Scale
 from slicewise.sphere import uniform
 
 LATENT, HIDDEN, MANIFOLD = 8, 128, 10

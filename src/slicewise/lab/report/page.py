@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def write_report(store: str | Path, out: str | Path) -> Path:
         sections = [*_sections(kept), *surroundings.sections(rows)]
     page = _page(sections, len(rows), Path(store), max(row["finished"] for row in rows))
     try:
-        for name, content in _beside(sections):
+        for name, content in _apart(_beside(sections)):
             write_whole(folder / name, content)
         write_whole(folder / "index.html", page)
     except OSError as wrong:
@@ -42,6 +43,15 @@ def _sections(store: Store) -> list[Section]:
     found = [verdict.section(flows), *map(flow_section, flows)]
     found += [theory.section(store, experiment) for experiment in theory.TITLES]
     return [part for part in found if part is not None]
+
+
+def _apart(files: Iterable[tuple[str, str | bytes]]) -> Iterable[tuple[str, str | bytes]]:
+    """Under names of their own: two settings may differ in letters that no file name keeps."""
+    used: Counter[str] = Counter()
+    for name, content in files:
+        used[name] += 1
+        stem, _, kind = name.rpartition(".")
+        yield (name if used[name] == 1 else f"{stem}-{used[name]}.{kind}"), content
 
 
 def _beside(sections: Sequence[Section]) -> Iterable[tuple[str, str | bytes]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,6 @@ class Figure:
 class Chart:
     """A picture one can ask: a Vega-Lite specification with its data in it."""
 
-    name: str
     title: str
     spec: Mapping[str, Any]
 
@@ -51,6 +51,7 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+    folded: bool = False  # shown when asked for: some tables are long
 
 
 @dataclass(frozen=True)
@@ -98,5 +99,8 @@ def pictured(
 
 
 def file_name(words: str) -> str:
-    """Words as a part of a file's name."""
-    return "".join(letter if letter.isalnum() else "-" for letter in words)
+    """Words as a part of a file's name; long ones by their beginning and a hash."""
+    plain = "".join(letter if letter.isalnum() else "-" for letter in words)
+    if len(plain.encode()) <= 80:
+        return plain
+    return f"{plain[:40]}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"

@@ -2,60 +2,83 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from slicewise.lab.experiments.color import published_objective
 from slicewise.lab.experiments.theory.evaluation import noise_of
 from slicewise.lab.report.best import Best, by_rate, number
 from slicewise.lab.report.rows import Flows
 
-# What the paper's flows to toys were made with.
-PUBLISHED_SIZE, PUBLISHED_STEPS, PUBLISHED_RATES = 300, 10_000, 36
 ALIKE = 2.0  # numbers within this factor of each other agree
-_STUCK = 1e-3  # a squared loss that is left with more has not converged, at any rate
-_ROUNDED = 5e-5  # the paper prints four digits: its numbers are so far from what was found, at most
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the paper's runs were made with, and how its numbers are printed."""
+
+    n: int
+    steps: int
+    rates: int
+    rounded: float  # half the last digit
+    stuck: float  # a squared loss that is left with more has not converged, at any rate
+
+
+SIZES = {
+    "gradient-flow": Sizes(300, 10_000, 36, 5e-5, 1e-3),
+    "color": Sizes(3000, 50_000, 25, 5e-3, 0.5),
+}
 
 
 def reason(flows: Flows, place: str, variant: str) -> str:
-    """Of what is left at the best rate of the root, which is what the paper's table holds."""
-    paper, ours = flows.published(variant, place), flows.best(place, variant, "root")
+    """Of what is left at the best rate of what the paper seems to descend: for colours, "sw" squared, else the root."""
+    column = published_objective(variant) if flows.experiment == "color" else "root"
+    paper, ours = flows.published(variant, place), flows.best(place, variant, column)
     if paper is None:
         return "the paper prints none"
     if ours is None:
         return ""
-    given = ours.runs[0]["given"]
-    if other_sizes(given):
+    given, sizes = ours.runs[0]["given"], SIZES[flows.experiment]
+    if other_sizes(flows.experiment, given):
         return "made in small: see below"
-    found = by_rate(flows.some(place, variant, "root"))
-    theirs = max(paper.mean, _ROUNDED)
-    if (paper.mean - _ROUNDED) / ALIKE <= ours.mean <= (paper.mean + _ROUNDED) * ALIKE:
-        return f"agrees, within a factor of {ALIKE:g}"
-    noise = noise_of(given["task"])
+    also = "; other photographs" if flows.experiment == "color" else ""
+    theirs = max(paper.mean, sizes.rounded)
+    if (paper.mean - sizes.rounded) / ALIKE <= ours.mean <= (paper.mean + sizes.rounded) * ALIKE:
+        return f"agrees, within a factor of {ALIKE:g}{also}"
+    noise = given.get("noise") or noise_of(given["task"])
     if noise is not None and max(ours.mean, theirs) <= noise:
-        return f"both below what single precision can tell, {number(noise)}"
+        return f"both below what single precision can tell, {number(noise)}{also}"
     squared = flows.best(place, variant, "power")
-    if ours.mean > theirs and squared is not None and squared.mean > _STUCK:
+    if ours.mean > theirs and squared is not None and squared.mean > sizes.stuck:
         return (
-            f"no rate of the squared loss comes closer either ({number(squared.mean)}): the slices this variant finds are to "
-            f"blame, not the rate"
+            f"stuck whatever the rate: the squared loss, which does not rattle, is left with {number(squared.mean)} at its "
+            f"best{also}"
+        )
+    if column == "power":
+        return (
+            f"ours is a squared loss at the rate {ours.rate:g}, evaluated in double precision{also}"
         )
     if ours.mean > theirs:
-        return f"{_rattles(ours)}; {_smaller(found, ours, given)}"
-    return f"{_rattles(ours)}; at which rate the paper's was found is not printed"
+        found = by_rate(flows.some(place, variant, column))
+        return f"{_rattles(ours)}; {_smaller(found, ours, given)}{also}"
+    known = "" if paper.lr is not None else "; at which rate the paper's was found is not printed"
+    return f"{_rattles(ours)}{known}{also}"
 
 
-def other_sizes(given: dict[str, Any]) -> str:
+def other_sizes(experiment: str, given: dict[str, Any]) -> str:
     """Words, for runs that are not as large as the paper's."""
-    sizes = (given["task"]["n"], given["steps"])
-    if sizes == (PUBLISHED_SIZE, PUBLISHED_STEPS):
+    theirs = SIZES.get(experiment)
+    ours = (given["task"]["n"], given["steps"])
+    if theirs is None or ours == (theirs.n, theirs.steps):
         return ""
     return (
-        f"Ours is made in small, n = {sizes[0]} and {sizes[1]:,} steps; the paper's n = {PUBLISHED_SIZE}, "
-        f"{PUBLISHED_STEPS:,} steps, {PUBLISHED_RATES} rates. The preset `paper` is as large."
+        f"Ours is made in small, n = {ours[0]} and {ours[1]:,} steps; the paper's n = {theirs.n}, {theirs.steps:,} steps, "
+        f"{theirs.rates} rates. The preset `paper` is as large."
     )
 
 
 def _rattles(ours: Best) -> str:
-    return f"the root rattles about as wide as its rate, ours is {ours.rate:g}"
+    return f"the root rattles in proportion to its rate, ours is {ours.rate:g}"
 
 
 def _smaller(found: list[Best], ours: Best, given: dict[str, Any]) -> str:
@@ -65,8 +88,11 @@ def _smaller(found: list[Best], ours: Best, given: dict[str, Any]) -> str:
     if below < 0:
         return "no smaller rate was tried"
     left = found[below]
+    seeds = sorted(float("inf") if row["w2"] is None else row["w2"] for row in left.runs)
     what = f"the next smaller of the grid, {left.rate:g}, leaves {number(left.mean)}"
     # A particle of n in a wrong mode of eight gaussians is some modes' distance away, by itself.
     if given["task"].get("toy") == "8gaussians" and left.mean > 0.3 / given["task"]["n"] ** 0.5:
         return f"{what}: a particle in a wrong mode"
+    if seeds[0] <= ours.mean < seeds[-1]:
+        return f"{what}: some seeds arrive ({number(seeds[0])}), others are stuck ({number(seeds[-1])})"
     return f"{what}: too slow for {given['steps']:,} steps"

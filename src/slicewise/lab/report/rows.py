@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from slicewise.lab.data import TOYS
-from slicewise.lab.experiments.flows import LONE
+from slicewise.lab.experiments.flows import ELEVEN, LONE
 from slicewise.lab.published import Published, find
 from slicewise.lab.report.best import Best, Row, best_of
 from slicewise.lab.study.run import as_json
 from slicewise.lab.study.store import Store
+
+# Where the paper prints what is left.
+PUBLISHED = {"gradient-flow": "gradient_flow_best", "color": "color_transfer_best"}
 
 
 class Flows:
@@ -17,8 +20,10 @@ class Flows:
 
     def __init__(self, store: Store, experiment: str) -> None:
         self.store, self.experiment = store, experiment
-        self.asked = store.asked()
-        rows = _longest(store.rows(experiment=experiment))
+        self.asked = [row for row in store.asked() if row["experiment"] == experiment]
+        found = store.rows(experiment=experiment)
+        self.strangers = sorted({row["variant"] for row in found} - set(ELEVEN))
+        rows = _last_way(_longest([row for row in found if row["variant"] in ELEVEN]))
         _name_places(rows)
         rows.sort(key=_order)
         self.lone = [row for row in rows if row["setting"].startswith(LONE)]
@@ -48,24 +53,42 @@ class Flows:
 
     def published(self, variant: str, place: str) -> Published | None:
         """What the paper prints for it."""
-        return find("gradient_flow_best", variant, self.places[place], "W2")
+        table = PUBLISHED.get(self.experiment)
+        return None if table is None else find(table, variant, self.places[place], "W2")
 
     def why_missing(self, place: str, variant: str, objective: str | None) -> str:
         """What to say where there is no run."""
-        computed = objective is None
-        known = (self.experiment, self.places[place], variant)
+        of = [row for row in self.rows if row["place"] == place]
+        return self._why({kind(row) for row in of}, variant, objective)
+
+    def why_untimed(self, place: str, variant: str) -> str:
+        """The same of runs that are made by themselves."""
+        return self._why({kind(row) for row in self.lone if row["place"] == place}, variant, "root")
+
+    def _why(self, kinds: set[tuple[Any, ...]], variant: str, objective: str | None) -> str:
         errors = [
-            error
-            for (*names, objective_asked, was_computed), error in self.asked.items()
-            if tuple(names) == known
-            and was_computed == computed
-            and (computed or objective_asked == objective)
+            row["error"]
+            for row in self.asked
+            if row["variant"] == variant
+            and bool(row["computed"]) == (objective is None)
+            and objective in (None, row["objective"])
+            and kind(row) in kinds
         ]
         if any(errors):
             return f"failed: {' '.join(next(filter(None, errors)).split())}"
         if errors:
             return "not made yet: the sweep was stopped before"
         return "not asked for" if self.asked else "not run"
+
+    def nothing_of(self) -> dict[str, str]:
+        """Settings that were asked for of which there is no run, and why."""
+        there = {kind(row) for row in [*self.rows, *self.lone]}
+        missing = [row for row in self.asked if kind(row) not in there]
+        found: dict[str, str] = {}
+        for row in sorted(missing, key=lambda row: row["error"]):
+            said = " ".join(row["error"].split())
+            found[row["setting"]] = f"failed: {said}" if said else "not made yet"
+        return found
 
 
 def _order(row: Row) -> tuple[int, int, str]:
@@ -81,6 +104,18 @@ def _longest(rows: list[Row]) -> list[Row]:
     for row in rows:
         most[_series(row)] = max(most.get(_series(row), 0), row["given"]["steps"])
     return [row for row in rows if row["given"]["steps"] == most[_series(row)]]
+
+
+def _last_way(rows: list[Row]) -> list[Row]:
+    """Where a variant was run in several ways (another recipe, reduced or not), that of the last run."""
+    last: dict[tuple[Any, ...], tuple[str, str]] = {}
+    for row in rows:
+        last[_series(row)] = max(last.get(_series(row), ("", "")), (row["finished"], _way(row)))
+    return [row for row in rows if _way(row) == last[_series(row)][1]]
+
+
+def _way(row: Row) -> str:
+    return as_json([row["given"].get(name) for name in ("recipe", "defaults", "reduce", "draws")])
 
 
 def _series(row: Row) -> tuple[Any, ...]:
@@ -109,8 +144,9 @@ def _name_places(rows: list[Row]) -> None:
         told = [len(set(values)) > 1 for values in zip(*kinds[words], strict=True)]
         if told[3]:
             words += f", n = {given['task']['n']}"
-            if "images" in given["task"]:
-                words += f", {given['source']} ({given['task']['images'][0][:6]})"
+            told_apart = given["task"].get("images") or given["task"].get("photographs")
+            if told_apart:
+                words += f", {given['source']} ({told_apart[0][:6]})"
         words += f", {given['convention']} convention" if told[1] else ""
         words += f", {given['dtype']}" if told[2] else ""
         words += f", {given['machine']}" if told[4] else ""

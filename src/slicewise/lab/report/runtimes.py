@@ -12,6 +12,7 @@ from slicewise.lab.report.rows import Flows
 _PUBLISHED_TIMES = {
     "mnist": ("image_flow_runtime", "mnist", 200_000),
     "faces": ("image_flow_runtime", "celeba", 200_000),
+    "set1": ("color_transfer_best", "all", 50_000),
 }
 
 
@@ -19,11 +20,12 @@ def runtimes(flows: Flows) -> list[Table]:
     """One run by itself beside the paper's time, on each machine."""
     by_setting: dict[str, dict[str, Row]] = {}
     for row in flows.lone:
-        by_setting.setdefault(row["place"].removeprefix(LONE), {})[row["variant"]] = row
-    return [_runtime(flows.experiment, place, rows) for place, rows in by_setting.items()]
+        by_setting.setdefault(row["place"], {})[row["variant"]] = row
+    return [_runtime(flows, place, rows) for place, rows in by_setting.items()]
 
 
-def _runtime(experiment: str, place: str, rows: dict[str, Row]) -> Table:
+def _runtime(flows: Flows, whole_place: str, rows: dict[str, Row]) -> Table:
+    place, experiment = whole_place.removeprefix(LONE), flows.experiment
     one = next(iter(rows.values()))
     own = one["setting"].removeprefix(LONE)
     table, setting, whole = _PUBLISHED_TIMES.get(own, ("gradient_flow_best", "all", 10_000))
@@ -32,11 +34,11 @@ def _runtime(experiment: str, place: str, rows: dict[str, Row]) -> Table:
         paper = find(table, variant, setting, "runtime_s")
         theirs = "–" if paper is None else f"{paper.mean:.2f} ± {paper.std:.2f}"
         if variant not in rows:
-            lines.append([variant, "not run", "–", theirs, "–"])
+            lines.append([variant, flows.why_untimed(whole_place, variant), "–", theirs, "–"])
             continue
         steps = rows[variant]["measures"]["steps"]
-        seconds = rows[variant]["seconds"] * whole / steps
-        ratio = "–" if paper is None else f"{paper.mean / seconds:.1f}×"
+        seconds = rows[variant]["seconds"] * whole / max(steps, 1)
+        ratio = "–" if paper is None or seconds == 0 else f"{paper.mean / seconds:.1f}×"
         lines.append([variant, f"{seconds:.2f}", f"{steps:,.0f}", theirs, ratio])
     note = (
         f"Ours: {place}, n = {one['given']['task']['n']}, {one['given']['dtype']}, {one['device']}; fewer steps are "

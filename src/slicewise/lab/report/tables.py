@@ -13,6 +13,7 @@ _LATEX = {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
     "±": r"$\pm$", "×": r"$\times$", "∞": r"$\infty$", "≤": r"$\leq$", "≥": r"$\geq$", "→": r"$\to$",
     "−": r"$-$", "₂": r"$_2$", "²": r"$^2$", "₁": r"$_1$", "√": r"$\surd$", "–": "--", "—": "---", "·": r"$\cdot$",
+    "δ": r"$\delta$", "ᵀ": r"$^T$", "₀": r"$_0$", "⟨": r"$\langle$", "⟩": r"$\rangle$", "φ": r"$\varphi$", "λ": r"$\lambda$",
     "σ": r"$\sigma$", "Σ": r"$\Sigma$", "θ": r"$\theta$", "‖": r"$\|$", "ε": r"$\varepsilon$", "μ": r"$\mu$",
 }  # fmt: skip
 
@@ -37,8 +38,14 @@ def as_latex(table: Table) -> str:
 def as_markdown(table: Table) -> str:
     """For a README."""
     rows = [table.header, ["---"] * len(table.header), *table.rows]
-    cells = [[cell.replace("|", r"\|").replace("\n", " ") for cell in row] for row in rows]
+    cells = [[_markdown(cell) for cell in row] for row in rows]
     return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+
+
+def _markdown(words: str) -> str:
+    for letter, instead in (("&", "&amp;"), ("<", "&lt;"), ("|", r"\|"), ("\n", " ")):
+        words = words.replace(letter, instead)
+    return words
 
 
 def _latex(words: str) -> str:
@@ -46,4 +53,5 @@ def _latex(words: str) -> str:
 
 
 def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(map(_latex, cells)) + r" \\"
+    # The end of a row takes an optional length in brackets: a cell that begins so must not be read as one.
+    return " & ".join("{}" * cell.startswith("[") + _latex(cell) for cell in cells) + r" \\"

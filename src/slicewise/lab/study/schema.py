@@ -41,12 +41,14 @@ CREATE TABLE IF NOT EXISTS asked (
     variant TEXT NOT NULL,
     objective TEXT NOT NULL,
     computed INTEGER NOT NULL,     -- 1: the step, 0: rates were given
+    given TEXT NOT NULL,           -- JSON, as that of its runs
     error TEXT NOT NULL,           -- what went wrong when it was last tried; empty: nothing so far
-    PRIMARY KEY (experiment, setting, variant, objective, computed)
+    PRIMARY KEY (experiment, setting, variant, objective, computed, given)
 );
 """
 COLUMNS = (
     "key", "experiment", "setting", "variant", "objective", "lr", "seed", "w2", "seconds", "status",
     "batch", "measures", "trace", "given", "device", "versions", "finished",
 )  # fmt: skip
+ASKED_COLUMNS = ("experiment", "setting", "variant", "objective", "computed", "given", "error")
 JSON = ("measures", "trace", "given", "versions")

@@ -16,11 +16,16 @@ import numpy as np
 
 from slicewise.checks import check_choice
 from slicewise.lab.study.run import Cell, Result, Run, as_json
-from slicewise.lab.study.schema import APPLICATION, ASKED, COLUMNS, JSON, SCHEMA, VERSION
+from slicewise.lab.study.schema import (
+    APPLICATION,
+    ASKED,
+    ASKED_COLUMNS,
+    COLUMNS,
+    JSON,
+    SCHEMA,
+    VERSION,
+)
 from slicewise.lab.trouble import Trouble
-
-# Experiment, setting, variant, objective, and whether the step was computed.
-Place = tuple[str, str, str, str, bool]
 
 
 class Store:
@@ -124,21 +129,23 @@ class Store:
 
     def ask(self, cells: Iterable[Cell], error: str = "") -> None:
         """Note that these are wanted, or what went wrong with them."""
-        places = {place_of(run) for cell in cells for run in cell.runs}
+        wanted = {(*_place(run), error) for cell in cells for run in cell.runs}
         with self._explained(), self._transaction():
             self._connection.executemany(
-                "INSERT OR REPLACE INTO asked VALUES (?, ?, ?, ?, ?, ?)",
-                [(*place, error) for place in sorted(places)],
+                "INSERT OR REPLACE INTO asked VALUES (?, ?, ?, ?, ?, ?, ?)", sorted(wanted)
             )
 
-    def asked(self) -> dict[Place, str]:
+    def asked(self) -> list[dict[str, Any]]:
         """What was ever wanted, and what went wrong with it when it was last tried, if anything did."""
         there = "SELECT 1 FROM sqlite_master WHERE name = 'asked'"
         with self._explained():
             if self._connection.execute(there).fetchone() is None:
-                return {}
-            found = self._connection.execute("SELECT * FROM asked").fetchall()
-        return {(*names, bool(computed)): error for *names, computed, error in found}
+                return []
+            found = self._connection.execute(
+                f"SELECT {', '.join(ASKED_COLUMNS)} FROM asked"
+            ).fetchall()
+        rows = [dict(zip(ASKED_COLUMNS, row, strict=True)) for row in found]
+        return [{**row, "given": json.loads(row["given"])} for row in rows]
 
     def rows(self, **wanted: str) -> list[dict[str, Any]]:
         """Runs as dictionaries by column, those with these values: `rows(experiment="theory")`."""
@@ -221,9 +228,10 @@ class Store:
         self.close()
 
 
-def place_of(run: Run) -> Place:
-    """Where a run belongs."""
-    return run.experiment, run.setting, run.variant, run.objective, run.lr is None
+def _place(run: Run) -> tuple[str, str, str, str, bool, str]:
+    """Where a run belongs: all but its rate and its seed."""
+    given = as_json({**run.given, **run.noted})
+    return run.experiment, run.setting, run.variant, run.objective, run.lr is None, given
 
 
 def _values(result: Result, device: str, versions: Mapping[str, str], now: str) -> tuple[Any, ...]:

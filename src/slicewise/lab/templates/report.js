@@ -21,7 +21,12 @@
     const spec = JSON.parse(document.querySelector(`script[data-for="${place.id}"]`).textContent);
     const options = { actions: false, renderer: "svg", config: look(), tooltip: { theme: dark.matches ? "dark" : "light" } };
     const { view } = await vegaEmbed(place, spec, options);
+    const tell = (event, words) => view.tooltip()(null, event, null, words);
     views.set(place, view);
+    // A finger does not hover: a tap tells, too.
+    view.addEventListener("click", (event, item) => {
+      if (item && item.tooltip) tell(event, item.tooltip);
+    });
     view.signal("chosen", chosen).run();
   };
 

@@ -64,7 +64,7 @@ def _noise(name: str, d: int, n: int) -> float:
 
 def noise_of(task: Mapping[str, Any]) -> float | None:
     """The least that single precision can tell on one of the paper's toys; None of other tasks."""
-    known = task.get("toy") in TOYS and task["d"] in _DIMENSIONS
+    known = task.get("toy") in TOYS and task.get("d") in _DIMENSIONS
     return _noise(task["toy"], task["d"], task["n"]) if known else None
 
 

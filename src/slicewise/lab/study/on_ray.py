@@ -1,0 +1,195 @@
+"""Cells as tasks of a Ray cluster. Ray schedules, retries and recovers; the process that asks writes."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from slicewise.lab.study.cluster import Cluster
+from slicewise.lab.study.engines import Done, Job, make
+from slicewise.lab.study.machine import device_name
+from slicewise.lab.trouble import Trouble
+
+# So many tasks are handed over at a time: enough for any cluster to plan with; each is some 10 kB.
+_IN_FLIGHT = 1000
+_SILENCE = 30  # seconds without news before the cluster is looked at
+_log = logging.getLogger("slicewise")
+
+
+class OnRay:
+    """On the cluster at `address`; without one, on that of this machine, which is started if there is none.
+
+    A task takes `cpus` cores and, on a GPU, `gpus` of one: with 0.25 four tasks share it. What is timed gets all
+    cores of a node, or a whole GPU, on a machine of the kind that `machine` named.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        cpus: float = 1.0,
+        gpus: float = 1.0,
+        quiet: bool = False,
+    ) -> None:
+        self._cluster = Cluster(address, cpus, gpus, quiet=quiet)
+        self._machines: dict[str, str] = {}
+
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[Done]:
+        left, waiting = iter(jobs), dict[Any, Job]()
+        devices = {job.device for job in jobs}
+        with _marked(jobs) as mark:
+            try:
+                while True:
+                    for job in islice(left, _IN_FLIGHT - len(waiting)):
+                        sent = replace(job, scratch=None if mark is None else mark.parent)
+                        reference = self._cluster.submit(
+                            job.cell.name, job.device, _make, sent, mark
+                        )
+                        waiting[reference] = job
+                    if not waiting:
+                        return
+                    for ready in self._ready(list(waiting), devices):
+                        yield self._outcome(ready, waiting.pop(ready))
+            finally:
+                self._cluster.cancel(waiting)
+
+    def _ready(self, waiting: list[Any], devices: set[str]) -> list[Any]:
+        """Those that are done, and here: what is lost on its way here Ray makes again."""
+        while True:
+            first, _ = self._cluster.ray.wait(waiting, num_returns=1, timeout=_SILENCE)
+            if first:
+                # All there are: with a thousand in flight, a wait for each would take longer than small cells.
+                ready, _ = self._cluster.ray.wait(waiting, num_returns=len(waiting), timeout=0)
+                return ready or first
+            if not all(map(self._cluster.able, devices)):
+                _log.warning("no node of the Ray cluster can take a task: waiting for one to join")
+
+    def _outcome(self, reference: Any, job: Job) -> Done:
+        try:
+            # The job as it was here: the task's own has another scratch folder.
+            return replace(self._cluster.ray.get(reference), job=job)
+        except self._cluster.Lost as lost:
+            return Done(job, error=_said(lost))
+
+    def by_itself(self, job: Job) -> Done:
+        """On a node of the kind that was named; if that is lost, on another of the same kind."""
+        machine = self._machines.get(job.device, "")
+        for node in self._cluster.able(job.device):
+            try:
+                sent = replace(job, scratch=None)
+                done = self._cluster.at(node, job.device, _make_timed, sent, machine)
+            except self._cluster.NodeLost:
+                continue
+            except self._cluster.Lost as lost:
+                return Done(job, error=_said(lost))
+            if done is not None:
+                return replace(done, job=job)
+        kind = machine or job.device
+        return Done(job, error=f"no node is left to time it on ({kind}): give the command again")
+
+    def device(self, asked: str) -> str:
+        """ "auto" is a GPU if the cluster has one; what the process that asks has does not count."""
+        if asked not in ("auto", "cpu", "cuda"):
+            raise Trouble(f"--device {asked}: on a Ray cluster give auto, cpu or cuda")
+        device = asked
+        if asked == "auto":
+            device = "cuda" if self._cluster.able("cuda") else "cpu"
+        if not self._cluster.able(device):
+            has = " / ".join(
+                f"{node['Resources'].get('CPU', 0):g} and {node['Resources'].get('GPU', 0):g}"
+                for node in self._cluster.alive()
+            )
+            wanted = f"--cpus-per-task {self._cluster.cpus:g}{' and a GPU' * (device == 'cuda')}"
+            instead = "--device cpu" if device == "cuda" else "fewer"
+            raise Trouble(
+                f"no node of the Ray cluster has {wanted}; cores and GPUs of its nodes are {has}: give {instead}, "
+                f"or add a node"
+            )
+        return device
+
+    def machine(self, device: str) -> str:
+        """What timed cells are timed on: the largest node, which is asked for its name."""
+        for node in self._cluster.able(device):
+            try:
+                name: str = self._cluster.at(node, device, _name, device)
+            except self._cluster.NodeLost:
+                continue
+            except self._cluster.Lost as wrong:
+                raise Trouble(
+                    f"node {node['NodeManagerHostname']} of the Ray cluster cannot work for us: {_said(wrong)}; "
+                    f"is this slicewise installed there, and its torch for this device?"
+                ) from wrong
+            self._machines[device] = name
+            return name
+        raise Trouble(f"no node of the Ray cluster is left for --device {device}: add one")
+
+    @property
+    def place(self) -> str:
+        """What to call it."""
+        count = len(self._cluster.alive())
+        return f"{count} node{'s' * (count != 1)} of a Ray cluster"
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started for us ends."""
+        self._cluster.close()
+
+    def __enter__(self) -> OnRay:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+@contextlib.contextmanager
+def _marked(jobs: Sequence[Job]) -> Iterator[Path | None]:
+    """A file in the scratch folder, while jobs are made: a node that sees it shares the disk with us."""
+    scratch = next((job.scratch for job in jobs if job.scratch is not None), None)
+    if scratch is None:
+        yield None
+        return
+    scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=scratch.absolute(), prefix=".shared-") as mark:
+        yield Path(mark.name)
+
+
+def _said(error: Exception) -> str:
+    """In a line. Ray begins with what happened, but what a task raised is at the end of its traceback."""
+    lines = str(error).strip().splitlines() or [""]
+    if type(error).__name__.startswith("RayTaskError"):
+        return lines[-1].strip()
+    return f"lost by the cluster, {type(error).__name__}: {lines[0]}"
+
+
+# What follows runs on the nodes.
+
+
+def _make(job: Job, mark: Path | None, threads: int) -> Done:
+    torch.set_num_threads(threads)
+    # On a disk of the node's own, what a long cell goes on from would only be in the way.
+    shared = mark is not None and mark.exists()
+    return make(job if shared else replace(job, scratch=None))
+
+
+def _make_timed(job: Job, machine: str, threads: int) -> Done | None:
+    """Nothing, on a machine of another kind."""
+    torch.set_num_threads(threads)
+    return make(job) if machine in ("", device_name(job.device)) else None
+
+
+def _name(device: str, threads: int) -> str:
+    torch.set_num_threads(threads)
+    return device_name(device)
