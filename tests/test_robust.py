@@ -307,3 +307,74 @@ def test_a_detour_by_everything_is_optimal():
     for kind in ("knothe", "independent"):
         found = sw.gaussian_detour(zero, a, zero, b, everything, kind=kind)
         assert_close(found.value, bures.sqrt())
+
+
+# Where a fresh reading looked.
+
+
+@pytest.mark.parametrize("name", ["sw", "ebsw", "orthosw", "ksw", "maxksw"])
+@pytest.mark.parametrize("d", [2, 30])
+def test_a_bound_of_many_slices_is_above_their_mean(name, d):
+    """Fifty slices are no frame of the plane: what bounds them is the largest slice, and not a share of the trace."""
+    x, y = clouds("exponential", n=12, m=9, d=d)
+    options = {"n_slices": 2} if name in ("ksw", "maxksw") else {}
+    found = sw.evaluate(x, y, name, generator=seeded(), **options)
+    assert found.value <= found.bound
+    if not options:
+        single = sw.evaluate(x, y, "maxsw", generator=seeded(), **THOROUGH)
+        assert single.value <= found.bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3.5])
+def test_no_direction_of_small_sets_passes_the_bound(p):
+    """Ties, weights, single samples, one dimension: 60 pairs against 2,000 directions each."""
+    generator = seeded(int(10 * p))
+    for trial in range(60):
+        n, m, d = 1 + trial % 5, 1 + trial % 7, 1 + trial % 4
+        x = torch.randn(n, d, generator=generator, dtype=torch.float64)
+        y = torch.randn(m, d, generator=generator, dtype=torch.float64).exp()
+        if trial % 3 == 0:
+            x, y = x.round(), y.round()
+        weights = {}
+        if trial % 2:
+            raw = torch.rand(n, generator=generator, dtype=torch.float64) + 0.01
+            weights = {"x_weights": raw / raw.sum()}
+        rays = torch.randn(2000, d, generator=generator, dtype=torch.float64)
+        rays = torch.nn.functional.normalize(rays, dim=-1)
+        most = sw.evaluate(x, y, slices=rays, p=p, **weights).costs.max() ** (1 / p)
+        poor = sw.evaluate(x, y, n_slices=1, p=p, generator=generator, **weights)
+        assert poor.bound >= most * (1 - 1e-9)
+
+
+def test_far_from_the_origin_nothing_changes():
+    """Squares of large coordinates would take the digits of small distances with them."""
+    x, y = clouds("moved", n=12, m=9, d=3)
+    basis = torch.eye(3, 1, dtype=torch.float64)
+
+    def values(shift):
+        robust = sw.subspace_robust_wasserstein(x + shift, y + shift, 1)
+        detour = sw.subspace_detour(x + shift, y + shift, basis)
+        return torch.stack([robust.value, robust.lower, robust.upper, detour.value])
+
+    assert_close(values(1e6), values(0), rtol=1e-8)
+    scaled = sw.subspace_robust_wasserstein(1e80 * x, 1e80 * y, 1).value
+    assert_close(scaled, 1e80 * values(0)[0], rtol=1e-8)
+    same = torch.ones(4, 3, dtype=torch.float64).requires_grad_()
+    none = sw.subspace_robust_wasserstein(same, torch.ones(3, 3, dtype=torch.float64), 2)
+    assert none.value == none.upper == 0
+    assert torch.autograd.grad(none.value, same)[0].abs().max() == 0
+
+
+def test_covariances_that_are_none():
+    zero, one = torch.zeros(3).double(), torch.eye(3).double()
+    flat = torch.diag(torch.tensor([1.0, 0.0, 1.0]).double())
+    for words, covariance in (
+        ("full rank", flat),
+        ("full rank", -one),
+        ("asymmetry 1", one + torch.eye(3).double().roll(1, 0).triu(1)),
+        ("shape", one[:2, :2]),
+    ):
+        for name in ("x_covariance", "y_covariance"):
+            given = {"x_covariance": one, "y_covariance": one, name: covariance}
+            with pytest.raises(ValueError, match=f"{name}.*{words}"):
+                sw.gaussian_detour(x_mean=zero, y_mean=zero, basis=one[:, :1], **given)

@@ -13,6 +13,13 @@ from slicewise.subspace import span_of
 _SPLIT = (5**0.5 - 1) / 2
 
 
+def is_frame(slices: Tensor) -> bool:
+    """Are these slices (*batch, K, d) orthonormal, each set of them?"""
+    slices = slices.detach().double()
+    one = torch.eye(slices.shape[-2], dtype=slices.dtype, device=slices.device)
+    return bool(((slices @ slices.mT - one).abs() < 1e-4).all())
+
+
 def most_of_slices(problem: Problem, slices: Tensor, *, n_steps: int = 30) -> Tensor:
     """An upper bound (*batch,) of the mean W_p^p of any K orthonormal slices, from K of them (*batch, K, d).
 

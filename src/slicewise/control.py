@@ -23,10 +23,11 @@ class ControlVariate(Part):
 
         weight_l = 1/L − (mean c − E c) (c_l − mean c) / Σ_j (c_j − E c)²
 
-    which is a slice weighting: it sums to one, has entries of either sign, and depends on c alone. c is W_2² between
-    two normal laws along the slice, for "lower" those of the two means and one variance, (θ·Δ)², which is at most
-    w; for "upper" that plus both variances along θ, which is at least w. E c over the sphere is ‖Δ‖² / d, plus
-    both total variances over d. Exact for p = 2; for other p as correlated as it happens to be.
+    which is a slice weighting: it sums to one, has entries of either sign, and depends on c alone. For "lower" c is
+    (θ·Δ)², Δ from mean to mean, which is at most w; for "upper" that plus both variances along θ, what the
+    independent coupling costs, which is at least w. E c over the sphere is ‖Δ‖² / d, plus both total variances
+    over d. That is for p = 2; for other p it is as correlated as it happens to be. As α is of the same slices,
+    the estimate is off by something of order 1/L in the mean; with α of other slices it would not be.
 
     Gradients flow through the weights, as published; with `detach` they are constants, and the gradient is itself
     the control-variate estimate of the gradient. The correction is at most half the standard deviation of the costs;

@@ -100,6 +100,8 @@ def gaussian_detour(
     check_choice("kind", kind, get_args(Kind))
     d = x_mean.shape[-1]
     _check_subspace(basis, d)
+    _check_covariance("x_covariance", x_covariance, d)
+    _check_covariance("y_covariance", y_covariance, d)
     frame = _frame(basis.double()).to(x_mean.device)
     k = basis.shape[-1]
     a, b = (frame.mT @ c.double() @ frame for c in (x_covariance, y_covariance))
@@ -133,6 +135,21 @@ def _check_subspace(basis: Tensor, d: int) -> None:
         raise ValueError(
             f"basis has shape {tuple(basis.shape)}, but samples have d = {d}: give ({d}, k), a column for each "
             f"direction of the subspace, e.g. effective_subspace(x, y).basis[:, :2]"
+        )
+
+
+def _check_covariance(name: str, covariance: Tensor, d: int) -> None:
+    if covariance.dim() < 2 or covariance.shape[-2:] != (d, d):
+        raise ValueError(f"{name} has shape {tuple(covariance.shape)}: give (*batch, {d}, {d})")
+    check_finite(**{name: covariance})
+    wide = covariance.detach().double()
+    values = torch.linalg.eigvalsh(wide)
+    size = values.abs().amax()
+    skew = (wide - wide.mT).abs().max()
+    if skew > 1e-6 * size or values.min() <= 1e-12 * size:
+        raise ValueError(
+            f"{name} is no covariance of full rank (eigenvalues from {values.min():g} to {values.max():g}, asymmetry {skew:g}): "
+            f"give a symmetric positive definite matrix, e.g. with a small multiple of the identity added"
         )
 
 
@@ -175,6 +192,8 @@ def _squares(x: Array, y: Array) -> Array:
 
 
 def _moved(x: Tensor, y: Tensor, plan: Tensor) -> Tensor:
+    middle = x.detach().mean(dim=-2, keepdim=True)  # around the origin less is lost
+    x, y = x - middle, y - middle
     own = (plan.sum(dim=-1) * x.square().sum(dim=-1)).sum(dim=-1)
     other = (plan.sum(dim=-2) * y.square().sum(dim=-1)).sum(dim=-1)
     return (own + other - 2 * (plan * (x @ y.mT)).sum(dim=(-2, -1))).clamp(min=0)

@@ -53,8 +53,8 @@ class Evaluation:
     def bound(self) -> Tensor:
         """What no unit slice of these samples exceeds (*batch,), in the unit of `value`: an upper bound of MaxSW.
 
-        From these slices; of K > 1 slices, what the mean over no K orthonormal ones exceeds. Computed when it is
-        asked for. `value` of "maxsw" lies below, and where the two agree it is the maximum.
+        Of slices that are an orthonormal frame ("maxksw", "ksw") it is what the mean over no such frame exceeds.
+        Computed when it is asked for. `value` of "maxsw" lies below, and where the two agree it is the maximum.
         """
         if isinstance(self.problem, Curved):
             raise ValueError(
@@ -62,9 +62,13 @@ class Evaluation:
             )
         if self.recipe.convention == "reference":
             raise ValueError("a bound is stated in convention='mean' alone: leave convention out")
-        from slicewise.bounds import most_of_slices
+        from slicewise.bounds import is_frame, most_of_slices
 
-        power = most_of_slices(self.problem, self.slices)
+        slices = self.slices
+        if not is_frame(slices):
+            best = self.costs.detach().argmax(dim=-1, keepdim=True).unsqueeze(-1)
+            slices = torch.take_along_dim(slices.expand(*self.problem.batch, -1, -1), best, dim=-2)
+        power = most_of_slices(self.problem, slices)
         is_root = self.value is not self.power
         return root(power, self.problem.p) if is_root else power
 

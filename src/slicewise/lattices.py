@@ -14,6 +14,7 @@ from torch.nn.functional import normalize as unit
 
 from slicewise.checks import check_choice
 
+_MOST_CHARGES = 4096
 Points = Literal["sobol", "spiral", "equal_area", "coulomb"]
 
 
@@ -84,10 +85,16 @@ def equal_area(n: int) -> Tensor:
 def coulomb(n: int) -> Tensor:
     """n points that repel each other as charges do: the spiral, relaxed to a minimum of Σ 1 / distance."""
 
+    if n > _MOST_CHARGES:
+        raise ValueError(
+            f"points = 'coulomb' for n_slices = {n}: at most {_MOST_CHARGES}, as each repels each other; use "
+            f"points='spiral', which is as even"
+        )
+
     def force(charges: Tensor) -> Tensor:
-        apart = charges.unsqueeze(1) - charges  # (n, n, 3)
-        cubes = torch.linalg.vector_norm(apart, dim=-1).pow(3).fill_diagonal_(math.inf)
-        return -(apart / cubes.unsqueeze(-1)).sum(dim=1)
+        squares = (2 - 2 * charges @ charges.mT).fill_diagonal_(math.inf)
+        inverse = squares.clamp(min=1e-30).pow(-1.5)  # 1 / distance³
+        return inverse @ charges  # less a part along each charge, which has no say on the sphere
 
     # Neighbours are about 3.8 / √n apart: a step is a small part of that.
     return _relaxed(spiral(n), force, step=0.3 / math.sqrt(n), n_steps=200)
@@ -118,7 +125,7 @@ def sobol(n: int, d: int) -> Tensor:
     if d > torch.quasirandom.SobolEngine.MAXDIM:
         raise ValueError(
             f"low-discrepancy directions reach d = {torch.quasirandom.SobolEngine.MAXDIM}, "
-            f"got d = {d}: use orthonormal directions"
+            f"got d = {d}: use orthonormal directions ('orthosw')"
         )
     # One fixed scramble: plain Sobol points start at a corner and at the centre, which have no
     # direction, and are correlated in high d. The chance of a call is in the rotation alone.

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from slicewise.nodes import slice_costs
 from slicewise.printing import Part
-from slicewise.problem import Problem
+from slicewise.problem import Problem, fields_of
 from slicewise.randomness import Randomness
 
 # More features than this for each sample are a mistake, not a wish: C(d + 2, 3) passes it at d = 181.
@@ -73,8 +73,7 @@ class Curved(Problem):
 
 def curved(problem: Problem, curve: Curve, dimension: int) -> Curved:
     """The same samples, sliced along curves."""
-    fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(Problem)}
-    return Curved(**fields, curve=curve, dimension=dimension)
+    return Curved(**fields_of(problem), curve=curve, dimension=dimension)
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,7 +102,8 @@ class Monomials(Part):
                 f"degree = {self.degree} in d = {d} dimensions has {size:,} monomials, more than "
                 f"{_MOST_FEATURES:,}: lower the degree or the dimension, or use function='circular'"
             )
-        factors = _factors(d, self.degree, problem.x.device)  # (D, degree)
+        make = _factors if torch.compiler.is_compiling() else _kept_factors
+        factors = make(d, self.degree, problem.x.device)  # (D, degree)
         x, y = (_products(t, factors) for t in (problem.x, problem.y))
         return dataclasses.replace(problem, x=x, y=y)
 
@@ -141,12 +141,18 @@ class Networks(Part):
         return curved(problem, functools.partial(_outputs, self.width), size)
 
 
-@functools.lru_cache(maxsize=8)
-@torch.inference_mode(False)  # they outlive the mode they are made in
 def _factors(d: int, degree: int, device: torch.device) -> Tensor:
     """Which coordinates each monomial multiplies, (D, degree)."""
-    chosen = list(itertools.combinations_with_replacement(range(d), degree))
+    chosen = [[i] for i in range(d)]
+    for _ in range(degree - 1):  # in loops, which a compiler can follow
+        chosen = [[*some, i] for some in chosen for i in range(some[-1], d)]
     return torch.tensor(chosen, device=device)
+
+
+@functools.lru_cache(maxsize=8)
+@torch.inference_mode(False)  # they outlive the mode they are made in
+def _kept_factors(d: int, degree: int, device: torch.device) -> Tensor:
+    return _factors(d, degree, device)
 
 
 def _products(samples: Tensor, factors: Tensor) -> Tensor:
@@ -157,8 +163,35 @@ def _products(samples: Tensor, factors: Tensor) -> Tensor:
 
 
 def _distances(radius: float, samples: Tensor, slices: Tensor) -> Tensor:
-    # Of differences, which never stand in memory all at once; flat, not NaN, for a sample at the very centre.
-    return torch.cdist(radius * slices, samples, compute_mode="donot_use_mm_for_euclid_dist")
+    distances: Tensor = _Distances.apply(radius * slices, samples)
+    return distances
+
+
+class _Distances(torch.autograd.Function):
+    """Distances (..., L, n) of samples (..., n, d) to centres (..., L, d), as `torch.cdist`, and twice differentiable.
+
+    Of differences, which never stand in memory all at once; flat, not NaN, for a sample at the very centre.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(centres: Tensor, samples: Tensor) -> Tensor:
+        return torch.cdist(centres, samples, compute_mode="donot_use_mm_for_euclid_dist")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        centres, samples = ctx.saved_tensors
+        distances = _Distances.apply(centres, samples)
+        away = distances > 0
+        pull = torch.where(away, grads[0] / torch.where(away, distances, 1), 0)  # (..., L, n)
+        to_centres = pull.sum(dim=-1, keepdim=True) * centres - pull @ samples
+        to_samples = pull.sum(dim=-2).unsqueeze(-1) * samples - pull.mT @ centres
+        return to_centres.sum_to_size(centres.shape), to_samples.sum_to_size(samples.shape)
 
 
 def _outputs(width: int, samples: Tensor, slices: Tensor) -> Tensor:

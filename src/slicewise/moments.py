@@ -6,7 +6,6 @@ projections, 2021.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import logging
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from slicewise import sphere
 from slicewise.checks import values_readable
 from slicewise.pool import Pool, SideName, mean_of, shares_of
 from slicewise.printing import Part
-from slicewise.problem import Problem
+from slicewise.problem import Problem, fields_of
 from slicewise.randomness import Randomness
 from slicewise.roots import root
 from slicewise.transport import match_slices
@@ -61,7 +60,7 @@ class Moments(Part):
             _look(problem)
         x, y = _summary(*problem.side("x")), _summary(*problem.side("y"))
         batch = problem.batch
-        known = {f.name: getattr(problem, f.name) for f in dataclasses.fields(Problem)}
+        known = fields_of(problem)
         known |= {"x": x.expand(*batch, 1, -1), "y": y.expand(*batch, 1, -1)}
         # Of several processes each has all of these two points, and nothing to send any more.
         known |= {"x_weights": None, "y_weights": None, "matcher": match_slices, "others": None}
@@ -85,21 +84,24 @@ def normality(samples: Tensor, weights: Tensor | None = None) -> tuple[Tensor, T
     different samples, d for a normal cloud in R^d; and E |‖x‖² − m| / m, about 1.1 / √d for it.
     """
     samples = samples.detach().double()
+    weights = None if weights is None else weights.detach()
     share = shares_of(weights, samples.shape[-2], torch.float64)
     mass = share if isinstance(share, Tensor) else samples.new_full(samples.shape[-2:-1], share)
     centred = torch.where(mass.unsqueeze(-1) > 0, samples - mean_of(samples, weights), 0)
-    norms = centred.square().sum(dim=-1)
+    # Neither number depends on the size of the samples, whose fourth powers must not overflow or vanish.
+    size = centred.abs().amax(dim=(-2, -1), keepdim=True)
+    norms = (centred / torch.where(size > 0, size, 1)).square().sum(dim=-1)
+    heavy = centred / torch.where(size > 0, size, 1) * mass.sqrt().unsqueeze(-1)
     mean = (mass * norms).sum(dim=-1)
-    heavy = centred * mass.sqrt().unsqueeze(-1)
     wide = heavy.shape[-1] > heavy.shape[-2]
     gram = heavy @ heavy.mT if wide else heavy.mT @ heavy  # either has the square of the other
     pairs = gram.square().sum(dim=(-2, -1)) - (mass * norms).square().sum(dim=-1)
     pairs = pairs / (1 - mass.square().sum(dim=-1)).clamp(min=1e-12)
     tiny = torch.finfo(torch.float64).tiny
     differ = (mass * (norms - mean.unsqueeze(-1)).abs()).sum(dim=-1) / mean.clamp(min=tiny)
-    # By chance the pairs of few samples may look less alike than none could.
-    dimensions = mean.square() / pairs.clamp(min=tiny)
-    return dimensions.clamp(max=samples.shape[-1]), differ
+    # By chance the pairs of few samples may look less alike than none could. One point is as normal as can be.
+    dimensions = (mean.square() / pairs.clamp(min=tiny)).clamp(max=samples.shape[-1])
+    return torch.where(mean > 0, dimensions, torch.inf), differ
 
 
 def _summary(samples: Tensor, weights: Tensor | None, pool: Pool, side: SideName) -> Tensor:

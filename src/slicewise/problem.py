@@ -182,6 +182,14 @@ class Problem:
         )
 
 
+_FIELDS = tuple(field.name for field in dataclasses.fields(Problem))  # no compiler knows them
+
+
+def fields_of(problem: Problem) -> dict[str, Any]:
+    """What a problem is made of, for another kind of problem to be made of it."""
+    return {name: getattr(problem, name) for name in _FIELDS}
+
+
 class Slicer(Protocol):
     """Proposes directions, unit rows (*batch, L, d).
 

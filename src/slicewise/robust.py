@@ -102,6 +102,11 @@ def _solved(
     # Samples of weight zero take no part; their rows of the plan stay empty.
     whole, rows, columns = np.zeros((len(x), len(y))), np.flatnonzero(a), np.flatnonzero(b)
     x, y, a, b = x[rows], y[columns], a[rows], b[columns]
+    # Around the origin and of size one: squares are then exact enough wherever the samples lie.
+    middle = x.mean(0)
+    x, y = x - middle, y - middle
+    unit = max(np.abs(x).max(), np.abs(y).max()) or 1.0
+    x, y, entropy = x / unit, y / unit, None if entropy is None else entropy / unit**2
     d = x.shape[1]
     omega = np.eye(d) * k / d
     best, upper = _Found(-np.inf, 0.0, omega, np.outer(a, b), 0), np.inf
@@ -125,7 +130,7 @@ def _solved(
             break
     lower = max(best.lower, 0.0)
     whole[np.ix_(rows, columns)] = best.plan
-    return _Found(lower**0.5, max(upper, lower) ** 0.5, best.metric, whole, solved)
+    return _Found(unit * lower**0.5, unit * max(upper, lower) ** 0.5, best.metric, whole, solved)
 
 
 class _Transport:
@@ -205,7 +210,8 @@ def _projected(omega: Array, k: int) -> Array:
 
 def _cost(x: Tensor, y: Tensor, metric: Tensor, plan: Tensor) -> Tensor:
     """⟨Ω, V_π⟩, (*batch,), differentiable in the samples."""
-    x, y = x.double(), y.double()
+    middle = x.detach().double().mean(dim=-2, keepdim=True)
+    x, y = x.double() - middle, y.double() - middle
     metric, plan = metric.to(x.device), plan.to(x.device)
     own = (plan.sum(dim=-1) * ((x @ metric) * x).sum(dim=-1)).sum(dim=-1)
     other = (plan.sum(dim=-2) * ((y @ metric) * y).sum(dim=-1)).sum(dim=-1)
