@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 
+import numpy as np
 import pytest
 import torch
+from command_line import accepted, refused
 from test_settings import needs_no_strictness
 from tolerances import assert_close
 
@@ -14,6 +17,7 @@ import slicewise as sw
 from slicewise import moments
 
 N, M, D = 6, 5, 3
+RELATIVES = [n for n, one in sw.VARIANTS.items() if one.build.__module__ == "slicewise.relatives"]
 # What can be differentiated along given slices. Energies' samplers cannot: theirs is the gradient of a law.
 DIFFERENTIABLE = [
     ("gsw", {"degree": 3}),
@@ -195,3 +199,32 @@ def test_as_a_metric(name):
     metric.update(x[:2], y)
     metric.update(x=x[2:])
     assert_close(metric.compute(), sw.sliced_wasserstein(x, y, name, generator=seeded(3)))
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, samples in zip("ab", pair(), strict=True):
+        np.save(tmp_path / f"{name}.npy", samples.numpy())
+    return str(tmp_path / "a.npy"), str(tmp_path / "b.npy")
+
+
+def test_every_relative_on_the_command_line(capsys, files, tmp_path):
+    """A distance by each, the very number of the library; a flow by each, or a line that says why not."""
+    for name in RELATIVES:
+        one = sw.VARIANTS[name]
+        told = json.loads(accepted(capsys, "distance", *files, "-v", name, "--json"))
+        assert told["value"] == pytest.approx(
+            float(sw.sliced_wasserstein(*pair(torch.float32), name, generator=seeded())), rel=1e-5
+        )
+        words = ("flow", *files, "-v", name, "--steps", "2", "--out", str(tmp_path / "f.gif"))
+        if "linear" in one.laws:
+            accepted(capsys, *words)
+        else:
+            assert "linear slices" in refused(capsys, *words)
+            accepted(capsys, *words, "--lr", "0.01")
+
+
+def test_no_slices_are_claimed_where_there_are_none(capsys, files):
+    assert "(without slices)" in accepted(capsys, "distance", *files, "-v", "momentsw")
+    told = json.loads(accepted(capsys, "distance", *files, "-v", "momentsw", "--json"))
+    assert told["n_slices"] == 0

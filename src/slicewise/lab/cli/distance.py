@@ -119,7 +119,7 @@ def distance(
         "variant": variant,
         "recipe": repr(recipe),
         "p": p,
-        "n_slices": found.costs.shape[-1],
+        "n_slices": found.costs.shape[-1] if "n_slices" in VARIANTS[variant].options else 0,
         "seed": seed,
         "n": n,
         "m": m,
@@ -176,7 +176,8 @@ def _lines(said: dict[str, Any], *, power: bool) -> list[tuple[str, str]]:
     scale = f"W_{p}^{p}" if power else f"W_{p}"
     many = f"{said['n_slices']} slices" if said["n_slices"] > 1 else "one slice"
     known = math.isfinite(said["stderr"])
-    error = f" ± {said['stderr']:.2g} (standard error, {many})" if known else f" (by {many})"
+    made = f"by {many}" if said["n_slices"] else "without slices"
+    error = f" ± {said['stderr']:.2g} (standard error, {many})" if known else f" ({made})"
     between = f"{said['a']} (n = {said['n']}) and {said['b']} (m = {said['m']}), d = {said['d']}"
     lines = [
         (f"S{scale}", f"{said['value']:.6g}{error}"),
