@@ -48,8 +48,8 @@ def test_every_estimator_enters_wherever_it_can(preset):
 
 
 def test_the_truth_is_one():
-    """In the plane by angles, elsewhere by frames: both agree with plain slices within their errors."""
-    for k, moved in ((2, True), (5, False)):
+    """In the plane by angles, in space by even points, elsewhere by frames: all agree with plain slices within their errors."""
+    for k, moved in ((2, True), (3, False), (5, False)):
         x, y = samples(20, k, k, moved)
         known, doubt = truth(20, k, moved, 20_000)
         found = sw.evaluate(x, y, n_slices=50_000, generator=torch.Generator().manual_seed(0))
@@ -153,3 +153,11 @@ def test_pages_and_cells(tmp_path, monkeypatch):
     CHECKS["times"].draw(figure, [Measured(t, {"measured": 1.0}) for t in small["times"]])
     figure.savefig(io.BytesIO())
     assert np.isclose(figure.axes[0].patches[0].get_width(), 1)
+
+
+def test_luck_wins_nothing():
+    """Fixed slices have one error a place, which may be near 0; it is told apart."""
+    plain, fixed = value_of("sw"), value_of("qsw")
+    lucky = Measured(fixed.task, {**fixed.measures, "measured": 1e-9, "bias": 1e-9})
+    assert best([plain, lucky])[3, 3, True, 30][0] == "sw"
+    assert "Fixed slices (qsw) are wrong by 1e-09" in CHECKS["values"].verdict([plain, lucky])

@@ -14,7 +14,9 @@ from slicewise.lab.cli.saying import say_json, say_lines
 from slicewise.presets import PRESETS
 from slicewise.recipe import Variant
 
-LETTERS = "L = n_slices, T = n_steps, R = restarts; n samples a side, d dimensions, D of what is sliced"
+LETTERS = (
+    "L = n_slices, T = n_steps, R = restarts; n samples a side, d dimensions, D of what is sliced"
+)
 
 
 def variants(

@@ -79,6 +79,10 @@ def truth(n: int, k: int, moved: bool, n_slices: int) -> tuple[float, float]:
         angle = (torch.arange(n_slices, dtype=torch.float64) + 0.5) * (math.pi / n_slices)
         slices = torch.stack([angle.cos(), angle.sin()], dim=-1)
         return float(sw.evaluate(x, y, slices=slices).power), 0.0
+    if k == 3:
+        # Even points: what they leave is below what is measured here (2e-6 from 20,000 to 200,000 of them).
+        spiral = sw.evaluate(x, y, "qsw", n_slices=n_slices, points="spiral")
+        return float(spiral.power), 0.0
     # Whole frames are far better than single slices, and cheaper than anything else for many of them.
     generator = torch.Generator().manual_seed(k)
     found = [

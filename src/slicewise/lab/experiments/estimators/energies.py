@@ -83,15 +83,22 @@ def measure(task: Task) -> Measures:
 def draw(figure: SubFigure, every: list[Measured]) -> None:
     """Errors against slices priced, a panel a law."""
     laws = grouped(every, "d", "k", "temperature")
-    panels = figure.subplots(1, len(laws), sharey=True, squeeze=False)
-    for panel, ((d, k, t), some) in zip(panels.flat, laws.items(), strict=True):
+    rows = 1 if len(laws) <= 4 else 2
+    panels = figure.subplots(rows, -(-len(laws) // rows), sharex=True, squeeze=False)
+    for panel, ((d, k, t), some) in zip(panels.flat, laws.items(), strict=False):
         for (name,), mine in grouped(some, "estimator").items():
             x, colour = column(mine, "priced"), _COLOURS[name]
             panel.plot(x, column(mine, "measured"), "o-", color=colour, markersize=3, label=name)
             panel.plot(x, abs(column(mine, "bias")), ":", color=colour, linewidth=1)
         panel.set_title(f"d = {d}, k = {k}, T = {t:g} SW²", fontsize=7)
-        label(panel, "slices priced", "", log="xy", fontsize=6)
-    panels.flat[0].set_ylabel("relative error of EBSW; its bias dotted", fontsize="small")
+        label(panel, "", "", log="xy", fontsize=6)
+        panel.tick_params(which="both", labelsize=5)
+        if panel is not panels.flat[0]:
+            panel.get_legend().remove()
+    for empty in list(panels.flat)[len(laws) :]:
+        empty.set_axis_off()
+    figure.supxlabel("slices priced", fontsize="small")
+    figure.supylabel("relative error of EBSW; its bias dotted", fontsize="small")
 
 
 def verdict(every: list[Measured]) -> str:

@@ -48,19 +48,28 @@ def measure(task: Task) -> Measures:
 
 
 def draw(figure: SubFigure, every: list[Measured]) -> None:
-    """Times as multiples of that of sw."""
+    """Times as multiples of that of sw: a column a dimension, a row a number of slices."""
     places = grouped(every, "d", "n_slices")
-    panels = figure.subplots(1, len(places), squeeze=False, sharey=False)
-    for panel, ((d, count), some) in zip(panels.flat, places.items(), strict=True):
+    dimensions, counts = (sorted(set(of)) for of in zip(*places, strict=True))
+    panels = figure.subplots(len(counts), len(dimensions), squeeze=False)
+    for (d, count), some in places.items():
+        panel = panels[counts.index(count), dimensions.index(d)]
         names = [one.task["estimator"] for one in some]
         seconds = column(some, "measured")
         ratios = seconds / seconds[names.index("sw")]
         panel.barh(names, ratios, color=[CONTESTANTS[name].colour for name in names])
         panel.invert_yaxis()
         panel.axvline(1, color="black", linewidth=0.6)
-        panel.tick_params(labelsize=6)
-        panel.set_title(f"d = {d}, L = {count}", fontsize="small")
-        label(panel, "time / time of sw", "", log="x", handles=[])
+        panel.set_title(f"d = {d}, L = {count}", fontsize=7)
+        label(panel, "", "", log="x", handles=[])
+        # Whole decades alone would leave most panels with one number, or none.
+        panel.set_xlim(min(0.3, 0.9 * ratios.min()), max(3, 1.1 * ratios.max()))
+        low, high = panel.get_xlim()
+        marks = [mark for mark in (0.03, 0.1, 0.3, 1, 3, 10, 30, 100) if low <= mark <= high]
+        panel.set_xticks(marks, [f"{mark:g}" for mark in marks])
+        panel.minorticks_off()
+        panel.tick_params(labelsize=6 if len(counts) == 1 else 5)
+    figure.supxlabel("time / time of sw", fontsize="small")
 
 
 def verdict(every: list[Measured]) -> str:
