@@ -165,9 +165,26 @@ def test_only_a_loss_at_rest_is_heated():
         state = {**state, **escapes.watch(loss, state)}
         if bool((~was & (state["escaping"] > 0)).any()):
             hot.append(state["hot"].tolist())
-            assert escapes.heat(state)[0] == 1 + state["hot"][0]
+            assert escapes.heat(loss, state)[0] == 1 + state["hot"][0]
     assert hot[0] == [0, 0]
     assert hot[1] == [1, 0]
+
+
+def test_what_is_far_above_its_rest_is_not_heated_further():
+    """A run rests at 1 and escapes hot; on other slices its loss rises. Far above 1 it takes plain steps until it sank."""
+    escapes = Escapes(patience=10)
+    rest = torch.ones(1, dtype=torch.float64)
+    state = escapes.start(rest)
+    while not bool(state["hot"].any()):
+        state = {**state, **escapes.watch(rest, state)}
+    assert state["rest"] == 1
+    heats = []
+    for loss in (rest, 10 * rest, 17 * rest, 1e6 * rest, 10 * rest):
+        heats.append(float(escapes.heat(loss, state)))
+        state = {**state, **escapes.watch(loss, state)}
+    assert heats[:2] == [2, 2 - 1 / 40]
+    assert heats[2:4] == [1, 1]
+    assert heats[4] == 2 - 4 / 40
 
 
 # A batch is its parts.

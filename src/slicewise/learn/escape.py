@@ -15,6 +15,8 @@ from slicewise.problem import Problem
 
 # A loss that in the second half of the patience got below this share of its least in the first is falling.
 _AT_REST = 0.95
+# An escape is not heated further once the loss is this many times what it was at rest.
+_HOTTEST = 16
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,9 @@ class Escapes:
     Such a run sits where slices disagree and cancel, or is merely slow. The first escape takes 20 steps,
     each further one twice as many. From the second on, if the loss had come to rest, they start with twice
     the computed step: a reflection, which keeps the loss and forgets the arrangement. It cools to one
-    within the escape. A loss that still falls gets no heat, which would undo what it has reached.
+    within the escape. A loss that still falls gets no heat, which would undo what it has reached. Nor does one
+    that has risen far above its rest: reflections on one basis raise the loss on others, most for elongated
+    samples, and a long escape would undo all steps before it.
     """
 
     patience: int
@@ -43,6 +47,7 @@ class Escapes:
             "escape": like * self.first,  # how long the next escape will be
             "escaping": torch.zeros_like(like),  # steps of it that are left
             "hot": torch.zeros_like(like),  # is it a hot one?
+            "rest": like * math.inf,  # the least loss before it
         }
 
     def watch(self, loss: Tensor, state: State) -> State:
@@ -66,12 +71,14 @@ class Escapes:
             "escaping": torch.where(stuck, state["escape"], left),
             "escape": torch.where(stuck, 2 * state["escape"], state["escape"]),
             "hot": torch.where(stuck, at_rest.to(loss.dtype), state["hot"]),
+            "rest": torch.where(stuck, torch.minimum(early, late), state["rest"]),
         }
 
-    def heat(self, state: State) -> Tensor:
-        """How much further than computed a step goes, (R,): 1 outside an escape."""
+    def heat(self, loss: Tensor, state: State) -> Tensor:
+        """How much further than computed a step goes, (R,), from the loss where it begins: 1 outside an escape."""
         length = state["escape"] / 2  # of this escape; the next one is already twice as long
-        return torch.where(state["escaping"] > 0, 1 + state["hot"] * state["escaping"] / length, 1)
+        heated = (state["escaping"] > 0) & (loss <= _HOTTEST * state["rest"])
+        return torch.where(heated, 1 + state["hot"] * state["escaping"] / length, 1)
 
     def basis(self, problem: Problem, seeds: RunSeeds, t: int | Tensor) -> Tensor:
         """A random orthonormal basis for each run, (R, k, k)."""
