@@ -18,6 +18,7 @@ from slicewise.learn.color.keeping import load_map, save_map
 from slicewise.learn.color.moving import moved_by
 from slicewise.learn.color.pixels import Image, Pool, mask_of, palette_of, parts_of
 from slicewise.learn.color.spaces import SPACES
+from slicewise.learn.color.threads import one_thread
 from slicewise.learn.flow import flow
 from slicewise.learn.seeds import draw_seeds
 from slicewise.recipe import Recipe, Variant
@@ -98,7 +99,7 @@ class ColorTransfer:
         field = torch.zeros(SIDE, SIDE, SIDE, 3, dtype=torch.float64)
         generator = torch.Generator().manual_seed(seed)
         rounds = 1 if self.palette is not None else _ROUNDS
-        with progress_bar(rounds, bar, "fit") as tick:
+        with one_thread(), progress_bar(rounds, bar, "fit") as tick:
             for done in range(rounds):
                 field = self._round(field, pools[0], pools[1], generator)
                 tick(done + 1, "")
@@ -156,7 +157,8 @@ class ColorTransfer:
             raise ValueError(f"strength = {strength}: give a number from 0 to 1")
         parts = parts_of(image, "image")
         share = None if mask is None else mask_of(mask, parts, "image")
-        moved = moved_by(self.field_, parts, strength, share, bar)
+        with one_thread():
+            moved = moved_by(self.field_, parts, strength, share, bar)
         if parts.alpha is not None:
             moved = np.concatenate([moved, parts.alpha], axis=2)
         return torch.from_numpy(moved).to(image.device) if isinstance(image, Tensor) else moved
