@@ -64,7 +64,7 @@ def transfer(
         str, typer.Option(metavar="oklab|srgb|linear", help="Where colours are compared.")
     ] = "oklab",
     smoothness: Annotated[
-        float, typer.Option(help="More: a gentler map, a palette less alike. 100 is much.")
+        float, typer.Option(help="10 is a gentler map, and a palette less alike.")
     ] = 1.0,
     palette: Annotated[
         int | None,

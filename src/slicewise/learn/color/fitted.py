@@ -40,7 +40,7 @@ class ColorTransfer:
         space: where colours are compared: "oklab" (as seen), "srgb" (as stored) or "linear" (as light).
         palette: None flows pixels; a number flows k-means palettes of so many colours, weighted by the pixels they
             stand for (scikit-learn, in the extra `lab`). Quicker, less exact.
-        smoothness: how much the map is smoothed; 1 is right, 100 nearly a matrix and a shift.
+        smoothness: how much the map is smoothed. 1 brings palettes near; 10 is gentler, and less near.
         n_pixels: how many flow, in each of three rounds.
         seed: of all that is random. None draws one from torch's generator.
 
