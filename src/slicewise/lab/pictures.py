@@ -16,7 +16,7 @@ from slicewise.lab.trouble import Trouble
 Array = np.ndarray[Any, Any]
 
 # What Pillow may take a file for; its other decoders are left alone, some of which run programs.
-_FORMATS = ("PNG", "JPEG", "MPO", "BMP", "GIF", "PPM", "TIFF", "WEBP")
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 READ = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 WRITTEN = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 _WITH_ALPHA = (".png", ".webp", ".tif", ".tiff")
@@ -70,7 +70,7 @@ def read_picture(path: Path, *, reduce: bool = False) -> Picture:
         if type(wrong).__name__ == "DecompressionBombError":
             raise Trouble(f"{shown} is too large: {said}; give a smaller one") from None
         if type(wrong).__name__ == "UnidentifiedImageError":
-            kinds = ", ".join(kind for kind in _FORMATS if kind != "MPO")
+            kinds = ", ".join(_FORMATS)
             raise Trouble(f"{shown} is no image that can be read: give one of {kinds}") from None
         raise Trouble(f"{shown} cannot be read as an image: {said}; save it anew") from None
     if reduce and picture.deep:

@@ -12,7 +12,7 @@ SIDE = 33  # nodes along an edge of the colour cube: 8 levels of 255 apart
 _SLOPE, _BEND = 1e-3, 1e-4
 # What the regulariser leaves free (multilinear fields) needs a little weight to be inverted.
 _FLOOR = 1e-7
-_ITERATIONS, _PRECISION = 80, 1e-4
+_ITERATIONS, _PRECISION = 150, 1e-6
 
 
 def look_up(field: Tensor, colours: Tensor) -> Tensor:
