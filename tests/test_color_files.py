@@ -148,7 +148,8 @@ def test_transparency_is_not_lost(tmp_path):
 def test_second_pictures_of_phones_are_no_animation(tmp_path):
     first, second = (Image.fromarray(noise(16, 16, 3)[::step].copy()) for step in (1, -1))
     first.save(tmp_path / "a.jpg", "MPO", save_all=True, append_images=[second])
-    assert Image.open(tmp_path / "a.jpg").format == "MPO"
+    with Image.open(tmp_path / "a.jpg") as image:
+        assert image.format == "MPO"
     assert read_picture(tmp_path / "a.jpg").pixels.shape == (16, 16, 3)
 
 

@@ -27,6 +27,7 @@ from slicewise.recipe import Recipe, Variant
 # palette nearer, a fourth no more (docs/log.md).
 _ROUNDS, _STEPS = 3, 150
 _PALETTE_PIXELS = 20_000
+_LEAST_SPREAD = 1e-3  # of a target of one colour, or nearly
 
 
 class ColorTransfer:
@@ -116,6 +117,8 @@ class ColorTransfer:
         seed = int(torch.randint(2**62, (1,), generator=generator))
         places = (torch.arange(n, dtype=torch.float64) + jitter) / n
         x, y = source.take(places), target.take(places)  # (n, 3)
+        # A narrow palette is missed by no larger share of its spread than a broad one.
+        spread = max(float(y.var(0, correction=0).sum()), _LEAST_SPREAD)
         x_weights = y_weights = None
         if self.palette is not None:
             x, x_weights = palette_of(enter(x), self.palette, seed)
@@ -136,7 +139,7 @@ class ColorTransfer:
             torch.full((len(x),), 1 / len(x), dtype=x.dtype) if x_weights is None else x_weights
         )
         moves = leave(found.particles) - x
-        return fit_field(x, moves, weights, smoothness=self.smoothness, start=field)
+        return fit_field(x, moves, weights, smoothness=self.smoothness * spread, start=field)
 
     def transform(
         self,
