@@ -150,6 +150,17 @@ def test_tiny_and_constant_images(capsys):
             assert np.abs(pixels("new.png").reshape(-1, 3).mean(0) - wanted).max() < 6
 
 
+def test_a_map_meets_a_broken_frame_before_it_writes(capsys):
+    accepted(capsys, "transfer", "cat.png", "cup.png", "-o", "a.png", "--save-map", "m.npz", *QUICK)
+    Path("frames").mkdir()
+    saved("frames/0.png", pixels("cat.png"))
+    saved("frames/1.png", noise(5, 7, dtype=np.uint16))
+    assert "16 bits" in refused(capsys, "transfer", "frames", "m.npz", "-o", "out")
+    Path("frames/1.png").write_bytes(b"broken")
+    assert "1.png is no image" in refused(capsys, "transfer", "frames", "m.npz", "-o", "out")
+    assert not Path("out").exists()
+
+
 @pytest.mark.parametrize("name", broken_files())
 @pytest.mark.parametrize("place", ["source", "target", "mask", "frame"])
 def test_what_cannot_be_read_writes_nothing(capsys, name, place):

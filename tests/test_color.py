@@ -394,6 +394,7 @@ class TestRefusals:
             (np.full((8, 8, 3), 200.0), "divided by 255"),
             (np.full((8, 8, 3), np.nan), "divided by 255"),
             (np.zeros((8, 8, 4), np.uint8), "transparent all over"),
+            (torch.zeros(8, 8, 3, dtype=torch.bfloat16), r"image\.float"),
         ],
     )
     def test_images(self, image, said, cup):

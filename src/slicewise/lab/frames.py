@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from slicewise.judge import wasserstein
-from slicewise.lab.pictures import READ, Array, Picture, read_picture
+from slicewise.lab.pictures import READ, Array, Picture, check_kind, read_picture
 from slicewise.lab.reading import printable
 from slicewise.lab.trouble import Trouble
 
@@ -20,6 +20,9 @@ class Frames(Sequence[Array]):
 
     def __init__(self, paths: list[Path]) -> None:
         self.paths = paths
+        self.places: list[
+            Path
+        ] = []  # where results go, if anywhere: each must be able to hold its own
         self._latest: tuple[int, Picture] | None = None
         self._profile: bytes | None = None
 
@@ -43,6 +46,8 @@ class Frames(Sequence[Array]):
                     f"{picture.name} has another colour profile than {printable(self.paths[0].name)}: "
                     f"convert all to one"
                 )
+            if self.places:
+                check_kind(self.places[index], picture)
             self._latest = index, picture
         return self._latest[1]
 

@@ -19,7 +19,6 @@ from slicewise.lab.pictures import (
     WRITTEN,
     Array,
     Picture,
-    check_kind,
     encoded,
     in_profile_of,
     read_mask,
@@ -126,7 +125,7 @@ def transfer(
     fitted = ColorTransfer(variant, space=space, palette=palette, smoothness=smoothness, seed=seed)
     many = source.is_dir()
     frames = Frames.of_folder(source) if many else Frames([source])
-    places = _places(out, frames, many, compare, save_map, force)
+    frames.places = places = _places(out, frames, many, compare, save_map, force)
     share = None if mask is None else read_mask(mask)
     bar = False if quiet or as_json else None
     start = time.perf_counter()
@@ -138,11 +137,11 @@ def transfer(
                 f"{printable(str(target))} is a map: --palette and --save-map make one, leave them out"
             )
         fitted = ColorTransfer.load(target)
+        for index in range(1, len(frames)):
+            frames.picture(index)  # what cannot be read is to be known before anything is written
     else:
         picture = in_profile_of(read_picture(target, reduce=True), first)
         wanted = picture.pixels
-    if not many:
-        check_kind(out, first)
     place_for("--out", places[0], WRITTEN)
     if compare is not None:
         place_for("--compare", compare, (".png", ".jpg", ".jpeg"))
@@ -154,7 +153,6 @@ def transfer(
     with progress_bar(len(frames), bar if many else False, "frames") as tick:
         for index, place in enumerate(places):
             own = frames.picture(index)
-            check_kind(place, own)
             moved = fitted.transform(
                 own.pixels, strength=strength, mask=share, bar=False if many else bar
             )

@@ -26,7 +26,7 @@ class Parts(NamedTuple):
 
 def parts_of(image: Image, name: str) -> Parts:
     """Colours and alpha of an image: (H, W), or (H, W, 1 | 2 | 3 | 4), grey or RGB, the last perhaps alpha."""
-    array = image.detach().cpu().numpy() if isinstance(image, Tensor) else image
+    array = _numbers(image)
     if not isinstance(array, np.ndarray):
         raise ValueError(
             f"{name} is a {type(image).__name__}: give an array or a tensor (height, width, 3); for a "
@@ -36,14 +36,11 @@ def parts_of(image: Image, name: str) -> Parts:
     if array.ndim == 2:
         array = array[:, :, None]
     if array.ndim != 3 or array.shape[2] not in (1, 2, 3, 4) or array.size == 0:
-        first = (
-            " ; channels come last: permute(1, 2, 0)"
-            if len(shape) == 3 and shape[0] in (3, 4)
-            else ""
-        )
+        turned = len(shape) == 3 and shape[0] in (3, 4)
+        hint = "; channels come last: permute(1, 2, 0)" if turned else ""
         raise ValueError(
             f"{name} has shape {shape}: give (height, width), or (height, width, channels) with 1 to 4 "
-            f"channels: grey or RGB, and perhaps alpha{first}"
+            f"channels: grey or RGB, and perhaps alpha{hint}"
         )
     whole = _white(array, name)
     channels = array.shape[2]
@@ -53,6 +50,14 @@ def parts_of(image: Image, name: str) -> Parts:
     if channels < 3:
         colours = np.repeat(colours[:, :, :1], 3, axis=2)
     return Parts(colours, alpha, whole)
+
+
+def _numbers(image: Image) -> Any:
+    if not isinstance(image, Tensor):
+        return image
+    if image.dtype == torch.bfloat16:  # NumPy has no such numbers
+        raise ValueError(f"an image has dtype {image.dtype}: give image.float()")
+    return image.detach().cpu().numpy()
 
 
 def _white(array: Array, name: str) -> float:
@@ -75,7 +80,7 @@ def _white(array: Array, name: str) -> float:
 
 def mask_of(mask: Image, parts: Parts, name: str) -> Array:
     """How much of the change each pixel gets, (H, W, 1), float32 in [0, 1]."""
-    array = mask.detach().cpu().numpy() if isinstance(mask, Tensor) else np.asarray(mask)
+    array = np.asarray(_numbers(mask))
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.shape != parts.colours.shape[:2]:
@@ -104,7 +109,6 @@ class Pool:
         if not len(images):
             raise ValueError(f"{name} holds no image: give at least one")
         most = max(MOST_PIXELS // len(images), 256)
-        self.shape: tuple[int, int] | None = None
         pixels = []
         for image in images:
             parts = parts_of(image, name)
