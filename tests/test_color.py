@@ -95,7 +95,7 @@ class TestField:
         one = torch.eye(side, dtype=torch.float64)
         first = one.diff(dim=0) * (side - 1)
         second = first.diff(dim=0) * (side - 1)
-        along = 0.3 * (3e-3 * first.T @ first + 3e-4 * second.T @ second) / side**3
+        along = 0.3 * (1.5e-3 * first.T @ first + 1.5e-4 * second.T @ second) / side**3
         rough = torch.zeros(side**3, side**3, dtype=torch.float64)
         for axis in range(3):
             parts = [along if i == axis else one for i in range(3)]

@@ -35,7 +35,7 @@ class Broad:
         small = torch.cat(pieces, dim=2)  # (1, 3, h, w)
         mean = _box(small)
         spread = (_box(small**2) - mean**2).clamp(min=0).sum(1, keepdim=True)
-        contrast = (spread / _EDGE**2) ** 2  # squared once more: grain just below an edge is grain
+        contrast = (spread / _EDGE**2) ** 3  # a steep power: grain just below an edge is grain
         own = contrast / (contrast + 1)
         coefficients = _box(torch.cat([own, (1 - own) * mean], 1))[0].permute(1, 2, 0)  # (h, w, 4)
         self._lines = _between(coefficients, block, range(width), axis=1)  # (h, width, 4)

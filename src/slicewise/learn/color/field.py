@@ -9,7 +9,7 @@ from torch.nn.functional import grid_sample
 SIDE = 33  # nodes along an edge of the colour cube: 8 levels of 255 apart
 # How much roughness costs beside a mean squared misfit: first differences, so that colours nobody has follow their
 # neighbours; second differences, so that the map bends no more than it has to.
-_SLOPE, _BEND = 3e-3, 3e-4
+_SLOPE, _BEND = 1.5e-3, 1.5e-4
 # What the regulariser leaves free (multilinear fields) needs a little weight to be inverted.
 _FLOOR = 1e-7
 _ITERATIONS, _PRECISION = 150, 1e-6
