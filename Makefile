@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow cluster browser gpu sanitize bench bench-gpu bench-steps examples check format dist clean
+.PHONY: help setup demo test slow cluster browser gpu sanitize bench bench-gpu bench-color bench-steps examples check format dist clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -52,6 +52,10 @@ bench: $(READY) ## a step against POT, OTT-JAX (if installed) and a plain sort; 
 bench-gpu: ## the same on a CUDA device, with the python on the path; POT=folder of its source
 	PYTHONPATH=src python3 -m slicewise.lab.bench.gpu --out $(or $(OUT),benchmarks/results) \
 		$(if $(POT),--pot $(POT)) $(BENCH)
+
+bench-color: $(READY) ## colour transfer against what people use; IMAGES=folder of more pairs, BENCH=--quick for a glance
+	OMP_NUM_THREADS=1 $(BIN)/python -m slicewise.lab.bench.color --out $(or $(OUT),benchmarks/results) \
+		$(if $(IMAGES),--images $(IMAGES)) $(BENCH)
 
 bench-steps: $(READY) ## how many steps flows take, each beside its promise; BENCH=--quick for a glance
 	$(BIN)/python -m slicewise.lab.convergence --out $(or $(OUT),benchmarks/results) $(BENCH)

@@ -158,16 +158,34 @@ def test_only_a_loss_at_rest_is_heated():
     """Two runs whose losses do not halve: one rests, one falls. Both escape, one of them hot, not the first time."""
     escapes = Escapes(patience=10)
     state = escapes.start(torch.ones(2, dtype=torch.float64))
-    hot = []
+    hot = [[], []]
     for t in range(80):
         loss = torch.tensor([1.0, 0.985**t], dtype=torch.float64)
         was = state["escaping"] > 0
         state = {**state, **escapes.watch(loss, state)}
-        if bool((~was & (state["escaping"] > 0)).any()):
-            hot.append(state["hot"].tolist())
-            assert escapes.heat(state)[0] == 1 + state["hot"][0]
-    assert hot[0] == [0, 0]
-    assert hot[1] == [1, 0]
+        for i in torch.nonzero(~was & (state["escaping"] > 0)).flatten().tolist():
+            hot[i].append(float(state["hot"][i]))
+            assert escapes.heat(loss, state)[i] == 1 + state["hot"][i]
+    assert hot == [[0, 1], [0, 0, 0]]
+    assert state["escape"][0] > 20  # longer for the one at rest alone
+    assert state["escape"][1] == 20
+
+
+def test_what_is_far_above_its_rest_is_not_heated_further():
+    """A run rests at 1 and escapes hot; on other slices its loss rises. Far above 1 it takes plain steps until it sank."""
+    escapes = Escapes(patience=10)
+    rest = torch.ones(1, dtype=torch.float64)
+    state = escapes.start(rest)
+    while not bool(state["hot"].any()):
+        state = {**state, **escapes.watch(rest, state)}
+    assert state["rest"] == 1
+    heats = []
+    for loss in (rest, 10 * rest, 17 * rest, 1e6 * rest, 10 * rest):
+        heats.append(float(escapes.heat(loss, state)))
+        state = {**state, **escapes.watch(loss, state)}
+    assert heats[:2] == [2, 2 - 1 / 40]
+    assert heats[2:4] == [1, 1]
+    assert heats[4] == 2 - 4 / 40
 
 
 # A batch is its parts.

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.lab.experiments.theory.evaluation import measured_distance
 from slicewise.lab.images import Images
 from slicewise.lab.trouble import Trouble
 
@@ -53,6 +52,9 @@ class Pair:
     @functools.cached_property
     def noise(self) -> float:
         """How far apart a few of the target's colours are from themselves, evaluated in single precision."""
+        # Here, because experiments import this module.
+        from slicewise.lab.experiments.theory.evaluation import measured_distance
+
         pixels = self.target.reshape(-1, 3)
         chosen = np.random.default_rng(0).permutation(len(pixels))[:300]
         some = pixels[chosen] + np.random.default_rng(1).random((len(chosen), 3))

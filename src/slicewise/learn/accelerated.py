@@ -79,7 +79,7 @@ class Accelerated:
         if self.settle:
             step = step * settled(problem)
         if escaping is not None and self.escapes is not None:
-            step = step * self.escapes.heat(state)
+            step = step * self.escapes.heat(loss, state)
         move = -step[:, None, None] * pull.direction
         x = state["ahead"] + move
 

@@ -176,7 +176,8 @@ class Computed:
         basis = self.escapes.basis(problem, seeds, t)
         equal = basis.new_full(basis.shape[:-1], 1 / problem.d)
         pull = pull_of(problem, basis, equal)
-        step = Cauchy()(pull) * self.escapes.heat(state).unsqueeze(-1)
+        heat = self.escapes.heat((equal * pull.costs).sum(dim=-1), state)
+        step = Cauchy()(pull) * heat.unsqueeze(-1)
         return step, -step.unsqueeze(-1) * pull.direction
 
 

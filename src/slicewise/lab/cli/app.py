@@ -17,6 +17,7 @@ from slicewise.lab.cli.reproduce import HELP as REPRODUCE
 from slicewise.lab.cli.reproduce import reproduce
 from slicewise.lab.cli.runs import HELP as RUNS
 from slicewise.lab.cli.runs import report, runs
+from slicewise.lab.cli.transfer import transfer
 from slicewise.lab.cli.variants import variants
 from slicewise.lab.trouble import Trouble
 
@@ -47,6 +48,7 @@ def _common(
 
 app.command()(distance)
 app.command()(flow)
+app.command()(transfer)
 app.command()(variants)
 app.command(help=REPRODUCE)(reproduce)
 app.command(help=RUNS)(runs)

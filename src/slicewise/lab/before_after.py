@@ -1,0 +1,62 @@
+"""A picture of what a transfer did: before, after, and whose colours it has now."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+_HEIGHT, _STRIP, _GAP, _LINE, _COLOURS = 360, 36, 12, 22, 8
+
+
+def before_after(pictures: list[tuple[str, Array]], suffix: str = ".png") -> bytes:
+    """Pictures (H, W, 3), uint8, side by side, under their names and above their palettes."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    drawn = [(name, _column(pixels)) for name, pixels in pictures]
+    width = sum(column.width for _, column in drawn) + _GAP * (len(drawn) + 1)
+    sheet = Image.new("RGB", (width, drawn[0][1].height + _LINE + 2 * _GAP), "white")
+    draw, font, left = ImageDraw.Draw(sheet), ImageFont.load_default(14), _GAP
+    for name, column in drawn:
+        while len(name) > 1 and draw.textlength(name, font) > column.width:
+            name = name[:-2] + "…"
+        draw.text((left, _GAP // 2), name, "black", font)
+        sheet.paste(column, (left, _LINE + _GAP // 2))
+        left += column.width + _GAP
+    file = io.BytesIO()
+    options = {"quality": 88} if suffix in (".jpg", ".jpeg") else {"optimize": True}
+    sheet.save(file, "JPEG" if suffix in (".jpg", ".jpeg") else "PNG", **options)
+    return file.getvalue()
+
+
+def _column(pixels: Array) -> Any:
+    from PIL import Image
+
+    image = Image.fromarray(np.ascontiguousarray(pixels[:, :, :3]))
+    # Panoramas and towers are shown whole, a little smaller.
+    scale = min(_HEIGHT / image.height, 3 * _HEIGHT / image.width)
+    size = max(40, round(image.width * scale)), max(1, round(image.height * scale))
+    small = image.resize(size, Image.Resampling.LANCZOS)
+    column = Image.new("RGB", (size[0], _HEIGHT + _STRIP), "white")
+    column.paste(small, (0, (_HEIGHT - size[1]) // 2))
+    left = 0.0
+    for colour, share in palette(pixels):
+        right = left + share * size[0]
+        column.paste(tuple(colour), (round(left), _HEIGHT + 6, round(right), _HEIGHT + _STRIP))
+        left = right
+    return column
+
+
+def palette(pixels: Array) -> list[tuple[list[int], float]]:
+    """The main colours and their shares, dark ones first."""
+    from sklearn.cluster import KMeans
+
+    colours = pixels[:, :, :3].reshape(-1, 3)
+    colours = colours[:: max(1, len(colours) // 5000)].astype(np.float64)
+    count = min(_COLOURS, len(np.unique(colours, axis=0)))
+    means = KMeans(count, n_init=1, random_state=0).fit(colours)
+    shares = np.bincount(means.labels_, minlength=count) / len(colours)
+    order = np.argsort(means.cluster_centers_ @ (0.299, 0.587, 0.114))
+    return [([round(c) for c in means.cluster_centers_[i]], float(shares[i])) for i in order]

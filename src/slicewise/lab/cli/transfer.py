@@ -1,0 +1,232 @@
+"""`slicewise transfer`: the colours of one photograph on another, or on a folder of frames."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from slicewise.catalogue import VARIANTS
+from slicewise.checks import check_choice
+from slicewise.files import write_whole
+from slicewise.lab.before_after import before_after
+from slicewise.lab.cli import options
+from slicewise.lab.cli.saying import one_way_to_say, place_for, say_json, say_lines
+from slicewise.lab.cli.sets import generator_for
+from slicewise.lab.frames import Frames, as_colours, palette_w2
+from slicewise.lab.pictures import (
+    WRITTEN,
+    Array,
+    Picture,
+    encoded,
+    in_profile_of,
+    read_mask,
+    read_picture,
+)
+from slicewise.lab.reading import printable
+from slicewise.lab.trouble import Trouble
+from slicewise.learn.bar import progress_bar
+from slicewise.learn.color import ColorTransfer
+from slicewise.learn.color.keeping import SUFFIXES as MAPS
+
+
+def transfer(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            show_default=False,
+            help="The photograph to change, or a folder of frames.",
+        ),
+    ],
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TARGET",
+            show_default=False,
+            help="The photograph whose colours it gets, or a map of --save-map.",
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", help="The result: a file, or a folder for frames.", show_default=False
+        ),
+    ],
+    strength: Annotated[
+        float, typer.Option(help="From 0, nothing changes, to 1, all the way.", metavar="0..1")
+    ] = 1.0,
+    variant: options.VariantName = "sw",
+    space: Annotated[
+        str, typer.Option(metavar="oklab|srgb|linear", help="Where colours are compared.")
+    ] = "oklab",
+    smoothness: Annotated[
+        float, typer.Option(help="10 is a gentler map, and a palette less alike.")
+    ] = 1.0,
+    palette: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K", help="Flow K palette colours instead of pixels: quicker, less exact."
+        ),
+    ] = None,
+    mask: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Change only what is white in this image, some of what is grey."
+        ),
+    ] = None,
+    seed: options.Seed = 0,
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also draw before, after and target with their palettes: .png or .jpg.",
+            rich_help_panel=options.SAYS,
+        ),
+    ] = None,
+    save_map: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also keep the map: .npz or .safetensors to use again, .cube for other programs.",
+            rich_help_panel=options.SAYS,
+        ),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Write over files that exist.", rich_help_panel=options.SAYS),
+    ] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Put the colours of one photograph on another, at full size, with no rate to choose.
+
+    Pixels flow to the target's palette; the photograph follows by smooth
+    displacements, its texture kept. A folder of frames gets one map, so that
+    colours do not flicker. Told at the end is the exact W_2 between 1,000 random
+    pixels of either side, in levels of 0 to 255 (the number --quiet prints).
+
+    Photographs are turned upright and keep their transparency, EXIF and colour
+    profile; 16 bits are kept in TIFF. Nothing is written over without --force.
+
+    [bold]Examples[/bold]
+      slicewise transfer holiday.jpg painting.jpg -o new.jpg
+      slicewise transfer holiday.jpg painting.jpg -o new.png --strength 0.6 --compare both.jpg
+      slicewise transfer frames/ painting.jpg -o coloured/ --save-map look.npz
+      slicewise transfer other.jpg look.npz -o other-new.jpg
+    """
+    one_way_to_say(as_json=as_json, quiet=quiet)
+    generator_for(seed)  # says what is wrong with it
+    check_choice("variant", variant, VARIANTS)
+    if not 0 <= strength <= 1:
+        raise Trouble(f"--strength {strength:g}: give a number from 0 to 1")
+    fitted = ColorTransfer(variant, space=space, palette=palette, smoothness=smoothness, seed=seed)
+    many = source.is_dir()
+    frames = Frames.of_folder(source) if many else Frames([source])
+    frames.places = places = _places(out, frames, many, compare, save_map, force)
+    share = None if mask is None else read_mask(mask)
+    bar = False if quiet or as_json else None
+    start = time.perf_counter()
+    first = frames.picture(0)
+    wanted: Array | None = None
+    if target.suffix.lower() in MAPS:
+        if palette is not None or save_map is not None:
+            raise Trouble(
+                f"{printable(str(target))} is a map: --palette and --save-map make one, leave them out"
+            )
+        fitted = ColorTransfer.load(target)
+        for index in range(1, len(frames)):
+            frames.picture(index)  # what cannot be read is to be known before anything is written
+    else:
+        picture = in_profile_of(read_picture(target, reduce=True), first)
+        wanted = picture.pixels
+    place_for("--out", places[0], WRITTEN)
+    if compare is not None:
+        place_for("--compare", compare, (".png", ".jpg", ".jpeg"))
+    if save_map is not None:
+        place_for("--save-map", save_map, MAPS)
+    if wanted is not None:
+        fitted.fit(frames, wanted, mask=share, bar=bar)
+    moved = first.pixels
+    with progress_bar(len(frames), bar if many else False, "frames") as tick:
+        for index, place in enumerate(places):
+            own = frames.picture(index)
+            moved = fitted.transform(
+                own.pixels, strength=strength, mask=share, bar=False if many else bar
+            )
+            result = Picture(own.name, moved, own.profile, own.exif)
+            write_whole(place, encoded(result, place.suffix.lower()))
+            tick(index + 1, own.name)
+    seconds = time.perf_counter() - start
+    last = frames.picture(len(frames) - 1)
+    said: dict[str, Any] = {
+        "out": str(out),
+        "images": len(frames),
+        "height": last.pixels.shape[0],
+        "width": last.pixels.shape[1],
+        "w2_before": None if wanted is None else palette_w2(last.pixels, wanted, seed),
+        "w2": None if wanted is None else palette_w2(moved, wanted, seed),
+        "seconds": seconds,
+        "strength": strength,
+        "variant": variant,
+        "space": fitted.space,
+        "seed": seed,
+    }
+    if save_map is not None:
+        fitted.save(save_map)
+    if compare is not None:
+        shown = [("before", as_colours(last.pixels)), ("after", as_colours(moved))]
+        if wanted is not None:
+            shown.append((f"colours of {printable(target.name)}", as_colours(wanted)))
+        write_whole(compare, before_after(shown, compare.suffix.lower()))
+    if as_json:
+        files = {"compare": compare, "map": save_map}
+        say_json({**said, **{name: None if f is None else str(f) for name, f in files.items()}})
+    elif quiet:
+        print("nan" if said["w2"] is None else said["w2"])
+    else:
+        say_lines(_lines(said))
+
+
+def _places(
+    out: Path, frames: Frames, many: bool, compare: Path | None, save_map: Path | None, force: bool
+) -> list[Path]:
+    """Where everything goes, once it is known that nothing is in the way; nothing is made yet."""
+    shown = printable(str(out))
+    if many:
+        if out.exists() and not out.is_dir():
+            raise Trouble(f"--out {shown} is a file, the source a folder: name a folder")
+        places = [out / path.name for path in frames.paths]
+        for place in places:
+            if place.suffix.lower() not in WRITTEN:
+                raise Trouble(
+                    f"{printable(place.name)} cannot be written: frames are {', '.join(WRITTEN)}"
+                )
+    else:
+        if out.suffix.lower() not in WRITTEN:
+            raise Trouble(f"--out {shown}: give a name that ends in {', '.join(WRITTEN)}")
+        if out.is_dir():
+            raise Trouble(f"--out {shown} is a folder: name a file")
+        places = [out]
+    files = [*places, *(file for file in (compare, save_map) if file is not None)]
+    if len({file.resolve() for file in files}) < len(files):
+        raise Trouble("--out, --compare and --save-map name one file twice: give each its own")
+    in_the_way = [file for file in files if file.exists()]
+    if in_the_way and not force:
+        raise Trouble(f"{printable(str(in_the_way[0]))} exists: name another, or give --force")
+    return places
+
+
+def _lines(said: dict[str, Any]) -> list[tuple[str, str]]:
+    what = f"{said['width']} × {said['height']}"
+    if said["images"] > 1:
+        what = f"{said['images']} images, the last {what}"
+    lines = [("written", f"{printable(said['out'])}, {what}, in {said['seconds']:.1f} s")]
+    if said["w2"] is not None:
+        lines.append(("palette W_2", f"{said['w2_before']:.1f} before, {said['w2']:.1f} after"))
+    how = (
+        f"{said['variant']} in {said['space']}, strength {said['strength']:g}, seed {said['seed']}"
+    )
+    return [*lines, ("by", how)]

@@ -1,0 +1,92 @@
+"""Photographs of a folder, read when they are needed, and how near the colours of two are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+import torch
+
+from slicewise.judge import wasserstein
+from slicewise.lab.pictures import READ, Array, Picture, check_kind, read_picture
+from slicewise.lab.reading import printable
+from slicewise.lab.trouble import Trouble
+
+
+class Frames(Sequence[Array]):
+    """The pixels of files, one in memory at a time; all of one colour profile, so that one map is right for all."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.paths = paths
+        self.places: list[
+            Path
+        ] = []  # where results go, if anywhere: each must be able to hold its own
+        self._latest: tuple[int, Picture] | None = None
+        self._profile: bytes | None = None
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Frames:
+        """The images of a folder, in the order of their names."""
+        paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in READ)
+        if not paths:
+            raise Trouble(f"{printable(str(folder))} holds no image ({', '.join(READ)})")
+        return cls(paths)
+
+    def picture(self, index: int) -> Picture:
+        """One of them, whole."""
+        if self._latest is None or self._latest[0] != index:
+            self._latest = None  # not two at a time
+            picture = read_picture(self.paths[index])
+            if index == 0:
+                self._profile = picture.profile
+            elif picture.profile != self._profile:
+                raise Trouble(
+                    f"{picture.name} has another colour profile than {printable(self.paths[0].name)}: "
+                    f"convert all to one"
+                )
+            if self.places:
+                check_kind(self.places[index], picture)
+            self._latest = index, picture
+        return self._latest[1]
+
+    @overload
+    def __getitem__(self, index: int) -> Array: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Array]: ...
+    def __getitem__(self, index: int | slice) -> Array | list[Array]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.picture(index).pixels
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+def as_colours(pixels: Array) -> Array:
+    """Pixels as shown: (H, W, 3), uint8, grey ones as three equal colours."""
+    colours = pixels[:, :, :1].repeat(3, 2) if pixels.shape[2] < 3 else pixels[:, :, :3]
+    if colours.dtype == np.uint16:
+        colours = np.round(colours / 257).astype(np.uint8)
+    return np.asarray(colours)
+
+
+def palette_w2(first: Array, second: Array, seed: int, *, n: int = 1000, repeats: int = 1) -> float:
+    """The exact W_2 between random visible pixels of two images, levels of 0 to 255, averaged over samples."""
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for _ in range(repeats):
+        x, y = (_some(image, n, generator) for image in (first, second))
+        found.append(float(wasserstein(x, y)))
+    return sum(found) / repeats
+
+
+def _some(pixels: Array, n: int, generator: torch.Generator) -> torch.Tensor:
+    colours = as_colours(pixels).reshape(-1, 3)
+    if pixels.shape[2] in (2, 4):
+        colours = colours[pixels[:, :, -1].reshape(-1) > 0]
+    chosen = torch.randint(len(colours), (n,), generator=generator).numpy()
+    return torch.from_numpy(colours[chosen].astype(np.float64))
