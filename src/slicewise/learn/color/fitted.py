@@ -37,7 +37,7 @@ class ColorTransfer:
     fitted to where they went, and any image can be moved by it: that of `fit`, or others in its style.
 
     Args:
-        variant: the sliced distance, a name of `VARIANTS` or a recipe.
+        variant: the sliced distance, a name of `VARIANTS` or a recipe, whose slices are linear.
         space: where colours are compared: "oklab" (as seen), "srgb" (as stored) or "linear" (as light).
         palette: None flows pixels; a number flows k-means palettes of so many colours, weighted by the pixels they
             stand for (scikit-learn, in the extra `lab`). Quicker, less exact.
