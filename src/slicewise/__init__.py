@@ -3,9 +3,11 @@
 Samples are (*batch, n, d), directions are rows (L, d), costs are means over samples.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from slicewise import steps
 from slicewise.catalogue import VARIANTS
-from slicewise.detours import gaussian_detour, subspace_detour
 from slicewise.displacement import displacement
 from slicewise.distance import Evaluation, evaluate, sliced_wasserstein
 from slicewise.gradient import value_and_grad
@@ -17,7 +19,6 @@ from slicewise.loss import SlicedWasserstein
 from slicewise.padding import pad
 from slicewise.problem import Problem
 from slicewise.recipe import Recipe
-from slicewise.robust import subspace_robust_wasserstein
 from slicewise.schedules import Anneal
 from slicewise.subspace import (
     Subspace,
@@ -28,7 +29,25 @@ from slicewise.subspace import (
 )
 from slicewise.target import Target
 
+if TYPE_CHECKING:
+    from slicewise.detours import gaussian_detour, subspace_detour
+    from slicewise.robust import subspace_robust_wasserstein
+
 __version__ = "0.1.0"
+
+# Of the extra `exact`, and few calls need them: an import that is not made is the quickest.
+_WHEN_ASKED = {
+    "gaussian_detour": "detours",
+    "subspace_detour": "detours",
+    "subspace_robust_wasserstein": "robust",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHEN_ASKED:
+        raise AttributeError(f"module 'slicewise' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"slicewise.{_WHEN_ASKED[name]}"), name)
+
 
 __all__ = [
     "VARIANTS",
