@@ -10,7 +10,7 @@ Tick = Callable[[int, str], None]
 
 
 @contextmanager
-def progress_bar(total: int, show: bool | None) -> Iterator[Tick]:
+def progress_bar(total: int, show: bool | None, name: str = "flow") -> Iterator[Tick]:
     """A function to call with the steps made and a few words; None shows a bar on a terminal only."""
     if show is None:
         show = sys.stderr.isatty() and _has_rich()
@@ -23,10 +23,10 @@ def progress_bar(total: int, show: bool | None) -> Iterator[Tick]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
 
-    columns = (TextColumn("flow"), BarColumn(), MofNCompleteColumn(), Remaining())
+    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), Remaining())
     console = Console(stderr=True)
     with Progress(*columns, TextColumn("{task.fields[words]}"), console=console) as progress:
-        task = progress.add_task("flow", total=total, words="")
+        task = progress.add_task(name, total=total, words="")
         yield lambda steps, words: progress.update(task, completed=steps, words=words)
 
 
