@@ -1,0 +1,1 @@
+"""Networks trained in a latent space by a sliced distance: generation, translation, and how they are judged."""
