@@ -104,7 +104,9 @@ class Judge:
         found = []
         for start in range(0, len(made), _AT_ONCE):
             piece = slice(start, start + _AT_ONCE)
-            found += self._some(made[piece].detach(), exact, None if another is None else another[piece])
+            found += self._some(
+                made[piece].detach(), exact, None if another is None else another[piece]
+            )
         return found
 
     @torch.no_grad()
@@ -177,7 +179,9 @@ def floor(
     orders = [torch.randperm(len(train), generator=generator) for _ in range(subsets)]
     judge = Judge(held_out, seed)
     found = [judge(train[order[:n].to(train.device)], exact=exact) for order in orders]
-    mean = Judgement(*(sum(numbers) / subsets for numbers in zip(*map(astuple, found), strict=True)))
+    mean = Judgement(
+        *(sum(numbers) / subsets for numbers in zip(*map(astuple, found), strict=True))
+    )
     return replace(mean, self_w2=mean.w2)
 
 

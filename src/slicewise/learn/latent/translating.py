@@ -19,7 +19,9 @@ class Moved:
     """What was measured of source samples after a translation; NaN where it was not asked for."""
 
     judgement: Judgement  # against held-out samples of the target
-    w2_removed: float  # share of the excess of W_2 over its floor; the mean alone removes about all of it
+    w2_removed: (
+        float  # share of the excess of W_2 over its floor; the mean alone removes about all of it
+    )
     frechet_removed: float  # the same of the Fréchet distance
     probe: float  # share that a straight cut between the domains takes for the target
     move: float  # mean length of the moves, as a multiple of the distance between the means
