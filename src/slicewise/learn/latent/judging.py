@@ -128,7 +128,8 @@ class Judge:
         judged = []
         for run, (ok, numbers) in enumerate(zip(sane.tolist(), measures.tolist(), strict=True)):
             if not ok:
-                judged.append(Judgement(*[math.inf] * 3, math.nan, math.inf if exact else math.nan))
+                far = math.inf
+                judged.append(Judgement(far, far, far, math.nan, far if exact else math.nan))
                 continue
             one = Judgement(*numbers)
             if exact:
