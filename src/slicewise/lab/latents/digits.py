@@ -13,7 +13,7 @@ from slicewise.lab.arrays import Array
 from slicewise.lab.images import Images, all_digits
 from slicewise.lab.latents.sets import Latents
 
-_LATENT, _HIDDEN, _STEPS, _BATCH, _RATE = 32, 256, 600, 128, 3e-3
+_LATENT, _HIDDEN, _STEPS, _BATCH, _RATE = 32, 256, 600, 64, 3e-3
 # Noise on the latents, whose coordinates have variance one: what lies between digits is then decoded to strokes.
 _NOISE = 0.3
 _HELD = 1_000
