@@ -125,19 +125,18 @@ class Judge:
             ],
             dim=-1,
         )
-        judged = []
-        for run, (ok, numbers) in enumerate(zip(sane.tolist(), measures.tolist(), strict=True)):
-            if not ok:
-                far = math.inf
-                judged.append(Judgement(far, far, far, math.nan, far if exact else math.nan))
-                continue
-            one = Judgement(*numbers)
-            if exact:
-                one = replace(one, w2=float(wasserstein(wide[run], real)))
-            if another is not None:
-                one = replace(one, self_w2=float(wasserstein(wide[run], another[run].to(real))))
-            judged.append(one)
-        return judged
+        far, unknown = math.inf, math.nan
+        w2 = wasserstein(wide, real).tolist() if exact else [unknown] * len(wide)
+        apart = [unknown] * len(wide)
+        if another is not None:
+            apart = wasserstein(wide, another.to(real)).tolist()
+        lost = Judgement(far, far, far, unknown, far if exact else unknown)
+        return [
+            Judgement(*numbers, *distances) if ok else lost
+            for ok, numbers, *distances in zip(
+                sane.tolist(), measures.tolist(), w2, apart, strict=True
+            )
+        ]
 
     @functools.cached_property
     def _wide(self) -> Tensor:
