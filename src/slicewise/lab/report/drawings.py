@@ -9,7 +9,7 @@ import numpy as np
 
 from slicewise.lab.colours import BLUE, GREY, ORANGE
 from slicewise.lab.report.best import Best, Row
-from slicewise.lab.report.charts import LOWEST
+from slicewise.lab.report.charts import LEFT, LOWEST
 from slicewise.lab.report.looks import LOOKS
 
 if TYPE_CHECKING:
@@ -30,11 +30,14 @@ def basins(
     searched: Mapping[str, Mapping[str, Sequence[Best]]],
     computed: Mapping[str, Best],
     edges: Mapping[str, float],
+    *,
+    measure: str = LEFT,
+    beside: str = "computed",
 ) -> Drawing:
-    """Exact W_2 that is left over the rate: a panel for each objective, a line for each variant.
+    """A measure over the rate: a panel for each objective, a line for each variant.
 
-    `searched` has what is left at each rate, by objective and variant, `computed` without a rate, drawn at the
-    left edge; `edges` has, by objective, the rate above which the theory says "sw" diverges.
+    `searched` has what is left at each rate, by objective and variant, `computed` what needed no search, drawn
+    at the left edge; `edges` has, by objective, the rate above which the theory says "sw" diverges.
     """
     figure = _figure(6.2 * len(searched), 4.4)
     panels = figure.subplots(1, len(searched), sharey=True, squeeze=False)[0]
@@ -51,7 +54,7 @@ def basins(
                 [low], [max(best.mean, LOWEST)], look.mark, color=look.colour, ms=6, clip_on=False
             )
         panel.axvline(low * 1.8, color=GREY, lw=0.6)
-        panel.text(low, 1.01, "computed", fontsize=7, ha="center", va="bottom", color=GREY,
+        panel.text(low, 1.01, beside, fontsize=7, ha="center", va="bottom", color=GREY,
                    transform=panel.get_xaxis_transform())  # fmt: skip
         if objective in edges and edges[objective] < 4 * max(rates):
             panel.axvline(edges[objective], color=BLUE, lw=1, ls=":")
@@ -59,7 +62,7 @@ def basins(
                        va="bottom", ha="right", transform=panel.get_xaxis_transform())  # fmt: skip
         panel.set(xscale="log", yscale="log", xlabel=f"learning rate, {objective} objective")
         panel.grid(alpha=0.25)
-    panels[0].set_ylabel("exact W₂ that is left")
+    panels[0].set_ylabel(measure)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=11, fontsize=8, frameon=False)
     return figure

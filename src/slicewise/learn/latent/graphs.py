@@ -39,7 +39,9 @@ class Captured:
             for group in trainer.optimiser.param_groups:
                 # A number of the host would be the same at every replay.
                 group["lr"] = torch.as_tensor(group["lr"], dtype=dtype, device=device)
-        trainer.batches.draw_ahead(self._table.steps)  # once for nothing
+        trainer.foresee(
+            trainer.batches.draw_ahead(self._table.steps), self._table.steps
+        )  # for nothing
         trainer.forget_gradients()
         # A slicer that learns hands on new tensors; a graph needs the same ones.
         self._slicer = {name: t.clone() for name, t in trainer.slicer.items()}
@@ -56,8 +58,9 @@ class Captured:
         table.forget()
         trainer.slicer = dict(self._slicer)
         drawn = trainer.batches.draw_ahead(table.steps)
+        foresight = trainer.foresee(drawn, table.steps)
         for i in range(self.length):
-            value = trainer.make(table.steps[i], Scheduled(table, i), drawn, i)
+            value = trainer.make(table.steps[i], Scheduled(table, i), drawn, i, foresight)
             self._losses[i].copy_(value)
         for name, tensor in self._slicer.items():
             tensor.copy_(trainer.slicer[name])

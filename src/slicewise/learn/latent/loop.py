@@ -68,6 +68,7 @@ class Loop:
         before = None if checkpoint is None else checkpoint.load(trainer)
         if before is not None:
             self._losses, self.seconds = [before[0]], before[1]
+        _wake(trainer.parameters[0].device)
         self._begun = time.perf_counter() - self.seconds
         saved = trainer.done
         with progress_bar(steps, bar, "training") as tick:
@@ -126,6 +127,12 @@ class Loop:
         self._losses = [losses]
         self.seconds = time.perf_counter() - self._begun
         checkpoint.save(self._trainer, losses, self.seconds)
+
+
+def _wake(device: torch.device) -> None:
+    """Let autograd's own thread meet the device by something simple: beginning with a product of matrices, it warns."""
+    if device.type == "cuda":
+        torch.ones(1, device=device, requires_grad=True).add(1).sum().backward()
 
 
 def writer_for(asked: str | Path | Writer | None) -> Writer | None:

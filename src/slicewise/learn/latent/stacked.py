@@ -61,16 +61,15 @@ class StackedOptimiser(torch.optim.Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         """One step of every network that is alive, down the gradients of its parameters."""
         (group,) = self.param_groups
+        there = [p for p in group["params"] if p.grad is not None]
         moved = [
-            p - _shaped(group["lr"], p) * self._direction(p)
-            for p in group["params"]
-            if p.grad is not None
+            torch.addcmul(p, _shaped(group["lr"], p), self._direction(p), value=-1) for p in there
         ]
         for new in moved:
-            self.alive &= new.abs().flatten(1).amax(dim=1) < _LARGEST  # False for NaN too
-        there = [p for p in group["params"] if p.grad is not None]
+            reach = torch.linalg.vector_norm(new.flatten(1), ord=torch.inf, dim=1)
+            self.alive &= reach < _LARGEST  # False for NaN too
         for parameter, new in zip(there, moved, strict=True):
-            parameter.copy_(torch.where(_shaped(self.alive, parameter), new, parameter))
+            torch.where(_shaped(self.alive, parameter), new, parameter, out=parameter)
 
     def _direction(self, parameter: Tensor) -> Tensor:
         gradient, state = parameter.grad, self.state[parameter]

@@ -10,20 +10,25 @@ from torch import Tensor, nn
 
 from slicewise.checks import check_samples
 from slicewise.displacement import valued
-from slicewise.distance import draw_slices
 from slicewise.gradient import priced
+from slicewise.learn.foresight import Ahead, Foresight
 from slicewise.learn.latent.batches import Batches, Drawn
 from slicewise.learn.latent.networks import Stack
 from slicewise.learn.latent.settings import Settings
 from slicewise.learn.latent.stacked import StackedOptimiser, clip
 from slicewise.learn.seeds import RunSeeds
-from slicewise.learn.slicing import cold, learned_of, named
+from slicewise.learn.slicing import blind_slices, cold, named, sliced
 from slicewise.learned import State
 from slicewise.precision import full_precision
 from slicewise.problem import Problem
 from slicewise.request import problem_for
 from slicewise.rules import moved
 from slicewise.schedules import Instant, Moment
+from slicewise.transport import project, sorted_lines
+
+
+# No more of the target is laid out ahead, in bytes.
+_MOST = 2**30
 
 
 class Trainer:
@@ -82,11 +87,32 @@ class Trainer:
         total = max(self.settings.steps, self.done + 1)
         return self.make(self.done, Instant(self.done, total), self.batches.draw(self.done), 0)
 
-    def make(self, t: int | Tensor, moment: Moment, drawn: Drawn, index: int) -> Tensor:
-        """Step t, on one of the batches drawn."""
+    def foresee(self, drawn: Drawn, steps: Tensor) -> Foresight | None:
+        """Slices that are drawn blindly, and the target's batches in order along them, for consecutive steps."""
+        seeds, d = self.batches.seeds, self.batches.target.shape[-1]
+        if drawn.target.numel() * d * self.precision.itemsize > _MOST:
+            return None
+        found = blind_slices(self.settings.recipe, self._problem, seeds, steps, order_y=False)
+        if found is None:
+            return None
+        rows = self.batches.target[drawn.target].to(found.slices.dtype)  # (S, D, B, d)
+        with full_precision(rows.device.type):
+            y_sorted = sorted_lines(project(rows, found.slices))
+        return Foresight(found.slices, y_sorted, self.seeds.which)
+
+    def make(
+        self,
+        t: int | Tensor,
+        moment: Moment,
+        drawn: Drawn,
+        index: int,
+        foresight: Foresight | None = None,
+    ) -> Tensor:
+        """Step t, on one of the batches drawn, with what was foreseen of it."""
         given, real = self.batches.at(drawn, index)
         made = self._made(given)
-        value, gradient = self._price(made.detach(), real, t, moment)
+        ahead = None if foresight is None else foresight.at(index)
+        value, gradient = self._price(made.detach(), real, t, moment, ahead)
         found = torch.autograd.grad(
             made, self.parameters, gradient.to(made.dtype), allow_unused=True
         )
@@ -113,7 +139,12 @@ class Trainer:
 
     @torch.no_grad()
     def _price(
-        self, made: Tensor, real: Tensor, t: int | Tensor, moment: Moment
+        self,
+        made: Tensor,
+        real: Tensor,
+        t: int | Tensor,
+        moment: Moment,
+        ahead: Ahead | None,
     ) -> tuple[Tensor, Tensor]:
         """The loss (R,), and its gradient in the samples, of their shape."""
         recipe = self.settings.recipe
@@ -127,8 +158,7 @@ class Trainer:
             progress=progress,
         )
         with full_precision(made.device.type):
-            rng = self.seeds.at(t)
-            slices, learned = draw_slices(recipe, problem, rng, learned_of(self.slicer))
+            slices, learned, problem = sliced(recipe, problem, self.seeds, t, self.slicer, ahead)
             if learned is not None:
                 self.slicer = named(learned)
             if self.settings.scale == "displacement":

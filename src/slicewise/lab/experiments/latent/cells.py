@@ -117,7 +117,9 @@ class TrainingCell:
     def _trained(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None, steps: int | None = None
     ) -> tuple[Stack, Training]:
-        stack = Stack([self.task.network(run.seed) for run in runs]).to(device)
+        networks = [self.task.network(run.seed) for run in runs]
+        rates, seeds = [float(run.lr or 0) for run in runs], [run.seed for run in runs]
+        stack = Stack(networks).to(device)
         moves = self.objective == DISPLACEMENT
         how: dict[str, Any] = {
             "objective": "power" if moves else self.objective,
@@ -126,15 +128,16 @@ class TrainingCell:
             "decay": self.decay,
             "precision": self.precision,
         }
+        by_itself = self.alone and len(runs) == 1
         found = train(
-            stack,
+            networks[0].to(device) if by_itself else stack,
             self.task.target,
             self._recipe,
             source=self.task.source,
             steps=self.steps if steps is None else steps,
             batch=self.task.batch,
-            lr=[float(run.lr or 0) for run in runs],
-            seed=[run.seed for run in runs],
+            lr=rates[0] if by_itself else rates,
+            seed=seeds[0] if by_itself else seeds,
             checkpoint=checkpoint,
             bar=False,
             **how,
@@ -204,7 +207,7 @@ class BaselineCell:
         for run in runs:
             measures = dict(found[run.variant])
             w2 = measures.pop("w2")
-            results.append(Result(run, "finished", 0.0, len(runs), w2, measures))
+            results.append(Result(run, "finished", 0.0, len(runs), w2, {**measures, "steps": 0.0}))
         return results
 
 

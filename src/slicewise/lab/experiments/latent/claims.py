@@ -12,7 +12,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -98,13 +98,13 @@ def judged(claim: Claim, device: str) -> list[Row]:
         found = claim.check(measures, floor)
         met = result.status == "finished" and all(lo <= n <= hi for n, lo, hi in found.values())
         numbers = {name: number for name, (number, _, _) in found.items()}
-        told = {"claim": claim.words, "seed": result.run.seed, "met": met}
+        told: Row = {"claim": claim.words, "seed": result.run.seed, "met": met}
         rows.append({**told, **numbers, "frechet": measures["frechet"], "seconds": result.seconds})
     return rows
 
 
 def one_rate(
-    cell: TrainingCell, device: str, grid: dict[str, tuple[float, ...]], words: str, most: float
+    cell: TrainingCell, device: str, grid: Mapping[str, tuple[float, ...]], words: str, most: float
 ) -> Row:
     """Displacement rate 0.1 against the best of a grid of both scales, by the mean held-out SW_2 of the seeds."""
     found: dict[tuple[str, float], list[Result]] = {}

@@ -14,8 +14,10 @@ from slicewise.learn.latent.settings import Precision
 GENERATE, TRANSLATE = "generate", "translate"
 # {1, 3, 5, 8} · 10^{−6 … −1} and 1, as the paper lists them.
 RATES = (*(float(f"{digit}e{power}") for power in range(-6, 0) for digit in (1, 3, 5, 8)), 1.0)
-# All of the paper's best ones are among these; the others hardly move a network, and come last.
-FIRST_RATES = tuple(rate for rate in RATES if rate >= 5e-4)
+# Made in this order: where all of the paper's best ones lie, a few, then those between; the others hardly move a network.
+FIRST_RATES = tuple(rate for rate in RATES if rate >= 1e-3 and f"{rate:e}"[0] in "13")
+NEXT_RATES = tuple(rate for rate in RATES if rate >= 5e-4 and rate not in FIRST_RATES)
+LAST_RATES = tuple(rate for rate in RATES if rate not in (*FIRST_RATES, *NEXT_RATES))
 QUICK_RATES = (0.1, 0.3, 1.0)
 _QUICK_STEPS = 250
 # What serves every variant, if gradients are moves.
@@ -61,8 +63,7 @@ def _paper(experiment: str, some: list[LatentTask], machine: str) -> Iterator[Ce
     for task in some:
         for variant in ELEVEN:
             yield cell(task, variant, DISPLACEMENT, (ONE_RATE,))
-    others = tuple(rate for rate in RATES if rate not in FIRST_RATES)
-    for rates in (FIRST_RATES, others):
+    for rates in (FIRST_RATES, NEXT_RATES, LAST_RATES):
         for task in some:
             for variant in ELEVEN:
                 yield cell(task, variant, "root", rates)
