@@ -62,7 +62,7 @@ def _curve(panel: Axes, latents: Latents) -> None:
         at = axes_for(explained, share)
         panel.plot([at, at, 0], [0, share, share], color=GREY, lw=0.8, ls=":")
         inwards = at > 0.7 * len(explained)  # words beyond the frame would be cut
-        panel.annotate(f"{share:.0%}: {at}", (at, share), (-5 if inwards else 5, -11), fontsize=8,
+        panel.annotate(f"{share:.0%}: {at}", (at, share), (-5, -24) if inwards else (5, -11), fontsize=8,
                        textcoords="offset points", ha="right" if inwards else "left")  # fmt: skip
     panel.set(xlabel="principal axes", ylabel="share of the variance", ylim=(0, 1.02))
     panel.set_xlim(0, len(explained))
