@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -152,8 +152,3 @@ def judge_moves(
     n = min(len(source), len(target))
     judge = TranslationJudge(source_train, target_train, source[:n], target[:n], seed, exact)
     return judge(moved[:n])
-
-
-def with_self_distance(one: Moved, self_w2: float) -> Moved:
-    """The same with the W_2 between two sets of moved samples."""
-    return replace(one, judgement=replace(one.judgement, self_w2=self_w2))
