@@ -61,7 +61,7 @@ examples: $(READY) ## run them; STEPS=20 for a glance
 	$(BIN)/python examples/train_on_ranks.py --processes 2 --steps $(or $(STEPS),200)
 
 faces: $(READY) ## OpenVINO and random-face, to look at faces that were generated; for non-commercial use
-	@$(PIP) --editable '.[faces]'
+	@$(PIP) openvino
 	@$(PIP) --no-deps random-face
 	@$(BIN)/python -c 'from slicewise.lab.latents import faces; print(faces.TERMS)'
 

@@ -173,6 +173,10 @@ def test_domains_have_a_split_of_their_own(alae):
     assert torch.equal(found.domain("child", 1)[1], found.domain("child", 1)[1])
     fixed = load(str(alae), held_out=12)
     assert len(fixed.domain("male")[1]) == 4  # of the last 12 rows
+    # A domain without held-out rows can be described, and not judged.
+    assert {"set": "child", "train": 10, "held out": 0} in subset_sizes(fixed)
+    with pytest.raises(Trouble, match="0 held out"):
+        fixed.domain("child")
 
 
 def test_tasks_by_name(alae):

@@ -323,6 +323,7 @@ def test_domains_of_unequal_sizes_are_compared_by_the_smaller():
     source, target, source_held, target_held = domains()
     judged = TranslationJudge(source, target, source_held, target_held[:15])
     assert judged.n == len(judged.source) == len(judged.target) == 15
+    assert TranslationJudge(*domains(), most=12).n == 12
     with pytest.raises(ValueError, match=r"\(runs, 15, 6\)"):
         judged(source_held)
 

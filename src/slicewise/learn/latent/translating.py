@@ -37,7 +37,7 @@ class Moved:
 class TranslationJudge:
     """Two domains, of each what may be trained on and what is held out: (n, d) tensors on one device.
 
-    As many held-out samples are compared as the smaller domain has. The probe is fitted to training samples only.
+    As many held-out samples are compared as the smaller domain has, and at most `most`: exact distances grow as n³. The probe is fitted to training samples only.
     """
 
     source_train: Tensor
@@ -46,11 +46,12 @@ class TranslationJudge:
     target_held: Tensor
     seed: int = 0
     exact: bool = True
+    most: int = 2_048
 
     @property
     def n(self) -> int:
         """How many samples of each domain are compared."""
-        return min(len(self.source_held), len(self.target_held))
+        return min(len(self.source_held), len(self.target_held), self.most)
 
     @functools.cached_property
     def source(self) -> Tensor:
