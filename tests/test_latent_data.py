@@ -91,6 +91,7 @@ def test_the_public_split(tmp_path):
     found = load(str(tmp_path))
     assert (len(found.train), len(found.held_out)) == (60_000, 10_000)
     assert float(found.held_out[0, 0]) == 60_000
+    assert torch.equal(found.judged, found.held_out[:2_048])
     train, held = found.domain("male")  # domains are split where the data are
     assert (float(train.max()), float(held.min()), len(held)) == (59_999, 60_001, 5_000)
 

@@ -16,9 +16,6 @@ from slicewise.lab.latents.sets import subset_sizes
 from slicewise.learn.latent.baselines import baselines
 from slicewise.learn.latent.judging import Judgement
 
-# Exact distances of more samples than this take minutes.
-_JUDGED = 2_048
-
 
 def latents(
     path: Annotated[
@@ -92,8 +89,7 @@ def latents(
     found = load(path, labels=labels, held_out=held_out, adult=adult, child=child, more=more)
     said = _facts(found)
     if judge:
-        held = found.held_out[:_JUDGED]
-        judged = baselines(found.train, held[: len(found.train)])
+        judged = baselines(found.train, found.judged[: len(found.train)])
         said["judged"] = {name: vars(one) for name, one in judged.items()}
     else:
         judged = {}

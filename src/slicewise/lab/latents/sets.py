@@ -18,6 +18,7 @@ from slicewise.lab.trouble import Trouble
 
 # Of a domain without a split of its own, a third is held out, and no more than this.
 _DOMAIN_HELD = 1_024
+MOST_JUDGED = 2_048
 # Less than this cannot be split into something to learn and something to judge by.
 LEAST_ROWS = 10
 
@@ -73,6 +74,11 @@ class Latents:
     def held_out(self) -> Tensor:
         """What is only for judging, (N, d)."""
         return self.rows[torch.from_numpy(self.held)]
+
+    @property
+    def judged(self) -> Tensor:
+        """The held-out rows that generators are compared with: the first of them, as exact distances grow as n³."""
+        return self.held_out[:MOST_JUDGED]
 
     def domain(self, name: str, split: int = 0) -> tuple[Tensor, Tensor]:
         """The rows of a domain: those to train on, those held out.
