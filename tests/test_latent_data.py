@@ -253,7 +253,7 @@ def test_files_that_are_not_there_or_not_what_they_should_be(tmp_path):
     (tmp_path / "latents.npz").write_bytes(b"hello")
     assert "no npz file" in wrong(tmp_path / "latents.npz")
     (tmp_path / "x.safetensors").write_bytes(b"hello")
-    assert "cannot be read as an safetensors" in wrong(tmp_path / "x.safetensors")
+    assert "cannot be read as a safetensors" in wrong(tmp_path / "x.safetensors")
     np.savez(tmp_path / "two.npz", a=rows(), b=rows())
     assert "say which, as two.npz:NAME" in wrong(tmp_path / "two.npz")
     assert len(load(str(tmp_path / "two.npz:b")).rows) == 60
