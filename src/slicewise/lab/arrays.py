@@ -72,12 +72,18 @@ def whole(path: Path, kind: str, read: Callable[[Path], Read]) -> Read:
 
 def read_array(path: Path, wanted: str | None) -> Array:
     """One array of a file: the one that is named, or the only one."""
-    return whole(path, f"an {path.suffix.lower()[1:]} file", lambda file: _picked(file, wanted))
+    return whole(path, _kind(path), lambda file: _picked(file, wanted))
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """All arrays of a file by name; that of an npy file has the name of the file."""
-    return whole(path, f"an {path.suffix.lower()[1:]} file", _all)
+    return whole(path, _kind(path), _all)
+
+
+def _kind(path: Path) -> str:
+    return {".npy": "an npy file", ".npz": "an npz file"}.get(
+        path.suffix.lower(), "a safetensors file"
+    )
 
 
 def _picked(path: Path, wanted: str | None) -> Array:

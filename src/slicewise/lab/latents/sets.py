@@ -18,6 +18,7 @@ from slicewise.lab.trouble import Trouble
 
 # Of a domain without a split of its own, a third is held out, and no more than this.
 _DOMAIN_HELD = 1_024
+MOST_JUDGED = 2_048
 # Less than this cannot be split into something to learn and something to judge by.
 LEAST_ROWS = 10
 
@@ -74,23 +75,31 @@ class Latents:
         """What is only for judging, (N, d)."""
         return self.rows[torch.from_numpy(self.held)]
 
+    @property
+    def judged(self) -> Tensor:
+        """The held-out rows that generators are compared with: the first of them, as exact distances grow as n³."""
+        return self.held_out[:MOST_JUDGED]
+
     def domain(self, name: str, split: int = 0) -> tuple[Tensor, Tensor]:
         """The rows of a domain: those to train on, those held out.
 
         With `split` not 0 the held-out rows are random ones instead, as many: how much depends on the split?
         """
-        rows = np.flatnonzero(self._mask(name))
-        held = self.held[rows]
-        if not self.fixed_split:
-            held = np.arange(len(rows)) >= len(rows) - min(_DOMAIN_HELD, len(rows) // 3)
-        if split:
-            held = np.random.default_rng(split).permutation(held)
+        rows, held = self.split(name, split)
         if held.sum() < 2 or (~held).sum() < 2:
             raise Trouble(
                 f"{self.name}: domain {name!r} has {(~held).sum()} rows to train on and {held.sum()} held out: give "
                 f"latents with at least two of each"
             )
         return self.rows[rows[~held]], self.rows[rows[held]]
+
+    def split(self, name: str, split: int = 0) -> tuple[Array, Array]:
+        """Which rows a domain has, (n,), and which of these are held out, (n,) bool."""
+        rows = np.flatnonzero(self._mask(name))
+        held = self.held[rows]
+        if not self.fixed_split:
+            held = np.arange(len(rows)) >= len(rows) - min(_DOMAIN_HELD, len(rows) // 3)
+        return rows, np.random.default_rng(split).permutation(held) if split else held
 
     def decode(self, latents: Tensor) -> Array:
         """Pictures of latents (n, d): uint8, (n, height, width) or (n, height, width, 3)."""
@@ -154,6 +163,6 @@ def subset_sizes(latents: Latents) -> list[dict[str, Any]]:
     """How many rows there are to train on and held out, of all and of each domain."""
     found = [{"set": "all", "train": len(latents.train), "held out": len(latents.held_out)}]
     for name in latents.domains:
-        train, held = latents.domain(name)
-        found.append({"set": name, "train": len(train), "held out": len(held)})
+        _, held = latents.split(name)
+        found.append({"set": name, "train": int((~held).sum()), "held out": int(held.sum())})
     return found

@@ -51,7 +51,9 @@ def read_stylegan(
         further = _drawn(len(w), more)
         labels = _labelled(w.astype(np.float32), further, labels, given)
         w = np.concatenate([w, further])
-        notes += (f"{more:,} further rows for training, drawn by the same mapping network",)
+        notes += (
+            f"{more:,} further rows, drawn by the same mapping network: to train on, and for domains also to hold out",
+        )
     domains = {
         "male": labels["gender"] == 1,
         "female": labels["gender"] == 0,

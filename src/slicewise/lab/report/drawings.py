@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 
-def _figure(width: float, height: float) -> Drawing:
+def blank(width: float, height: float) -> Drawing:
+    """A figure of this size in inches with nothing on it, which no window will show."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -39,7 +40,7 @@ def basins(
     `searched` has what is left at each rate, by objective and variant, `computed` what needed no search, drawn
     at the left edge; `edges` has, by objective, the rate above which the theory says "sw" diverges.
     """
-    figure = _figure(6.2 * len(searched), 4.4)
+    figure = blank(6.2 * len(searched), 4.4)
     panels = figure.subplots(1, len(searched), sharey=True, squeeze=False)[0]
     for panel, (objective, variants) in zip(panels, searched.items(), strict=True):
         rates: list[float] = []
@@ -81,7 +82,7 @@ def _drawn(panel: Axes, variant: str, x: Sequence[Any], y: Sequence[Any]) -> Non
 
 def convergence(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Drawing:
     """Losses on their way, as distances: a panel for each way to choose the step, a line for each variant."""
-    figure = _figure(4.6 * len(found), 3.8)
+    figure = blank(4.6 * len(found), 3.8)
     panels = figure.subplots(1, len(found), squeeze=False)[0]
     for panel, (title, points) in zip(panels, found.items(), strict=True):
         for variant in LOOKS:
@@ -102,7 +103,7 @@ def ways(flows: Sequence[tuple[str, Row, np.ndarray[Any, Any], Sequence[Row]]]) 
     One line of pictures for each (setting, run, its way, the runs by rates).
     """
     columns = max(len(run["trace"]["shown"]) for _, run, _, _ in flows)
-    figure = _figure(14, 2.3 * len(flows))
+    figure = blank(14, 2.3 * len(flows))
     grid = figure.add_gridspec(len(flows), columns + 1, width_ratios=[1] * columns + [1.6])
     for line, (setting, run, way, searched) in enumerate(flows):
         target, particles = way[0], way[1:]
@@ -132,7 +133,7 @@ def ends(found: Sequence[tuple[str, np.ndarray[Any, Any], str]]) -> Drawing:
     """Where the particles of each variant come to rest: (name, target and particles (2, n, 2), words)."""
     columns = min(len(found), 6)
     lines = -(-len(found) // columns)
-    figure = _figure(2.1 * columns, 2.4 * lines)
+    figure = blank(2.1 * columns, 2.4 * lines)
     panels = figure.subplots(lines, columns, squeeze=False)
     for panel in panels.flat:
         panel.set_axis_off()
@@ -148,7 +149,7 @@ def ends(found: Sequence[tuple[str, np.ndarray[Any, Any], str]]) -> Drawing:
 def gallery(rows: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
     """Lines of small images, (n, height, width[, 3]), each with its name."""
     columns = max(len(images) for _, images in rows)
-    figure = _figure(1.1 * columns + 1.6, 1.15 * len(rows))
+    figure = blank(1.1 * columns + 1.6, 1.15 * len(rows))
     panels = figure.subplots(len(rows), columns, squeeze=False)
     for line, (name, images) in enumerate(rows):
         for column in range(columns):
@@ -166,7 +167,7 @@ def pictures(found: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
     columns = min(len(found), 6)
     lines = -(-len(found) // columns)
     height, width = found[0][1].shape[:2]
-    figure = _figure(2.3 * columns, (2.3 * height / width + 0.3) * lines)
+    figure = blank(2.3 * columns, (2.3 * height / width + 0.3) * lines)
     panels = figure.subplots(lines, columns, squeeze=False)
     for panel in panels.flat:
         panel.set_axis_off()

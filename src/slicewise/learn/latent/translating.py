@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -37,7 +37,7 @@ class Moved:
 class TranslationJudge:
     """Two domains, of each what may be trained on and what is held out: (n, d) tensors on one device.
 
-    As many held-out samples are compared as the smaller domain has. The probe is fitted to training samples only.
+    As many held-out samples are compared as the smaller domain has, and at most `most`: exact distances grow as n³. The probe is fitted to training samples only.
     """
 
     source_train: Tensor
@@ -46,11 +46,12 @@ class TranslationJudge:
     target_held: Tensor
     seed: int = 0
     exact: bool = True
+    most: int = 2_048
 
     @property
     def n(self) -> int:
         """How many samples of each domain are compared."""
-        return min(len(self.source_held), len(self.target_held))
+        return min(len(self.source_held), len(self.target_held), self.most)
 
     @functools.cached_property
     def source(self) -> Tensor:
@@ -152,8 +153,3 @@ def judge_moves(
     n = min(len(source), len(target))
     judge = TranslationJudge(source_train, target_train, source[:n], target[:n], seed, exact)
     return judge(moved[:n])
-
-
-def with_self_distance(one: Moved, self_w2: float) -> Moved:
-    """The same with the W_2 between two sets of moved samples."""
-    return replace(one, judgement=replace(one.judgement, self_w2=self_w2))
