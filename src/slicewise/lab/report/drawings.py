@@ -65,7 +65,14 @@ def basins(
         panel.grid(alpha=0.25)
     panels[0].set_ylabel(measure)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=11, fontsize=8, frameon=False)
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=11 if len(searched) > 1 else 6,
+        fontsize=8,
+        frameon=False,
+    )
     return figure
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT
-from slicewise.lab.published import Published, find, published
 from slicewise.lab.report import charts, drawings
-from slicewise.lab.report.best import Best, Row
+from slicewise.lab.report.best import Best
+from slicewise.lab.report.latent_beside import every_rate, orders, told
 from slicewise.lab.report.latent_times import times
 from slicewise.lab.report.pieces import (
     Chart,
     Charts,
+    Figure,
     Heading,
     Piece,
     Section,
@@ -52,7 +56,8 @@ def section(store: Store, experiment: str) -> Section | None:
     for place in found:
         pieces += [Heading(place.words), *_basins(experiment, place)]
         pieces += [_ranked(experiment, place, o) for o in objectives(place) or [DISPLACEMENT]]
-        pieces += [*_orders(experiment, place), *_every_rate(experiment, place)]
+        pieces += [*orders(experiment, place), *every_rate(experiment, place)]
+        pieces += _pictures(store, experiment, place)
     timed = times(experiment, lone)
     pieces += [Heading("Time"), *timed] if timed else []
     return Section(TITLES[experiment], _words(found), pieces, chosen=True)
@@ -69,19 +74,9 @@ def _words(found: Sequence[Place]) -> list[str]:
         given = place.given
         task = given["task"]
         how = f"{place.words}: {given.get('source', '')}, network {' → '.join(map(str, task['network']))}"
-        how += f", batches of {task['batch']:,}, {given['steps']:,} steps, {given.get('judged', 0):,} samples judged"
+        how += f", batches of {task['batch']:,}, {given['steps']:,} steps in {given.get('precision', 'float32')}, {given.get('judged', 0):,} samples judged"
         words.append(f"{how}; {'; '.join(given.get('notes', [])) or 'nothing further'}.")
     return words
-
-
-def _number(number: float, measure: str = "") -> str:
-    if math.isnan(number):
-        return "–"
-    if math.isinf(number):
-        return "∞"
-    if measure in ("energy", "sw2"):
-        return f"{number:.4f}"
-    return f"{number:.2f}" if abs(number) < 100 else f"{number:.0f}"
 
 
 def _measures(place: Place) -> dict[str, str]:
@@ -105,7 +100,7 @@ def _ranked(experiment: str, place: Place, objective: str) -> Table:
     lines = []
     for variant in sorted(there, key=lambda v: there[v].mean):
         one = there[variant]
-        shown = [_number(mean(one.runs, name), name) for name in measures]
+        shown = [told(mean(one.runs, name), name) for name in measures]
         lines.append([variant, f"{one.rate:g}", _over_floor(place, one.mean), *shown, *_beside(place, variant, one)])  # fmt: skip
     for variant in ELEVEN:
         if variant not in there:
@@ -113,7 +108,7 @@ def _ranked(experiment: str, place: Place, objective: str) -> Table:
             why = "none may win" if some else "not run"
             lines.append([variant, why, *["–"] * (len(measures) + 1), *_beside(place, variant, None)])  # fmt: skip
     for row in place.untrained():
-        shown = [_number(value(row, name), name) for name in measures]
+        shown = [told(mean([row], name), name) for name in measures]
         lines.append([row["variant"], "no training", _over_floor(place, value(row, "sw2")), *shown, "–", "–"])  # fmt: skip
     header = ["", "rate", "SW₂ / floor", *measures.values(), f"SW₂ at {_BESIDE}", "over the best"]
     note = (
@@ -131,71 +126,11 @@ def _beside(place: Place, variant: str, best: Best | None) -> list[str]:
     if not some:
         return ["not run", "–"]
     ours = sum(value(row, "sw2") for row in some) / len(some)
-    words = _number(ours, "sw2")
+    words = told(ours, "sw2")
     if any(value(row, "variance_ratio") < 0.8 for row in some):
         words += " (variance < 0.8)"
     ratio = "–" if best is None or not math.isfinite(ours) else f"{ours / best.mean:.2f}"
     return [words, ratio]
-
-
-def _orders(experiment: str, place: Place) -> list[Table]:
-    """Places by W_2, as the paper ranks, by SW_2 and by energy."""
-    if not place.paper_name or "root" not in objectives(place):
-        return []
-    theirs = {v: find("generative_best", v, place.paper_name, "W2") for v in ELEVEN}
-    known = {v: one for v, one in theirs.items() if one is not None}
-    paper = {v: i for i, v in enumerate(sorted(known, key=lambda v: known[v].mean), 1)}
-    ours = {name: place.order(name) for name in ("w2", "sw2", "energy")}
-    lines = []
-    for variant in sorted(ELEVEN, key=lambda v: paper.get(v, 99)):
-        by_w2 = place.best(variant, "root", "w2")
-        shown = ["–", "–", "–"]
-        if by_w2 is not None:
-            kept = mean(by_w2.runs, "variance_ratio")
-            shown = [f"{by_w2.mean:.3f}", f"{by_w2.rate:g}", f"{kept:.2f}"]
-        places_ = [str(ours[name].get(variant, "–")) for name in ours]
-        lines.append([variant, _paper(known.get(variant)), str(paper.get(variant, "–")), *shown, *places_])  # fmt: skip
-    header = ["", "the paper: W₂", "place", "ours: best W₂", "at rate", "variance there", "place by W₂", "by SW₂", "by energy"]  # fmt: skip
-    note = (
-        "The paper ranks by W₂. Ours by W₂ are at the rate that is best by W₂, whatever became of the variance; by SW₂ and energy at "
-        "their own best rates, where a run with less than 0.8 of the variance cannot win and has no place if all its rates do."
-    )
-    name = f"{experiment}-{file_name(place.words)}-orders"
-    return [Table(name, f"{place.words}: who wins depends on the judge", header, lines, note)]
-
-
-def _paper(one: Published | None) -> str:
-    if one is None or math.isnan(one.mean):
-        return "–" if one is None else "NaN"
-    rate = "" if one.lr is None else f" at {one.lr:g}"
-    return f"{one.mean:.2f} ± {one.std:.2f}{rate}"
-
-
-def _every_rate(experiment: str, place: Place) -> list[Table]:
-    """All rates; of translations beside what the paper prints for each."""
-    if "root" not in objectives(place):
-        return []
-    printed = {
-        (one.variant, one.lr): one
-        for one in published()
-        if (one.table, one.setting) == ("translation_full", place.paper_name)
-    }
-    lines = []
-    for variant in ELEVEN:
-        for one in place.at_rates(variant, "root", "w2"):
-            rate = float(one.rate or 0)
-            shown = [_number(_all(one.runs, name), name) for name in ("w2", "sw2", "energy", "variance_ratio")]  # fmt: skip
-            theirs = printed.get((variant, rate))
-            paper = "–" if theirs is None else "NaN" if math.isnan(theirs.mean) else f"{theirs.mean:.2f}"  # fmt: skip
-            lines.append([variant, f"{rate:g}", *shown, *([paper] if printed else [])])
-    header = ["variant", "rate", "W₂", "SW₂", "energy", "variance"] + ["the paper: W₂"] * bool(printed)  # fmt: skip
-    note = "Means over seeds, on the root, means over samples; ∞ where a seed diverged."
-    name = f"{experiment}-{file_name(place.words)}-rates"
-    return [Table(name, f"{place.words}: every rate", header, lines, note, folded=True)]
-
-
-def _all(runs: Sequence[Row], measure: str) -> float:
-    return sum(value(row, measure) for row in runs) / len(runs)
 
 
 def _basins(experiment: str, place: Place) -> list[Charts]:
@@ -228,6 +163,29 @@ def _basins(experiment: str, place: Place) -> list[Charts]:
         still = pictured(drawn, name, f"{place.words}: {caption}", f"{place.words}. {caption}")
         made.append(Charts(some_charts, caption, still))
     return made
+
+
+def _pictures(store: Store, experiment: str, place: Place) -> list[Figure]:
+    """What each variant makes at its best rate, or what translations make of the same sources."""
+    lines: list[tuple[str, np.ndarray[Any, Any]]] = []
+    for variant in ELEVEN:
+        for objective in (*objectives(place), DISPLACEMENT):
+            best = place.best(variant, objective)
+            shown = [store.array(row["key"], "pictures") for row in best.runs] if best else []
+            found = next((one for one in shown if one is not None), None)
+            if best is None or found is None:
+                continue
+            if found.ndim > 3 and len(found) == 2:
+                if not lines:
+                    lines.append(("source", found[0]))
+                found = found[1]
+            lines.append((f"{variant}, {objective} {best.rate:g}", found))
+            break
+    if not lines:
+        return []
+    caption = f"{place.words}: samples of each variant at its best rate by SW₂, none chosen."
+    name = f"{experiment}-{file_name(place.words)}-pictures"
+    return [pictured(drawings.gallery(lines), name, caption, caption, photographs=True)]
 
 
 def _drawable(some: Sequence[Best]) -> bool:

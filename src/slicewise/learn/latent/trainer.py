@@ -26,7 +26,6 @@ from slicewise.rules import moved
 from slicewise.schedules import Instant, Moment
 from slicewise.transport import project, sorted_lines
 
-
 # No more of the target is laid out ahead, in bytes.
 _MOST = 2**30
 

@@ -158,6 +158,8 @@ class TrainingCell:
         arrays = {}
         if run.seed == self.seeds[0] and status != "diverged":
             arrays["end"] = self.task.kept(stack, i)
+            if self.task.pictured:
+                arrays["pictures"] = self.task.pictures(arrays["end"])
         return Result(
             run,
             status,

@@ -146,6 +146,17 @@ class LatentTask:
             made = torch.stack([source, made])
         return made.half().cpu().numpy()
 
+    @property
+    def pictured(self) -> bool:
+        """Whether pictures of its samples cost next to nothing, as those of digits."""
+        return self.path is None
+
+    def pictures(self, samples: Any) -> Any:
+        """Pictures (..., height, width) of samples (..., d) that were kept."""
+        rows = torch.from_numpy(samples).float()
+        found = self.latents.decode(rows.reshape(-1, rows.shape[-1]))
+        return found.reshape(*rows.shape[:-1], *found.shape[1:])
+
     def _judge(self, device: str) -> Judge:
         return _judge_of(self.path, device)
 
