@@ -21,6 +21,9 @@ class StackedOptimiser(torch.optim.Optimizer):
 
     A network with a weight that is not finite, or beyond 1000, has diverged: it keeps the weights it had, is not
     `alive` any more, and the others never notice.
+
+    The parameters are laid side by side, a row for each network, and become views of that: a step is then a few passes
+    over one tensor, and on a device few launches. Move a stack to its device before.
     """
 
     def __init__(
@@ -44,50 +47,52 @@ class StackedOptimiser(torch.optim.Optimizer):
         self.kinds = tuple(each)
         self._has = {kind: kind in each for kind in KINDS}
         self.alive = torch.ones(runs, dtype=torch.bool, device=device)
+        self._weights = torch.cat([p.detach().flatten(1) for p in some], dim=1)  # (R, all of them)
+        place = 0
         for parameter in some:
-            self._begin(parameter)
-
-    def _begin(self, parameter: Tensor) -> None:
-        """What is remembered of gradients, where a kind does."""
-        state = self.state[parameter]
+            size = parameter[0].numel()
+            parameter.data = self._weights[:, place : place + size].view(parameter.shape)
+            place += size
+        state = self.state[some[0]]  # all of it, so that it is saved with the first
         if self._has["momentum"] or self._has["adam"]:
-            state["first"] = torch.zeros_like(parameter)
+            state["first"] = torch.zeros_like(self._weights)
         if self._has["adam"]:
-            state["second"] = torch.zeros_like(parameter)
+            state["second"] = torch.zeros_like(self._weights)
             # Not "step": torch leaves a state of that name on the host when it is loaded.
-            state["count"] = torch.zeros((), device=parameter.device)
+            state["count"] = torch.zeros((), device=device)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         """One step of every network that is alive, down the gradients of its parameters."""
         (group,) = self.param_groups
-        there = [p for p in group["params"] if p.grad is not None]
-        moved = [
-            torch.addcmul(p, _shaped(group["lr"], p), self._direction(p), value=-1) for p in there
-        ]
-        for new in moved:
-            reach = torch.linalg.vector_norm(new.flatten(1), ord=torch.inf, dim=1)
-            self.alive &= reach < _LARGEST  # False for NaN too
-        for parameter, new in zip(there, moved, strict=True):
-            torch.where(_shaped(self.alive, parameter), new, parameter, out=parameter)
+        slopes = [torch.zeros_like(p) if p.grad is None else p.grad for p in group["params"]]
+        direction = self._direction(torch.cat([slope.flatten(1) for slope in slopes], dim=1))
+        weights = self._weights
+        new = torch.addcmul(weights, group["lr"].unsqueeze(1), direction, value=-1)
+        reach = torch.linalg.vector_norm(new, ord=torch.inf, dim=1)
+        self.alive &= reach < _LARGEST  # False for NaN too
+        torch.where(self.alive.unsqueeze(1), new, weights, out=weights)
 
-    def _direction(self, parameter: Tensor) -> Tensor:
-        gradient, state = parameter.grad, self.state[parameter]
-        assert gradient is not None
+    def _direction(self, gradient: Tensor) -> Tensor:
+        state = self.state[self.param_groups[0]["params"][0]]
         if "first" not in state:
             return gradient
         first = state["first"]
-        adam, momentum = (_shaped(self._is[kind], gradient) for kind in ("adam", "momentum"))
+        adam, momentum = (self._is[kind].unsqueeze(1) for kind in ("adam", "momentum"))
         if not self._has["adam"]:
             first.mul_(_MOMENTUM).add_(gradient)
             return torch.where(momentum, first, gradient)
         state["count"] += 1
         step, second = state["count"].double(), state["second"]  # 1 − 0.999^step needs its digits
         averaged = first.lerp(gradient, 1 - _EARLY)
-        first.copy_(torch.where(adam, averaged, _MOMENTUM * first + gradient))
+        if self._has["momentum"]:
+            averaged = torch.where(adam, averaged, _MOMENTUM * first + gradient)
+        first.copy_(averaged)
         second.lerp_(gradient.square(), 1 - _LATE)
         size = (second / (1 - _LATE**step)).sqrt() + _LEAST
         scaled = first / (1 - _EARLY**step) / size
+        if all(kind == "adam" for kind in self.kinds):
+            return scaled
         return torch.where(adam, scaled, torch.where(momentum, first, gradient))
 
 
