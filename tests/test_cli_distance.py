@@ -19,7 +19,7 @@ import slicewise as sw
 
 KEYS = {
     *("value", "power", "stderr", "variant", "recipe", "p", "n_slices", "seed", "n", "m", "d"),
-    *("exact", "seconds", "device", "dtype", "backend", "a", "b"),
+    *("exact", "at_most", "seconds", "device", "dtype", "backend", "a", "b"),
 }
 
 
@@ -204,7 +204,7 @@ def test_no_error_is_known_of_one_slice(capsys, tmp_path, files):
         ("flat.npy b.npy", "flat.npy holds samples of 2 dimensions and b.npy of 3"),
         ("a.npy", "Missing argument 'B'"),
         ("a.npy b.npy c.npy", "unexpected extra argument"),
-        ("a.npy b.npy -v rspw", "did you mean 'rpsw'"),
+        ("a.npy b.npy -v rspw", "or 'rpsw'"),
         ("a.npy b.npy -O kappa=3", "option of variant 'sw' = 'kappa' is unknown"),
         ("a.npy b.npy -v rpsw -O kapa=3", "did you mean 'kappa'"),
         ("a.npy b.npy -v rpsw -O kappa=much", "-O kappa=much: give a number"),

@@ -160,7 +160,7 @@ def test_the_version_and_the_help(capsys):
     assert said(capsys, "--version").out.startswith("slicewise 0.")
     assert "reproduce" in said(capsys, "--help").out
     text = said(capsys, "reproduce", "--help").out
-    assert "theory, gradient-flow, image-flow" in text
+    assert "theory, gradient-flow, image-flow, estimators" in text
     assert "--preset" in text
 
 

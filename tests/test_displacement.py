@@ -21,7 +21,25 @@ def directions(*shape, seed=0):
     )
 
 
-@pytest.mark.parametrize("variant", sorted(sw.VARIANTS))
+LINEAR = sorted(name for name in sw.VARIANTS if "linear" in sw.VARIANTS[name].laws)
+
+
+@pytest.mark.parametrize("variant", sorted(set(sw.VARIANTS) - set(LINEAR)))
+def test_slices_that_are_not_linear_are_refused_with_a_reason(variant):
+    x, y = samples(20, 4), samples(15, 4, seed=1) + 1
+    for call in (
+        lambda: sw.displacement(x, y, variant),
+        lambda: sw.evaluate(x, y, variant).displacement,
+        lambda: sw.SlicedWasserstein(variant, scale="displacement"),
+        lambda: sw.flow(x, y, variant),
+    ):
+        with pytest.raises(ValueError, match=r"not linear in the samples.*descend by a rate"):
+            call()
+    with pytest.raises(ValueError, match="reduce=True"):
+        sw.flow(x, y, variant, lr=0.1, reduce=True)
+
+
+@pytest.mark.parametrize("variant", LINEAR)
 def test_of_an_evaluation_and_on_its_own(variant):
     x, y = samples(3, 20, 4), samples(3, 15, 4, seed=1) + 1
     seeded = {"generator": torch.Generator().manual_seed(5)}

@@ -49,6 +49,26 @@ def declares(name, law):
     return law in sw.VARIANTS[name].laws
 
 
+def some_slices(name, n, d, seed=3):
+    """Directions of the space that a variant slices, which is not always the samples' own."""
+    x = samples(2, d)
+    dimension = sw.evaluate(x, x, name, generator=seeded()).slices.shape[-1]
+    return torch.nn.functional.normalize(samples(n, dimension, seed=seed), dim=-1)
+
+
+def n_slices_of(name, wanted):
+    """As many as wanted, where a variant can have them."""
+    if "n_slices" not in sw.VARIANTS[name].options:
+        return {}
+    few = {"maxsw": 1, "maxgsw": 1, "maxksw": min(wanted, 3), "ksw": min(wanted, 3)}
+    long_chains = name in ("imhebsw", "rmhebsw")
+    return {"n_slices": few.get(name, wanted)} | ({"n_steps": 10} if long_chains else {})
+
+
+def orders(name):
+    return [1, 2, 3] if declares(name, "every_order") else [2]
+
+
 def value(x, y, name, seed=0, **options):
     return sw.sliced_wasserstein(x, y, name, generator=seeded(seed), **options)
 
@@ -68,7 +88,9 @@ def test_a_batch_is_a_loop(name, batch, d, dtype):
     (gradient,) = torch.autograd.grad(together.value.sum(), x)
     n_slices = together.costs.shape[-1]
     assert together.weights.shape == (*batch, n_slices)
-    assert together.slices.shape == (*batch, n_slices, d)
+    assert together.slices.shape[:-1] == (*batch, n_slices)
+    if declares(name, "linear"):
+        assert together.slices.shape[-1] == d
     for i, index in enumerate(torch.cartesian_prod(*map(torch.arange, batch)) if batch else [()]):
         at = tuple(torch.as_tensor(index).flatten().tolist()) if batch else ()
         one = x[at].detach().requires_grad_()
@@ -95,13 +117,14 @@ def test_zero_on_itself_with_a_finite_gradient(name, d, power):
 @both_dtypes
 @both_dimensions
 def test_unit_slices_and_n_slices_of_them(name, d, dtype):
-    n_slices = {"maxsw": 1, "maxksw": 3, "ksw": 3}.get(name, 20)
-    found = sw.evaluate(
-        samples(7, d, dtype=dtype), samples(5, d, dtype=dtype, seed=2), name, n_slices=n_slices
-    )
-    assert found.slices.shape == (n_slices, d)
-    norms = torch.linalg.vector_norm(found.slices, dim=-1)
-    assert (norms - 1).abs().max() < 16 * torch.finfo(dtype).eps
+    options = n_slices_of(name, 20)
+    x, y = samples(7, d, dtype=dtype), samples(5, d, dtype=dtype, seed=2)
+    found = sw.evaluate(x, y, name, **options)
+    assert found.slices.shape[-2] == options.get("n_slices", 1)
+    off = (torch.linalg.vector_norm(found.slices, dim=-1) - 1).abs().max()
+    # The sum of the squares of D numbers is rounded at most √D-fold, as a rule.
+    unit = off < 16 * torch.finfo(dtype).eps * max(1, found.slices.shape[-1] / 50) ** 0.5
+    assert unit == declares(name, "unit_slices")
 
 
 @every_variant
@@ -109,7 +132,7 @@ def test_unit_slices_and_n_slices_of_them(name, d, dtype):
 @pytest.mark.parametrize("m", [12, 9])
 def test_symmetry(name, d, m):
     x, y = samples(12, d), samples(m, d, shift=0.5, seed=2)
-    slices = torch.nn.functional.normalize(samples(30, d, seed=3), dim=-1)
+    slices = some_slices(name, 30, d)
     assert_close(value(x, y, name, slices=slices), value(y, x, name, slices=slices))
     if declares(name, "symmetric"):
         assert_close(value(x, y, name), value(y, x, name), rtol=1e-8)
@@ -119,7 +142,7 @@ def test_symmetry(name, d, m):
 @both_dimensions
 def test_the_order_of_samples_does_not_matter(name, d):
     x, y = samples(12, d), samples(9, d, shift=0.5, seed=2)
-    slices = torch.nn.functional.normalize(samples(30, d, seed=3), dim=-1)
+    slices = some_slices(name, 30, d)
     mixed_x, mixed_y = x[torch.randperm(12)], y[torch.randperm(9)]
     assert_close(value(x, y, name, slices=slices), value(mixed_x, mixed_y, name, slices=slices))
     if declares(name, "permutation_invariant"):
@@ -128,9 +151,13 @@ def test_the_order_of_samples_does_not_matter(name, d):
 
 @every_variant
 @both_dimensions
-def test_moving_both_sets_changes_nothing(name, d):
+def test_moving_both_sets_changes_nothing_where_declared(name, d):
     x, y, shift = samples(12, d), samples(9, d, shift=0.5, seed=2), 10 * samples(1, d, seed=4)
-    assert_close(value(x, y, name), value(x + shift, y + shift, name), rtol=1e-8)
+    here, there = value(x, y, name), value(x + shift, y + shift, name)
+    if declares(name, "translation_invariant"):
+        assert_close(here, there, rtol=1e-8)
+    else:
+        assert not torch.isclose(here, there, rtol=1e-6)
 
 
 @every_variant
@@ -147,11 +174,35 @@ def test_homogeneity_where_declared(name, factor):
 
 @every_variant
 @both_dimensions
-@pytest.mark.parametrize("p", [1, 2, 3])
-def test_at_most_the_exact_distance(name, d, p):
+def test_at_most_the_exact_distance_where_declared(name, d):
+    if not declares(name, "bounded"):
+        pytest.skip("declared not to be: a counterexample is below")
     x, y = samples(2, 12, d), samples(2, 9, d, shift=0.5, seed=2)
-    exact = sw.wasserstein(x, y, p=p)
-    assert (sw.sliced_wasserstein(x, y, name, p=p) <= exact * (1 + 1e-9)).all()
+    for p in orders(name):
+        exact = sw.wasserstein(x, y, p=p)
+        assert (sw.sliced_wasserstein(x, y, name, p=p) <= exact * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("name", [n for n in sw.VARIANTS if not declares(n, "bounded")])
+def test_some_draw_exceeds_the_exact_distance_where_that_is_declared(name):
+    """One sample each, far from the origin or nearly in one dimension, and few slices."""
+    x = torch.tensor([[3.0, 0.01]]).double().expand(200, 1, 2)
+    y = torch.tensor([[4.0, 0.0]]).double()
+    options = n_slices_of(name, 5)
+    if name == "asw":
+        options |= {"n_steps": 50, "inner_lr": 0.1, "penalty": 0.0}  # nothing keeps it small
+    found = sw.sliced_wasserstein(x, y, name, generator=seeded(), **options)
+    assert (found > 1.001 * sw.wasserstein(x[0], y)).any()
+
+
+@every_variant
+def test_a_law_of_order_two_says_so(name):
+    x, y = samples(12, 4), samples(9, 4, shift=0.5, seed=2)
+    if declares(name, "every_order"):
+        assert value(x, y, name, p=3) > value(x, y, name, p=1.5) > 0
+    else:
+        with pytest.raises(ValueError, match=r"p = 3"):
+            value(x, y, name, p=3)
 
 
 @every_variant
@@ -162,7 +213,14 @@ def test_triangle_inequality_where_declared(name, p):
         pytest.skip("declared not to be a metric")
     if name in ("dsw", "vdsw"):
         pytest.skip("a metric only at a supremum that no finite ascent reaches")
-    options = {"maxsw": {"restarts": 30, "n_steps": 100}, "maxksw": {"n_steps": 300}}.get(name, {})
+    options = {
+        "maxsw": {"restarts": 30, "n_steps": 100},
+        "maxgsw": {"restarts": 30, "n_steps": 100},
+        "maxksw": {"n_steps": 300},
+        # Estimates of a metric, whose weights differ from pair to pair: within their error of it.
+        "lcvsw": {"n_slices": 2000},
+        "ucvsw": {"n_slices": 2000},
+    }.get(name, {})
     for seed in range(5):
         x, y, z = (samples(8, 3, shift=k, seed=10 * seed + k) for k in range(3))
         through = value(x, y, name, p=p, **options) + value(y, z, name, p=p, **options)
@@ -186,7 +244,7 @@ def test_a_seed_holds(name, dtype):
     second = sw.sliced_wasserstein(x, y, name)
     torch.manual_seed(7)
     assert sw.sliced_wasserstein(x, y, name).equal(first)
-    assert not second.equal(first), "fresh slices every call"
+    assert second.equal(first) == (not declares(name, "fresh")), "fresh slices every call"
 
 
 @every_variant
@@ -253,23 +311,32 @@ def test_ragged_batches(name):
 @every_variant
 def test_one_sample_against_one(name):
     x, y = torch.zeros(1, 4, dtype=torch.float64), torch.ones(1, 4, dtype=torch.float64)
-    assert 0 <= value(x, y, name) <= 2 + 1e-12
+    found = value(x, y, name)
+    assert 0 <= found < torch.inf
+    if declares(name, "bounded"):
+        assert found <= 2 + 1e-12
 
 
 @pytest.mark.parametrize("name", [n for n in sw.VARIANTS if n != "omsw"])
 def test_a_line(name):
-    """In one dimension every slice is the whole truth."""
+    """In one dimension every slice is the whole truth, where declared."""
     x, y = samples(12, 1), samples(9, 1, seed=2)
     n_slices = {"n_slices": 1} if name in ("ksw", "maxksw") else {}
-    assert_close(value(x, y, name, **n_slices), sw.wasserstein(x, y), rtol=1e-9)
+    found, exact = value(x, y, name, **n_slices), sw.wasserstein(x, y)
+    if declares(name, "exact_on_a_line"):
+        assert_close(found, exact, rtol=1e-9)
+    else:
+        assert not torch.isclose(found, exact, rtol=1e-3)
 
 
 @every_variant
 def test_standard_error_is_honest_where_it_is_given(name):
     """Over 400 calls the spread of the power is what single calls claim, within 25 %."""
     x, y = samples(1, 12, 4).expand(400, 12, 4), samples(9, 4, shift=1.0, seed=2)
-    found = sw.evaluate(x, y, name, n_slices={"maxsw": 1, "ksw": 2, "maxksw": 2}.get(name, 200))
-    if name in ("maxsw", "maxksw", "ksw", "dsw", "vdsw"):
+    found = sw.evaluate(x, y, name, **n_slices_of(name, 200))
+    alone = ("maxsw", "maxgsw", "maxksw", "ksw", "dsw", "vdsw", "asw")
+    alone += ("qsw", "rqsw", "momentsw", "sirebsw")
+    if name in alone:
         assert found.stderr.isnan().all()
         return
     claimed = found.stderr.square().mean().sqrt()

@@ -13,7 +13,18 @@ from scipy import stats
 from tolerances import assert_close
 
 import slicewise as sw
-from slicewise import moves, slicers, sphere, weighting
+from slicewise import (
+    augmented,
+    control,
+    energies,
+    learned,
+    lifts,
+    moments,
+    moves,
+    slicers,
+    sphere,
+    weighting,
+)
 from slicewise.problem import Problem
 from slicewise.randomness import Randomness
 from slicewise.schedules import Anneal
@@ -213,8 +224,8 @@ def test_functions_are_parts_too():
 @pytest.mark.parametrize("name", sw.VARIANTS)
 def test_recipes_print_as_the_call_that_makes_them_and_pickle(name):
     recipe = sw.VARIANTS[name]()
-    names = {**vars(slicers), **vars(moves), **vars(weighting), "Recipe": sw.Recipe}
-    names |= {"PushForward": __import__("slicewise.learned", fromlist=["x"]).PushForward}
+    files = (slicers, moves, weighting, learned, lifts, moments, augmented, control, energies)
+    names = {k: v for file in files for k, v in vars(file).items()} | {"Recipe": sw.Recipe}
     again = eval(repr(recipe), names)
     assert repr(again) == repr(recipe)
     assert repr(pickle.loads(pickle.dumps(recipe))) == repr(recipe)

@@ -4,6 +4,8 @@ Samples are (*batch, n, d), directions are rows (L, d), costs are means over sam
 """
 
 from slicewise import steps
+from slicewise.catalogue import VARIANTS
+from slicewise.detours import gaussian_detour, subspace_detour
 from slicewise.displacement import displacement
 from slicewise.distance import Evaluation, evaluate, sliced_wasserstein
 from slicewise.gradient import value_and_grad
@@ -12,8 +14,10 @@ from slicewise.kernels import backends
 from slicewise.learn.flow import flow
 from slicewise.learn.record import Flow
 from slicewise.loss import SlicedWasserstein
-from slicewise.problem import Problem, pad
+from slicewise.padding import pad
+from slicewise.problem import Problem
 from slicewise.recipe import Recipe
+from slicewise.robust import subspace_robust_wasserstein
 from slicewise.schedules import Anneal
 from slicewise.subspace import (
     Subspace,
@@ -23,7 +27,6 @@ from slicewise.subspace import (
     gaussian_constant,
 )
 from slicewise.target import Target
-from slicewise.variants import VARIANTS
 
 __version__ = "0.1.0"
 
@@ -45,9 +48,12 @@ __all__ = [
     "evaluate",
     "flow",
     "gaussian_constant",
+    "gaussian_detour",
     "pad",
     "sliced_wasserstein",
     "steps",
+    "subspace_detour",
+    "subspace_robust_wasserstein",
     "value_and_grad",
     "wasserstein",
 ]

@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from slicewise.device import beside, capturing, kernels_for
-from slicewise.distance import draw_slices, weigh
+from slicewise.distance import weigh
 from slicewise.gradient import Objective, priced
 from slicewise.precision import full_precision
+from slicewise.preparation import draw
 from slicewise.problem import Problem
 from slicewise.randomness import Randomness
 from slicewise.recipe import Recipe
@@ -90,7 +91,7 @@ def _evaluated(recipe: Recipe, problem: Problem, objective: Objective) -> list[T
     """The value (*batch,), its gradient in x and the slices it drew."""
     with torch.no_grad(), full_precision(problem.x.device.type):
         rng = Randomness(None, problem.x.device, problem.batch)
-        slices, _ = draw_slices(recipe, problem, rng, None)
+        _, slices, _ = draw(recipe, problem, rng, None)
         value, gradient = priced(recipe, problem, slices, objective)
         return [value, gradient.sum_to_size(problem.x.shape), slices]
 

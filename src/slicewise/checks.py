@@ -103,9 +103,8 @@ def check_weight_sum(name: str, weights: Tensor | None) -> None:
         )
 
 
-def check_slices(slices: Tensor, x: Tensor, batch: tuple[int, ...]) -> None:
-    """Directions as rows, (L, d) or (*batch, L, d)."""
-    d = x.shape[-1]
+def check_slices(slices: Tensor, x: Tensor, batch: tuple[int, ...], d: int) -> None:
+    """Directions of d dimensions as rows, (L, d) or (*batch, L, d), for samples x."""
     if not isinstance(slices, Tensor) or slices.dim() < 2 or slices.shape[-1] != d:
         got = tuple(slices.shape) if isinstance(slices, Tensor) else type(slices).__name__
         raise ValueError(

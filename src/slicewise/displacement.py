@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from slicewise.checks import check_value
-from slicewise.distance import fixed_slices, slices_for
 from slicewise.precision import full_precision
+from slicewise.preparation import fixed_slices, prepare
 from slicewise.problem import Problem
 from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
@@ -53,12 +53,13 @@ def displacement(
     """
     rule = rule_for(step)
     recipe = recipe_for(variant, n_slices, options)
+    recipe.check_linear("a displacement")
     problem = problem_for(
         x, y, p, x_weights, y_weights, recipe.convention, progress, backend
     ).detached()
     with torch.no_grad(), full_precision(problem.x.device.type):
         given = fixed_slices(y, slices)
-        drawn, _, _ = slices_for(recipe, problem, generator, given, n_slices=n_slices)
+        drawn = prepare(recipe, problem, generator, given, n_slices=n_slices).slices
         pull = pull_of(
             problem, drawn, weights_for(recipe.weighting, drawn, problem, hold=hold_weights)
         )

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from slicewise.checks import check_finite, check_generator, check_slices, check_value
-from slicewise.learned import State, is_learned
+from slicewise.checks import check_value
+from slicewise.lifts import Curved
 from slicewise.precision import full_precision
+from slicewise.preparation import fixed_slices, prepare
 from slicewise.problem import Problem
-from slicewise.randomness import Generators, Randomness
+from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
 from slicewise.request import problem_for, recipe_for
 from slicewise.roots import root
 from slicewise.rules import moved, pull_of
-from slicewise.slicers import group_size
 from slicewise.target import Target
 from slicewise.weighting import constant_weights
 
@@ -34,8 +33,8 @@ class Evaluation:
     weights: Tensor  # (*batch, L), how much each slice counted
     slices: Tensor  # (*batch, L, d), or as they were given
     group_size: int | None  # how many successive slices depend on each other, if that is known
-    self_normalised: bool  # were the weights divided by their own sum?
-    problem: Problem = field(repr=False)  # what was compared
+    recipe: Recipe
+    problem: Problem = field(repr=False)  # what was sliced
 
     @property
     def displacement(self) -> Tensor:
@@ -43,11 +42,35 @@ class Evaluation:
 
         Scaled by the Cauchy step, with slice weights held constant; see `displacement`.
         """
+        self.recipe.check_linear("a displacement")
         with torch.no_grad(), full_precision(self.costs.device.type):
             weights = self.weights.detach()
             problem, slices = self.problem.detached(), self.slices.detach()
             move = moved(pull_of(problem, slices.to(problem.x.dtype), weights))
             return move if problem.precision is None else move.to(problem.precision)
+
+    @property
+    def bound(self) -> Tensor:
+        """What no unit slice of these samples exceeds (*batch,), in the unit of `value`: an upper bound of MaxSW.
+
+        Of slices that are an orthonormal frame ("maxksw", "ksw") it is what the mean over no such frame exceeds.
+        Computed when it is asked for. `value` of "maxsw" lies below, and where the two agree it is the maximum.
+        """
+        if isinstance(self.problem, Curved):
+            raise ValueError(
+                f"no bound is known for {self.recipe.lift!r}, whose slices are curves; use function='poly'"
+            )
+        if self.recipe.convention == "reference":
+            raise ValueError("a bound is stated in convention='mean' alone: leave convention out")
+        from slicewise.bounds import is_frame, most_of_slices
+
+        slices = self.slices
+        if not is_frame(slices):
+            best = self.costs.detach().argmax(dim=-1, keepdim=True).unsqueeze(-1)
+            slices = torch.take_along_dim(slices.expand(*self.problem.batch, -1, -1), best, dim=-2)
+        power = most_of_slices(self.problem, slices)
+        is_root = self.value is not self.power
+        return root(power, self.problem.p) if is_root else power
 
     @property
     def stderr(self) -> Tensor:
@@ -63,8 +86,9 @@ class Evaluation:
         if n < 2:
             return torch.full_like(power, math.nan)
         mean = power.unsqueeze(-1)
-        if self.self_normalised:
-            terms = weights * (costs - mean)  # first-order error of a ratio of two means
+        errors = getattr(self.recipe.weighting, "errors", None)
+        if errors is not None:
+            terms = errors(costs, self.slices, self.problem.detached())
         else:
             terms = weights * costs - mean / n_slices
         filled = torch.nn.functional.pad(terms, (0, n * size - n_slices))
@@ -158,8 +182,8 @@ def evaluate(
     )
     with full_precision(problem.x.device.type):
         given = fixed_slices(y, slices)
-        drawn, size, _ = slices_for(recipe, problem, generator, given, n_slices=n_slices)
-        found = weigh(recipe, problem, drawn, size, power=power)
+        ready = prepare(recipe, problem, generator, given, n_slices=n_slices)
+        found = weigh(recipe, ready.problem, ready.slices, ready.group_size, power=power)
     check_value(found.value, problem)
     return found
 
@@ -175,53 +199,6 @@ def by_graph(recipe: Recipe, problem: Problem, *, power: bool) -> Tensor | None:
     from slicewise.captured import replayed_value
 
     return replayed_value(recipe, problem, power=power)
-
-
-def fixed_slices(y: Tensor | Target, slices: Tensor | None) -> Tensor | None:
-    """The slices a caller fixes, by hand or with a `Target`."""
-    if isinstance(y, Target):
-        if slices is not None:
-            raise ValueError(f"slices beside {y!r}, which has its own: leave them out")
-        return y.slices
-    return slices
-
-
-def slices_for(
-    recipe: Recipe,
-    problem: Problem,
-    generator: Generators,
-    given: Tensor | None,
-    *,
-    n_slices: int | None = None,
-    state: State | None = None,
-) -> tuple[Tensor, int | None, State | None]:
-    """Slices, given or drawn; how many depend on each other; a learned slicer's state, in and out."""
-    if given is not None:
-        check_slices(given, problem.x, problem.batch)
-        given = problem.pool.agreed(given.to(problem.x.dtype))
-        check_finite(slices=given)
-        if n_slices is not None and n_slices != given.shape[-2]:
-            raise ValueError(
-                f"n_slices = {n_slices}, but slices holds {given.shape[-2]}: leave one of them out"
-            )
-        return given, 1, state
-    check_generator(generator)
-    rng = Randomness(generator, problem.x.device, problem.batch)
-    slices, state = draw_slices(recipe, problem, rng, state)
-    return slices, group_size(recipe.slicer, problem.d), state
-
-
-def draw_slices(
-    recipe: Recipe, problem: Problem, rng: Randomness, state: State | None
-) -> tuple[Tensor, State | None]:
-    """Fresh slices (*batch, L, d), constants for the gradient; a learned slicer's state, in and out."""
-    with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
-        if is_learned(recipe.slicer):
-            state = recipe.slicer.cold(problem, rng) if state is None else state
-            slices, state = recipe.slicer.learn(problem, rng, state)
-        else:
-            slices = recipe.slicer(problem.detached(), rng)
-        return problem.pool.agreed(slices), state
 
 
 def weigh(
@@ -241,5 +218,4 @@ def weigh(
     if recipe.convention == "reference":
         n = problem.n_points()
         value = value * (n if isinstance(n, int) else n.squeeze(-1))
-    normalised = getattr(recipe.weighting, "self_normalised", False)
-    return Evaluation(value, total, costs, weights, slices, size, normalised, problem)
+    return Evaluation(value, total, costs, weights, slices, size, recipe, problem)

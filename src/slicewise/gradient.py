@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from slicewise.checks import check_value, values_readable
-from slicewise.distance import fixed_slices, may_be_captured, slices_for
+from slicewise.distance import may_be_captured, weigh
 from slicewise.line import Match
 from slicewise.precision import full_precision
+from slicewise.preparation import Prepared, fixed_slices, prepare
 from slicewise.problem import Problem
 from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
 from slicewise.request import problem_for, recipe_for
+from slicewise.roots import root, root_slope
 from slicewise.target import Target
 from slicewise.transport import Gradients, Needs, pull_back
 from slicewise.turning import descend
@@ -65,8 +69,14 @@ def value_and_grad(
         if found is not None:
             return found[0], found[1].to(x.dtype)
     with torch.no_grad(), full_precision(x.device.type):
-        drawn, _, _ = slices_for(recipe, problem, generator, given, n_slices=n_slices)
-        value, gradient = priced(recipe, problem, drawn, objective)
+
+        def ready(problem: Problem) -> Prepared:
+            return prepare(recipe, problem, generator, given, n_slices=n_slices)
+
+        if recipe.by_hand:
+            value, gradient = priced(recipe, problem, ready(problem).slices, objective)
+        else:
+            value, gradient, _ = differentiated(recipe, problem, objective, ready)
         if gradient.shape != x.shape:
             gradient = gradient.sum_to_size(x.shape)
     check_value(value, problem)
@@ -97,6 +107,26 @@ def priced(
     outer = _outer(total, problem, objective)
     gradient = gradients.x.mul_(outer.unsqueeze(-1) if isinstance(outer, Tensor) else outer)
     return _value(total, problem, objective), gradient
+
+
+def differentiated(
+    recipe: Recipe, problem: Problem, objective: Objective, ready: Callable[[Problem], Prepared]
+) -> tuple[Tensor, Tensor, Prepared]:
+    """`priced` by autograd, for recipes whose samples are lifted or weigh on their slices; and what was sliced."""
+    with torch.inference_mode(False), torch.enable_grad():
+        live = problem.x.detach().clone().requires_grad_()
+        found = ready(dataclasses.replace(problem, x=live))
+        if objective == "mean_root":
+            sliced, slices = found.problem, found.slices
+            costs = sliced.costs(slices)
+            value = (recipe.weighting(costs, slices, sliced) * root(costs, problem.p)).sum(dim=-1)
+            value = _in_convention(value, problem)
+        else:
+            value = weigh(
+                recipe, found.problem, found.slices, None, power=objective == "power"
+            ).value
+        (gradient,) = torch.autograd.grad(value.sum(), live)
+    return value.detach(), gradient, found
 
 
 def stepped(
@@ -153,7 +183,11 @@ def _total_and_slope(
 def _value(total: Tensor, problem: Problem, objective: Objective) -> Tensor:
     value = total
     if objective == "root":
-        value = total.sqrt() if problem.p == 2 else total ** (1 / problem.p)
+        value = total.clamp(min=0).sqrt() if problem.p == 2 else root(total, problem.p)
+    return _in_convention(value, problem)
+
+
+def _in_convention(value: Tensor, problem: Problem) -> Tensor:
     if problem.convention == "mean":
         return value
     n = problem.n_points()
@@ -167,16 +201,10 @@ def _outer(total: Tensor, problem: Problem, objective: Objective) -> Tensor | fl
         if total.dim() == 0 and problem.p == 2 and not total.is_cuda and values_readable(total):
             # One number on the CPU is read faster than four operations on it are launched.
             number = total.item()
-            outer = 0.5 / math.sqrt(number) if number != 0 else 0.0
+            outer = 0.0 if number <= 0 else 0.5 / math.sqrt(number)
         else:
             outer = root_slope(total, problem.p).unsqueeze(-1)
     return outer if problem.convention == "mean" else outer * _n_points(problem, 1)
-
-
-def root_slope(power: Tensor, p: float) -> Tensor:
-    """power^(1/p − 1) / p; where the power is 0 its root counts as flat, as in `roots`."""
-    zero = power == 0
-    return torch.where(zero, 0, torch.where(zero, 1, power) ** (1 / p - 1) / p)
 
 
 def _n_points(problem: Problem, inner: int) -> Tensor | int:

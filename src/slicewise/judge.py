@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,6 +41,28 @@ def wasserstein(
     check_samples(x, y)
     check_weights("x_weights", x_weights, x)
     check_weights("y_weights", y_weights, y)
+    batch, pairs = pairs_of(x, y, x_weights, y_weights)
+
+    def value(pair: Pair) -> float:
+        one, other, a, b = pair
+        return _distance(one, other, p, a, b)
+
+    workers = min(len(pairs), torch.get_num_threads())
+    if workers > 1 and x.shape[-2] > _SMALL:
+        with ThreadPoolExecutor(workers) as pool:  # solvers let other threads go on
+            values = list(pool.map(value, pairs))
+    else:
+        values = [value(pair) for pair in pairs]
+    return torch.tensor(values, dtype=torch.float64).reshape(batch)
+
+
+Pair = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
+
+
+def pairs_of(
+    x: Tensor, y: Tensor, x_weights: Tensor | None, y_weights: Tensor | None
+) -> tuple[tuple[int, ...], list[Pair]]:
+    """The shape of a batch, and its elements one by one: samples and weights in float64, where they are."""
     x, y = x.detach().double(), y.detach().double()
     weights = [w if w is None else w.detach().double() for w in (x_weights, y_weights)]
     batch = torch.broadcast_shapes(
@@ -47,19 +70,23 @@ def wasserstein(
     )
     xs = x.expand(*batch, -1, -1).reshape(-1, *x.shape[-2:])
     ys = y.expand(*batch, -1, -1).reshape(-1, *y.shape[-2:])
-    rows = [None if w is None else w.expand(*batch, -1).reshape(-1, w.shape[-1]) for w in weights]
+    a, b = (None if w is None else w.expand(*batch, -1).reshape(-1, w.shape[-1]) for w in weights)
+    elements = range(math.prod(batch))
+    each = [
+        (xs[i], ys[i], None if a is None else a[i], None if b is None else b[i]) for i in elements
+    ]
+    return tuple(batch), each
 
-    def value(i: int) -> float:
-        return _distance(xs[i], ys[i], p, *(None if r is None else r[i] for r in rows))
 
-    each = range(math.prod(batch))
-    workers = min(len(each), torch.get_num_threads())
-    if workers > 1 and x.shape[-2] > _SMALL:
-        with ThreadPoolExecutor(workers) as pool:  # solvers let other threads go on
-            values = list(pool.map(value, each))
-    else:
-        values = [value(i) for i in each]
-    return torch.tensor(values, dtype=torch.float64).reshape(batch)
+def masses_of(
+    x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The weights of samples x (n, d) and y (m, d) as a solver wants them: all there, of sum one."""
+    equal = [torch.full((len(s),), 1 / len(s), dtype=torch.float64) for s in (x, y)]
+    first, second = (
+        (u if w is None else w / w.sum()).numpy() for w, u in zip((a, b), equal, strict=True)
+    )
+    return first, second
 
 
 def within(x: Tensor, y: Tensor, distance: float) -> bool:
@@ -69,7 +96,7 @@ def within(x: Tensor, y: Tensor, distance: float) -> bool:
     """
     x, y = x.detach().double().cpu(), y.detach().double().cpu()
     if x.shape[-1] <= 8:
-        with _extra():
+        with exact_extra():
             from scipy.spatial import cKDTree
         nearest = torch.from_numpy(cKDTree(y.numpy()).query(x.numpy())[0])
     else:
@@ -81,7 +108,7 @@ def within(x: Tensor, y: Tensor, distance: float) -> bool:
 
 def assignment(x: Tensor, y: Tensor) -> Tensor:
     """For each sample of x (n, d), its partner in y (n, d) in the optimal plan for W_2: an index (n,)."""
-    with _extra():
+    with exact_extra():
         from scipy.optimize import linear_sum_assignment
     distances = torch.cdist(x.double().cpu(), y.double().cpu(), compute_mode=_DIFFERENCES)
     return torch.as_tensor(linear_sum_assignment(distances.square().numpy())[1])
@@ -111,7 +138,7 @@ def _distance(x: Tensor, y: Tensor, p: float, a: Tensor | None, b: Tensor | None
 
             mean = float(ot.emd2([], [], matrix, numItermax=10_000_000))
         else:
-            with _extra():
+            with exact_extra():
                 from scipy.optimize import linear_sum_assignment
             # The same plan is best, and found up to ten times faster: nearly equal samples hide it.
             reduced = powers - powers.amin(dim=0)
@@ -119,11 +146,9 @@ def _distance(x: Tensor, y: Tensor, p: float, a: Tensor | None, b: Tensor | None
             rows, columns = linear_sum_assignment(reduced.numpy())
             mean = float(matrix[rows, columns].mean())
     else:
-        with _extra():
+        with exact_extra():
             import ot
-        uniform = [torch.full((len(s),), 1 / len(s), dtype=torch.float64) for s in (x, y)]
-        a, b = (u if w is None else w / w.sum() for w, u in zip((a, b), uniform, strict=True))
-        mean = float(ot.emd2(a.numpy(), b.numpy(), matrix, numItermax=10_000_000))
+        mean = float(ot.emd2(*masses_of(x, y, a, b), matrix, numItermax=10_000_000))
     return scale * float(mean ** (1 / p))
 
 
@@ -135,7 +160,7 @@ def _present(samples: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | 
 
 
 @contextmanager
-def _extra() -> Iterator[None]:
+def exact_extra() -> Iterator[None]:
     """Imports that only the extra `exact` brings: without it, a line that says so."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a learned slicer has learned, kept in the buffers of a module."""
+"""What a part has learned, kept in the buffers of a module."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import nn
 from slicewise.learned import State
 from slicewise.problem import Problem
 
-_STATE = "slicer_"  # begins the names of the buffers that hold a learned slicer
+_STATE = "slicer_"  # begins the names of the buffers that hold what was learned; a lift's as well as a slicer's
 
 
-class KeepsSlicer(nn.Module):
-    """A module whose buffers hold a learned slicer, once there is one: moved and saved with it."""
+class KeepsLearner(nn.Module):
+    """A module whose buffers hold what a slicer or a lift has learned: moved and saved with it."""
 
     def _forget(self) -> None:
         for name in self._state():
@@ -33,7 +33,7 @@ class KeepsSlicer(nn.Module):
         learned, wanted = tuple(state["bias"].shape), (*problem.batch, problem.d)
         if learned != wanted:
             warnings.warn(
-                f"the learned slicer was for (*batch, d) = {learned}, these samples have {wanted}: it "
+                f"what was learned was for (*batch, d) = {learned}, these samples have {wanted}: it "
                 f"starts anew; keep one module for each shape to keep what they learn",
                 stacklevel=3,
             )

@@ -1,4 +1,4 @@
-"""Slices from a law that is learned: the network of distributional sliced Wasserstein."""
+"""Parts that learn: the network behind the slices of distributional sliced Wasserstein, and what they share."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from slicewise.device import kernels_for
 from slicewise.printing import Part
 from slicewise.problem import Problem
 from slicewise.randomness import Randomness
+from slicewise.roots import root_slope
 
 State = dict[str, Tensor]
 
@@ -32,9 +33,62 @@ class LearnedSlicer(Protocol):
         ...
 
 
+class LearnedLift(Protocol):
+    """A lift that gets better with use, in the same way."""
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Problem: ...
+
+    def cold(self, problem: Problem, rng: Randomness) -> State: ...
+
+    def learn(self, problem: Problem, rng: Randomness, state: State) -> tuple[Problem, State]:
+        """The samples lifted, after some learning on them, and the state to go on from."""
+        ...
+
+
 def is_learned(slicer: Any) -> TypeGuard[LearnedSlicer]:
     """Does this slicer have something to learn?"""
     return hasattr(slicer, "learn")
+
+
+def learns(lift: Any) -> TypeGuard[LearnedLift]:
+    """Does this lift have something to learn?"""
+    return hasattr(lift, "learn")
+
+
+def cold_layer(problem: Problem, rng: Randomness) -> State:
+    """A linear layer d → d for each element of the batch at its usual first weights, and Adam's memory of it."""
+    batch, d = problem.batch, problem.d
+    # The usual first weights of a linear layer: uniform up to 1/sqrt(d).
+    bound = 1 / math.sqrt(d)
+    draws = {"weight": rng.uniform(*batch, d, d), "bias": rng.uniform(*batch, d)}
+    state = {k: ((2 * u - 1) * bound).to(problem.x.dtype) for k, u in draws.items()}
+    for moment in ("first", "second"):
+        state |= {f"{moment}_{name}": torch.zeros_like(state[name]) for name in draws}
+    state["step"] = torch.zeros(batch, dtype=torch.int64, device=problem.x.device)
+    return state
+
+
+def climb_by_adam(
+    state: State, name: str, gradient: Tensor, lr: float, betas: tuple[float, float]
+) -> None:
+    """One step of Adam up a gradient, in place of what `state` holds under this name."""
+    route = kernels_for(gradient)
+    if route is not None:
+        from slicewise.kernels.cuda.climbing import adam
+
+        old = (state[name], state[f"first_{name}"], state[f"second_{name}"])
+        new = adam(*old, gradient, state["step"], rate=lr, betas=betas, route=route)
+        state[name], state[f"first_{name}"], state[f"second_{name}"] = new
+        return
+    early, late = betas
+    first = state[f"first_{name}"].lerp(gradient, 1 - early)
+    second = state[f"second_{name}"].lerp(gradient.square(), 1 - late)
+    step = state["step"].to(gradient.dtype)
+    step = step.reshape(step.shape + (1,) * (gradient.dim() - step.dim()))
+    direction = first / (1 - early**step)
+    size = (second / (1 - late**step)).sqrt() + 1e-8
+    state[name] = state[name] + lr * direction / size  # + : this climbs
+    state[f"first_{name}"], state[f"second_{name}"] = first, second
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,15 +115,7 @@ class PushForward(Part):
         return self.n  # one map made them all
 
     def cold(self, problem: Problem, rng: Randomness) -> State:
-        batch, d = problem.batch, problem.d
-        # The usual first weights of a linear layer: uniform up to 1/sqrt(d).
-        bound = 1 / math.sqrt(d)
-        draws = {"weight": rng.uniform(*batch, d, d), "bias": rng.uniform(*batch, d)}
-        state = {k: ((2 * u - 1) * bound).to(problem.x.dtype) for k, u in draws.items()}
-        for moment in ("first", "second"):
-            state |= {f"{moment}_{name}": torch.zeros_like(state[name]) for name in draws}
-        state["step"] = torch.zeros(batch, dtype=torch.int64, device=problem.x.device)
-        return state
+        return cold_layer(problem, rng)
 
     def learn(self, problem: Problem, rng: Randomness, state: State) -> tuple[Tensor, State]:
         problem, state = problem.detached(), dict(state)
@@ -88,8 +134,8 @@ class PushForward(Part):
         closeness = (slices @ slices.mT).sign() @ slices
         state["step"] = state["step"] + 1
         turn = self._turn(problem, slices, length, costs, ascent, closeness)
-        self._adam(state, "weight", turn.mT @ seeds)
-        self._adam(state, "bias", turn.sum(dim=-2))
+        climb_by_adam(state, "weight", turn.mT @ seeds, self.lr, self.betas)
+        climb_by_adam(state, "bias", turn.sum(dim=-2), self.lr, self.betas)
 
     def _turn(
         self,
@@ -118,32 +164,10 @@ class PushForward(Part):
                 route=route,
             )
         mean = (costs * n).mean(dim=-1, keepdim=True)  # (*batch, 1)
-        # (mean)^(1/p), and 0 where nothing separates the samples.
-        outer = torch.where(mean > 0, torch.where(mean > 0, mean, 1) ** (1 / problem.p - 1), 0)
-        separation = (outer * n / problem.p).unsqueeze(-1) * ascent / self.n
+        separation = (root_slope(mean, problem.p) * n).unsqueeze(-1) * ascent / self.n
         by_slice = separation - self.penalty * 2 * closeness / self.n**2  # (*batch, n, d)
         # Through the division by the length: only what is orthogonal to a slice can turn it.
         return (by_slice - (by_slice * slices).sum(dim=-1, keepdim=True) * slices) / length
-
-    def _adam(self, state: State, name: str, gradient: Tensor) -> None:
-        route = kernels_for(gradient)
-        if route is not None:
-            from slicewise.kernels.cuda.climbing import adam
-
-            old = (state[name], state[f"first_{name}"], state[f"second_{name}"])
-            steps = state["step"]
-            new = adam(*old, gradient, steps, rate=self.lr, betas=self.betas, route=route)
-            state[name], state[f"first_{name}"], state[f"second_{name}"] = new
-            return
-        early, late = self.betas
-        first = state[f"first_{name}"].lerp(gradient, 1 - early)
-        second = state[f"second_{name}"].lerp(gradient.square(), 1 - late)
-        step = state["step"].to(gradient.dtype)
-        step = step.reshape(step.shape + (1,) * (gradient.dim() - step.dim()))
-        direction = first / (1 - early**step)
-        size = (second / (1 - late**step)).sqrt() + 1e-8
-        state[name] = state[name] + self.lr * direction / size  # + : this climbs
-        state[f"first_{name}"], state[f"second_{name}"] = first, second
 
 
 def _push_with_length(seeds: Tensor, state: State) -> tuple[Tensor, Tensor]:

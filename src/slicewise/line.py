@@ -124,6 +124,19 @@ def plan_mean(
     return _unsort(torch.where(mass > 0, total / torch.where(mass > 0, mass, 1), 0), u_order)
 
 
+def plan_on_lines(
+    u: Tensor, v: Tensor, *, u_weights: Tensor | None = None, v_weights: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The plan `match` prices, as indices into u (..., n) and v (..., m) and the mass that goes between them."""
+    u_order, v_order = (t.argsort(dim=-1, stable=True) for t in (u, v))
+    if u_weights is None and v_weights is None and u.shape[-1] == v.shape[-1]:
+        return u_order, v_order, torch.full_like(u, 1 / u.shape[-1])
+    u_mass = None if u_weights is None else _sorted_weights(u_weights, u_order)
+    v_mass = None if v_weights is None else _sorted_weights(v_weights, v_order)
+    cells = _cells(u, v, u_mass, v_mass)
+    return _pick(u_order, cells.u_rank), _pick(v_order, cells.v_rank), cells.width.to(u.dtype)
+
+
 def _cells(u: Tensor, v: Tensor, u_mass: Tensor | None, v_mass: Tensor | None) -> Cells:
     n, m = u.shape[-1], v.shape[-1]
     if u_mass is None and v_mass is None:

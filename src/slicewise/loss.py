@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
@@ -19,23 +19,22 @@ from slicewise.checks import (
     values_readable,
 )
 from slicewise.displacement import check_displaceable, displaced
-from slicewise.distance import by_graph, fixed_slices, may_be_captured, slices_for, weigh
-from slicewise.kept import KeepsSlicer
-from slicewise.learned import is_learned
+from slicewise.distance import by_graph, may_be_captured, weigh
+from slicewise.kept import KeepsLearner
 from slicewise.precision import full_precision
+from slicewise.preparation import fixed_slices, prepare
 from slicewise.problem import Problem
 from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
 from slicewise.request import BACKENDS, problem_for, recipe_for
-from slicewise.subspace import basis_of, essf, gaussian_constant
+from slicewise.scales import Scale, check_scale, measured, scale_factor
+from slicewise.subspace import basis_of
 from slicewise.target import Target
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
     from slicewise.distributed import Exchange, Terms
-
-Scale = Literal["classic", "gaussian", "subspace", "displacement"]
 
 _log = logging.getLogger("slicewise")
 
@@ -50,7 +49,7 @@ def _check_not_forgotten(averaged: bool) -> None:
         )
 
 
-class SlicedWasserstein(KeepsSlicer):
+class SlicedWasserstein(KeepsLearner):
     """Sliced Wasserstein as a loss: SW_p^p by default, averaged over the batch.
 
     Args:
@@ -76,7 +75,7 @@ class SlicedWasserstein(KeepsSlicer):
         averaged: gradients will be averaged over ranks, as DDP and FSDP do: multiply them by the number of
             ranks, so that the average is the gradient of the one loss. The value stays as it is.
 
-    A learned slicer ("dsw") lives in the module's buffers: one network for each element of the batch,
+    What learns ("dsw", "asw") lives in the module's buffers: one network for each element of the batch,
     moved and saved with the module, `reset()` to forget.
 
     >>> import torch
@@ -106,18 +105,13 @@ class SlicedWasserstein(KeepsSlicer):
     ) -> None:
         super().__init__()
         check_order(p)
-        check_choice("scale", scale, get_args(Scale))
         check_choice("reduction", reduction, ("mean", "sum", "none"))
         check_choice("backend", backend, BACKENDS)
         check_count("subspace_dim", subspace_dim)
         self.recipe = recipe_for(variant, n_slices, options)
         self.p, self.scale = p, scale
         self.power = self.recipe.convention == "mean" if power is None else power
-        if scale == "displacement" and not self.power:
-            raise ValueError(
-                "scale='displacement' with the root: moves have the right length for the power alone; "
-                "give power=True, or another scale"
-            )
+        check_scale(scale, self.recipe, power=self.power)
         self.subspace_dim = self._given_dim = subspace_dim
         self.reduction, self.backend = reduction, backend
         self.exchanged: Exchange | None = None
@@ -152,8 +146,8 @@ class SlicedWasserstein(KeepsSlicer):
         if self.terms is not None:
             return self._over_ranks(own, y, slices, generator)
         problem = own()
-        # What a learned slicer learns is kept from call to call: no graph for that.
-        plain = self.scale == "classic" and not is_learned(self.recipe.slicer)
+        # What a part learns is kept from call to call: no graph for that.
+        plain = self.scale == "classic" and self.recipe.learner is None
         if plain and may_be_captured(x, slices, generator):
             value = by_graph(self.recipe, problem, power=self.power)
             if value is not None:
@@ -162,16 +156,18 @@ class SlicedWasserstein(KeepsSlicer):
 
     def _value(self, problem: Problem, given: Tensor | None, generator: Generators) -> Tensor:
         with full_precision(problem.x.device.type):
-            state = self._state_for(problem) if given is None else None
-            drawn, size, state = slices_for(self.recipe, problem, generator, given, state=state)
-            if state is not None:
-                self._keep(state if self.terms is None else self.terms.agreed(state))
+            learns = given is None or self.recipe.lift is not None
+            state = self._state_for(problem) if learns else None
+            ready = prepare(self.recipe, problem, generator, given, state=state)
+            if ready.state is not None:
+                self._keep(ready.state if self.terms is None else self.terms.agreed(ready.state))
             if self.scale == "displacement":
-                value = displaced(self.recipe, problem, drawn)
+                value = displaced(self.recipe, problem, ready.slices)
             else:
-                value = weigh(self.recipe, problem, drawn, size, power=self.power).value
+                sliced, slices, size, _ = ready
+                value = weigh(self.recipe, sliced, slices, size, power=self.power).value
             if self.scale in ("gaussian", "subspace"):
-                value = value * self._factor(problem) ** (1 if self.power else 1 / self.p)
+                value = value * self._factor(ready.problem) ** (1 if self.power else 1 / self.p)
         check_value(value, problem)
         return self._reduced(value)
 
@@ -209,7 +205,7 @@ class SlicedWasserstein(KeepsSlicer):
         return value.mean() if self.reduction == "mean" else value.sum()
 
     def reset(self) -> None:
-        """Forget what a learned slicer has learned, and a subspace dimension that was estimated."""
+        """Forget what was learned, and a subspace dimension that was estimated."""
         self._forget()
         self.subspace_dim = self._given_dim
 
@@ -223,8 +219,9 @@ class SlicedWasserstein(KeepsSlicer):
         return words if self.subspace_dim is None else f"{words}, subspace_dim={self.subspace_dim}"
 
     def _factor(self, problem: Problem) -> float:
+        problem = measured(problem)
         if self.scale == "gaussian":
-            return gaussian_constant(problem.d, p=self.p)
+            return scale_factor(self.recipe, problem.d, None, p=self.p)
         if self.subspace_dim is None:
             if not values_readable(problem.x):
                 raise ValueError(
@@ -236,7 +233,7 @@ class SlicedWasserstein(KeepsSlicer):
                 "subspace_dim = %d, estimated from the first batch and kept; give subspace_dim to choose",
                 self.subspace_dim,
             )
-        return 1 / essf(problem.d, self.subspace_dim, p=self.p)
+        return scale_factor(self.recipe, problem.d, self.subspace_dim, p=self.p)
 
     def get_extra_state(self) -> dict[str, Any]:
         """What is saved beside the buffers: a dimension once estimated holds after a restart."""

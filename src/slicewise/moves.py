@@ -155,12 +155,23 @@ class Orthogonal(Part):
 
 @dataclass(frozen=True, repr=False)
 class Best(Part):
-    """Of all slices, the one that costs most."""
+    """Of all slices, the n that cost most."""
+
+    n: int = 1
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         with torch.no_grad():
-            best = problem.detached().costs(slices).argmax(dim=-1, keepdim=True)
+            costs = problem.detached().costs(problem.pool.agreed(slices))
+            best = costs.topk(min(self.n, costs.shape[-1]), dim=-1).indices
         return torch.take_along_dim(slices, best.unsqueeze(-1), dim=-2)
+
+
+@dataclass(frozen=True, repr=False)
+class Afresh(Part):
+    """A uniform draw in place of each slice."""
+
+    def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
+        return sphere.uniform(tuple(slices.shape), rng, slices.dtype)
 
 
 @dataclass(frozen=True, repr=False)

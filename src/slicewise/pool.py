@@ -23,7 +23,7 @@ class Pool:
         return tensor
 
     def total(self, tensor: Tensor) -> Tensor:
-        """The sum over processes."""
+        """The sum over processes. What is made of it must be the same on each: its gradient comes back as it is."""
         return tensor
 
     def largest_entry(self, tensor: Tensor) -> Tensor:
@@ -40,9 +40,7 @@ class Pool:
 
     def at(self, side: SideName, samples: Tensor, weights: Tensor | None, level: Tensor) -> Tensor:
         """The samples (*batch, k, d) at levels (*batch, k) of [0, 1), each spanning its weight."""
-        shape, (n, d) = level.shape, samples.shape[-2:]
-        index = index_at(level, n, weights)
-        return samples.expand(*shape[:-1], n, d).gather(-2, index.unsqueeze(-1).expand(*shape, d))
+        return rows_at(level, samples, weights)
 
     def swapped(self) -> Pool:
         """The same pool seen from y."""
@@ -62,6 +60,13 @@ def index_at(level: Tensor, n: int, weights: Tensor | None) -> Tensor:
     return index.clamp(max=n - 1)
 
 
+def rows_at(level: Tensor, rows: Tensor, weights: Tensor | None) -> Tensor:
+    """The rows (*batch, k, d) of (..., n, d) at levels (*batch, k) of [0, 1), each spanning its weight."""
+    shape, (n, d) = level.shape, rows.shape[-2:]
+    index = index_at(level, n, weights)
+    return rows.expand(*shape[:-1], n, d).gather(-2, index.unsqueeze(-1).expand(*shape, d))
+
+
 def shares_of(
     weights: Tensor | None, n: int, dtype: torch.dtype, pool: Pool = ALONE
 ) -> Tensor | float:
@@ -70,3 +75,34 @@ def shares_of(
         return 1 / n
     wide = weights.double()
     return (wide / pool.total(wide.sum(dim=-1, keepdim=True))).to(dtype)
+
+
+def mean_of(
+    samples: Tensor, weights: Tensor | None, pool: Pool = ALONE, side: SideName = "x"
+) -> Tensor:
+    """The mean (*batch, 1, d) of samples by their weights; those of weight zero may lie anywhere."""
+    if weights is None:
+        return pool.total(samples.sum(dim=-2, keepdim=True)) / pool.count(side, samples)
+    # Two sums and then their ratio: either one's gradient is right where a process has a share of the samples.
+    mass = weights.to(samples.dtype).unsqueeze(-2)  # (..., 1, n)
+    there = torch.where(mass.mT > 0, samples, 0)
+    return pool.total(mass @ there) / pool.total(mass.sum(dim=-1, keepdim=True))
+
+
+def covariance_of(
+    samples: Tensor, weights: Tensor | None, pool: Pool = ALONE, side: SideName = "x"
+) -> Tensor:
+    """The covariance (*batch, d, d) of samples by their weights."""
+    mean = mean_of(samples, weights, pool, side)
+    # About a constant, less what that is off by: nothing now, but not to the second derivative.
+    middle = mean.detach()
+    centred, off = samples - middle, mean - middle
+    if weights is None:
+        moment = pool.total(centred.mT @ centred) / pool.count(side, samples)
+    else:
+        mass = weights.to(samples.dtype).unsqueeze(-1)  # (..., n, 1)
+        centred = torch.where(mass > 0, centred, 0)
+        moment = pool.total(centred.mT @ (mass * centred)) / pool.total(
+            mass.sum(dim=-2, keepdim=True)
+        )
+    return moment - off.mT @ off

@@ -1,11 +1,12 @@
 """What is compared, and the signatures of the parts that compare it.
 
-A sliced distance is made of three kinds of parts, all plain callables, so that a function is as
+A sliced distance is made of a few kinds of parts, all plain callables, so that a function is as
 good a part as a class:
 
     Slicer     (problem, rng)             -> slices   (*batch, L, d)   where slices come from
     Move       (slices, problem, rng)     -> slices                    how slices travel
     Weighting  (costs, slices, problem)   -> weights  (*batch, L)      how much a slice counts
+    Lift       (problem, rng)             -> problem                   what is sliced instead, if anything
 
 `Problem` holds the two sample sets and prices slices; it is what parts are allowed to look at.
 """
@@ -13,7 +14,6 @@ good a part as a class:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -74,7 +74,7 @@ class Problem:
 
     @property
     def d(self) -> int:
-        """The dimension of the samples."""
+        """The dimension of the slices: that of the samples, where slices are linear."""
         return self.x.shape[-1]
 
     def n_points(self) -> Tensor | int:
@@ -92,10 +92,15 @@ class Problem:
         """The weights of x divided by their sum, (*batch, n), or 1/n where all are equal."""
         return shares_of(self.x_weights, self.n, dtype, self.pool)
 
+    def side(self, name: SideName) -> tuple[Tensor, Tensor | None, Pool, SideName]:
+        """The samples of one side, their weights, and who has the others: what `mean_of` takes."""
+        samples, weights = (self.x, self.x_weights) if name == "x" else (self.y, self.y_weights)
+        return samples, weights, self.pool, name
+
     def at(self, side: SideName, level: Tensor) -> Tensor:
         """The samples (*batch, k, d) of one side at levels (*batch, k) of [0, 1)."""
-        samples, weights = (self.x, self.x_weights) if side == "x" else (self.y, self.y_weights)
-        return self.pool.at(side, samples, weights, level)
+        samples, weights, pool, _ = self.side(side)
+        return pool.at(side, samples, weights, level)
 
     def costs(self, slices: Tensor) -> Tensor:
         """W_p^p on each slice, (*batch, L), in the problem's convention; differentiable."""
@@ -177,6 +182,14 @@ class Problem:
         )
 
 
+_FIELDS = tuple(field.name for field in dataclasses.fields(Problem))  # no compiler knows them
+
+
+def fields_of(problem: Problem) -> dict[str, Any]:
+    """What a problem is made of, for another kind of problem to be made of it."""
+    return {name: getattr(problem, name) for name in _FIELDS}
+
+
 class Slicer(Protocol):
     """Proposes directions, unit rows (*batch, L, d).
 
@@ -197,34 +210,22 @@ class Weighting(Protocol):
     """Says how much each slice counts: weights (*batch, L), the φ-weights of the paper over L.
 
     One whose weights do not depend on the costs may also say `constant(slices, problem)`: gradients
-    are then accumulated while slices are priced. `self_normalised` says that weights are divided by their
-    own sum, which standard errors must know.
+    are then accumulated while slices are priced. `follows_samples` says that the weights are functions of the
+    samples beside the costs, through which gradients flow. `errors(costs, slices, problem)` is each slice's
+    share (*batch, L) of the error of Σ weights · costs, to first order, where that is not weight · cost less
+    its mean.
     """
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor: ...
 
 
-def pad(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Sample sets of unequal sizes as one batch: samples (B, n, d) and sample weights (B, n).
+class Lift(Protocol):
+    """Carries samples to where they are sliced; differentiable in them. Slices are of `problem.d` dimensions.
 
-    Set b has equal weights 1/n_b on its own samples and weight zero on its padding, which every
-    variant ignores: values and gradients are those of the sets taken one at a time.
-
-    >>> x, weights = pad([torch.ones(2, 3), torch.ones(1, 3)])
-    >>> x.shape, weights
-    (torch.Size([2, 2, 3]), tensor([[0.5000, 0.5000],
-            [1.0000, 0.0000]]))
+    What comes out is no linear function of the samples, so no step can be computed from the slices.
     """
-    shapes = [tuple(s.shape) for s in samples]
-    if not shapes or any(len(s) != 2 or s[0] == 0 or s[1] != shapes[0][1] for s in shapes):
-        raise ValueError(
-            f"samples has shapes {shapes}: give a list of non-empty (n, d) tensors of one dimension d"
-        )
-    x = torch.nn.utils.rnn.pad_sequence(list(samples), batch_first=True)
-    sizes = torch.tensor([s.shape[0] for s in samples], device=x.device)
-    present = torch.arange(x.shape[1], device=x.device) < sizes[:, None]
-    dtype = torch.promote_types(x.dtype, torch.float32)  # half precision would not sum to one
-    return x, present.to(dtype) / sizes[:, None].to(dtype)
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Problem: ...
 
 
 def at_progress(value: float | Schedule, problem: Problem) -> float | Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 from slicewise.checks import check_choice, check_count
 from slicewise.presets import PRESETS, REFERENCE_ASCENT
 from slicewise.printing import Part
-from slicewise.problem import Convention, Slicer, Weighting
+from slicewise.problem import Convention, Lift, Slicer, Weighting
 from slicewise.weighting import Equal
 
 EQUAL = Equal()
@@ -23,7 +23,14 @@ LAWS = frozenset(
         "symmetric",  # value(x, y) = value(y, x) with the same seed
         "permutation_invariant",  # the order of samples does not matter, with the same seed
         "homogeneous",  # value(c x, c y) = c value(x, y)
-        "metric",  # the exact distance obeys the triangle inequality
+        "metric",  # the exact distance is one: no two laws at 0, and the triangle inequality
+        "translation_invariant",  # moving both sets alike changes nothing
+        "bounded",  # at most W_p
+        "exact_on_a_line",  # W_p itself for samples of one dimension
+        "unit_slices",  # every slice has length one
+        "fresh",  # another call draws other slices
+        "every_order",  # defined for every p, not for p = 2 alone
+        "linear",  # slices are linear in the samples: moves and steps can be computed
     }
 )
 
@@ -34,11 +41,38 @@ class Recipe(Part):
 
     `convention="reference"` is that of the published scripts: costs are *sums* over the points of x
     (which sharpens energies), and the value, meant to be read as a root, is multiplied by their number.
+    With a `lift`, what it makes of the samples is sliced in their place.
     """
 
     slicer: Slicer
     weighting: Weighting = EQUAL
     convention: Convention = "mean"
+    lift: Lift | None = None
+
+    def __post_init__(self) -> None:
+        if hasattr(self.slicer, "learn") and hasattr(self.lift, "learn"):
+            raise ValueError(
+                f"{self.slicer!r} and {self.lift!r} both learn: a recipe has room for the state of one"
+            )
+
+    @property
+    def learner(self) -> Slicer | Lift | None:
+        """The part that learns from call to call, if there is one."""
+        return next((part for part in (self.slicer, self.lift) if hasattr(part, "learn")), None)
+
+    @property
+    def by_hand(self) -> bool:
+        """Are gradients in x those of the costs, pulled back along the slices? Else autograd must find them."""
+        return self.lift is None and not getattr(self.weighting, "follows_samples", False)
+
+    def check_linear(self, what: str) -> None:
+        """Refuse what only slices that are linear in the samples have: a move, a computed step."""
+        if self.lift is not None:
+            raise ValueError(
+                f"{what} with {self.lift!r}: its slices are not linear in the samples, so that with plans held the "
+                f"loss is no quadratic in them and no step is known to make it fall; descend by a rate "
+                f"(flow(..., lr=0.1), an optimiser) or use a variant with linear slices, e.g. 'sw'"
+            )
 
 
 @dataclass(frozen=True)
@@ -47,13 +81,15 @@ class Variant:
 
     `defaults` is a preset of published options ("paper", "flow_script", "color_script", "dg"), which
     options given by name override. `cost` is what an evaluation takes, up to a constant: L = n_slices,
-    T = n_steps, R = restarts, n samples on a side in d dimensions.
+    T = n_steps, R = restarts, n samples on a side in d dimensions, sliced in D. `climbs` says that the value
+    is a lower bound of a maximum over slices.
     """
 
     name: str
     build: Callable[..., Recipe]
     laws: frozenset[str]
     cost: str
+    climbs: bool = False
 
     def __call__(
         self, *, defaults: str | None = None, convention: Convention = "mean", **options: Any
@@ -86,6 +122,6 @@ class Variant:
 
 
 def _by_name(name: str) -> Variant:
-    from slicewise.variants import VARIANTS
+    from slicewise.catalogue import VARIANTS
 
     return VARIANTS[name]

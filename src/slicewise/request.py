@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicewise.catalogue import VARIANTS
 from slicewise.checks import (
     check_broadcast,
     check_choice,
@@ -21,7 +22,6 @@ from slicewise.recipe import Recipe, Variant
 from slicewise.target import Target
 from slicewise.transforms import is_transformed
 from slicewise.transport import Matcher, match_slices
-from slicewise.variants import VARIANTS
 
 BACKENDS = ("auto", "numba", "numpy", "torch", "nvrtc", "torch-nvrtc", "triton")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slicewise import sphere
+from slicewise import lattices, sphere
 from slicewise.device import needs_gradient
 from slicewise.printing import Part
 from slicewise.problem import Move, Problem, Slicer
@@ -56,6 +56,60 @@ class Frame(Part):
 
     def group_size(self, d: int) -> int:
         return self.n
+
+
+@dataclass(frozen=True, repr=False)
+class Gaussian(Part):
+    """Independent normal vectors of covariance I / d: of length one in the mean square, and no shorter ones kept out.
+
+    E W_p^p along them is (2/d)^(p/2) Γ((d+p)/2) / Γ(d/2) times that along uniform ones: the same for p = 2.
+    """
+
+    n: int
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
+        drawn = rng.normal(*problem.batch, self.n, problem.d).to(problem.x.dtype)
+        return drawn / problem.d**0.5
+
+    def group_size(self, d: int) -> int:
+        return 1
+
+
+@dataclass(frozen=True, repr=False)
+class Quasi(Part):
+    """Points chosen to cover the sphere evenly, always the same for the same n and d.
+
+    `points` is "sobol" (through the normal quantile function, any d), or on the sphere of R^3 "spiral",
+    "equal_area" or "coulomb". `turned` turns them all by one random rotation a call: each row is then
+    uniform, and averages over rows are unbiased.
+
+    K. Nguyen, N. Bariletto, N. Ho, Quasi-Monte Carlo for 3D sliced Wasserstein, 2024.
+    """
+
+    n: int
+    points: lattices.Points = "sobol"
+    turned: bool = False
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
+        fixed = lattices.directions(self.points, self.n, problem.d, problem.x.device)
+        if self.turned:
+            fixed = fixed @ sphere.rotation(problem.batch, problem.d, rng, fixed.dtype)
+        return sphere.normalise(fixed.to(problem.x.dtype)).expand(*problem.batch, -1, -1)
+
+    def group_size(self, d: int) -> int:
+        return self.n
+
+
+@dataclass(frozen=True, repr=False)
+class Together(Part):
+    """The slices of two slicers, one after the other."""
+
+    first: Slicer
+    second: Slicer
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
+        both = self.first(problem, rng), self.second(problem, rng)
+        return torch.cat([part.expand(*problem.batch, -1, -1) for part in both], dim=-2)
 
 
 @dataclass(frozen=True, repr=False)
@@ -111,6 +165,8 @@ class Then(Part):
 
     def group_size(self, d: int) -> int | None:
         size = group_size(self.start, d)
+        if getattr(self.move, "mixes", False):
+            return None
         return None if size is None else size * getattr(self.move, "copies", 1)
 
 

@@ -52,7 +52,7 @@ class Target:
             check_generator(generator)
             rng = Randomness(generator, y.device, batch)
             slices = uniform((*batch, n_slices, y.shape[-1]), rng, wide.dtype)
-        check_slices(slices, y, batch)
+        check_slices(slices, y, batch, y.shape[-1])
         self.slices = slices.detach().to(wide.dtype)
         with full_precision(y.device.type):
             self.sorted = sorted_lines(project(wide, self.slices))  # (*batch, L, m)

@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from typing import Literal
 
 from torch import Tensor
 
 from slicewise.checks import check_basis, check_choice, check_count
+from slicewise.composing import Kappa, chains_for, climb_from, energy_of
 from slicewise.learned import PushForward
 from slicewise.legacy import AliasedTrace
-from slicewise.moves import Ascend, Best, InTurn, Orthogonal, Repeat, Spread
-from slicewise.problem import Move, Slicer
-from slicewise.recipe import LAWS, Recipe, Variant
-from slicewise.schedules import Schedule
+from slicewise.moves import Ascend, InTurn, Orthogonal, Repeat, Spread
+from slicewise.problem import Slicer
+from slicewise.recipe import Recipe
+from slicewise.registry import variant
 from slicewise.slicers import Frame, Orthonormal, RandomPath, Then, Trace, Uniform
-from slicewise.weighting import Aligned, Energy, EnergyKind
+from slicewise.weighting import Aligned, EnergyKind
 
-VARIANTS: dict[str, Variant] = {}
-
-Kappa = float | Schedule
 Law = Literal["vmf", "power_spherical"]
-Entering = Callable[[Callable[..., Recipe]], Variant]
-
-
-def variant(*, breaks: Collection[str] = (), cost: str = "L n (log n + d)") -> Entering:
-    """Enter a recipe into `VARIANTS` under its function's name, with the laws it breaks and what it costs."""
-
-    def enter(build: Callable[..., Recipe]) -> Variant:
-        entry = Variant(build.__name__, build, LAWS.difference(breaks), cost)
-        VARIANTS[entry.name] = entry
-        return entry
-
-    return enter
 
 
 @variant()
@@ -47,25 +32,28 @@ def orthosw(n_slices: int = 50) -> Recipe:
     return Recipe(Orthonormal(n_slices))
 
 
-@variant(cost="R T n (log n + d)")
+@variant(cost="R T n (log n + d)", climbs=True)
 def maxsw(
-    n_slices: int = 1, n_steps: int = 10, ascent_step: float | None = None, restarts: int = 1
+    n_slices: int = 1,
+    n_steps: int = 10,
+    ascent_step: float | None = None,
+    restarts: int = 1,
+    search: int = 0,
 ) -> Recipe:
     """Max-SW: the one slice that costs most, by ascent (Deshpande et al., 2019).
 
-    A lower bound of the maximum; `restarts` climbs from several starts and keeps the best.
+    A lower bound of the maximum (`Evaluation.bound` is an upper one). `restarts` climbs from several starts and
+    keeps the best. `search` prices so many random directions and the principal ones of the samples first, and
+    climbs from the best of them, with an end that does not overshoot: `search=100, restarts=10, n_steps=50`.
     """
     if n_slices != 1:
         raise ValueError(
             f"n_slices = {n_slices}: maxsw has one slice; for several orthogonal ones use 'maxksw'"
         )
-    check_count("n_steps", n_steps)
-    check_count("restarts", restarts)
-    climb: Move = Repeat(Ascend(ascent_step), n_steps - 1)
-    return Recipe(Then(Uniform(restarts), InTurn(climb, Best()) if restarts > 1 else climb))
+    return Recipe(climb_from(n_steps, ascent_step, restarts, search))
 
 
-@variant(cost="T L n (log n + d)")
+@variant(cost="T L n (log n + d)", climbs=True)
 def maxksw(
     n_slices: int = 2, n_steps: int = 10, ascent_step: float | None = None, legacy: bool = False
 ) -> Recipe:
@@ -118,7 +106,7 @@ def vdsw(
 @variant()
 def omsw(n_slices: int | None = None, n_steps: int = 10, burn_in: int = 0, thin: int = 1) -> Recipe:
     """Markovian SW whose next slice is orthogonal to the last (Nguyen et al., 2023)."""
-    start = Uniform(_chains(n_slices, n_steps, burn_in, thin))
+    start = Uniform(chains_for(n_slices, n_steps, burn_in, thin))
     return Recipe(Trace(start, Orthogonal(), n_steps, burn_in, thin))
 
 
@@ -132,7 +120,7 @@ def rmsw(
     legacy: bool = False,
 ) -> Recipe:
     """Markovian SW whose next slice is drawn near the last (Nguyen et al., 2023)."""
-    start = Uniform(_chains(n_slices, n_steps, burn_in, thin))
+    start = Uniform(chains_for(n_slices, n_steps, burn_in, thin))
     return Recipe(Trace(start, Spread(kappa, legacy=legacy), n_steps, burn_in, thin))
 
 
@@ -146,7 +134,7 @@ def imsw(
     legacy: bool = False,
 ) -> Recipe:
     """Markovian SW whose next slice climbs the cost (Nguyen et al., 2023)."""
-    start = Uniform(_chains(n_slices, n_steps, burn_in, thin))
+    start = Uniform(chains_for(n_slices, n_steps, burn_in, thin))
     climb = Ascend(ascent_step, coupled=legacy)
     if legacy:
         return Recipe(AliasedTrace(start, climb, n_steps, burn_in=burn_in, thin=thin))
@@ -164,7 +152,7 @@ def vimsw(
     legacy: bool = False,
 ) -> Recipe:
     """Markovian SW whose next slice climbs the cost, then is spread (Nguyen et al., 2023)."""
-    start = Uniform(_chains(n_slices, n_steps, burn_in, thin))
+    start = Uniform(chains_for(n_slices, n_steps, burn_in, thin))
     climb, spread = Ascend(ascent_step, coupled=legacy), Spread(kappa, legacy=legacy)
     if legacy:
         return Recipe(AliasedTrace(start, climb, n_steps, spread, burn_in, thin))
@@ -179,7 +167,7 @@ def ebsw(
     detach: bool = False,
 ) -> Recipe:
     """Energy-based SW: uniform slices, weighted by the energy of their cost (Nguyen, Ho, 2023)."""
-    return Recipe(Uniform(n_slices), _energy(energy, temperature, detach))
+    return Recipe(Uniform(n_slices), energy_of(energy, temperature, detach))
 
 
 @variant(breaks={"symmetric", "permutation_invariant", "metric"})
@@ -201,7 +189,7 @@ def ebrpsw(
 ) -> Recipe:
     """Energy-weighted random-path SW, IWRPSW in its paper (Nguyen et al., 2024)."""
     path = Then(RandomPath(n_slices), Spread(kappa, "power_spherical"))
-    return Recipe(path, _energy(energy, temperature, detach))
+    return Recipe(path, energy_of(energy, temperature, detach))
 
 
 @variant(breaks={"metric"}, cost="L n (log n + d) + n d min(n, d)")
@@ -220,30 +208,3 @@ def phisw(
     elif n_slices is not None:
         raise ValueError(f"n_slices = {n_slices} beside a slicer: let {slicer!r} say how many")
     return Recipe(slicer, Aligned(basis))
-
-
-def _chains(n_slices: int | None, n_steps: int, burn_in: int, thin: int) -> int:
-    """How many chains give n_slices kept slices; None is as near to 50 as whole chains come."""
-    check_count("n_steps", n_steps)
-    check_count("burn_in", burn_in, at_least=0)
-    check_count("thin", thin)
-    kept = len(range(burn_in, n_steps, thin))
-    if kept == 0:
-        raise ValueError(f"burn_in = {burn_in} leaves nothing of n_steps = {n_steps}: lower it")
-    if n_slices is None:
-        return max(1, round(50 / kept))
-    if n_slices % kept:
-        below, above = n_slices // kept * kept, (n_slices // kept + 1) * kept
-        near = f"{below} or {above}" if below else f"{above}"
-        raise ValueError(
-            f"n_slices = {n_slices} is no whole number of chains: each keeps {kept} slices "
-            f"(n_steps = {n_steps}, burn_in = {burn_in}, thin = {thin}); use n_slices = {near}"
-        )
-    return n_slices // kept
-
-
-def _energy(energy: EnergyKind, temperature: float, detach: bool) -> Energy:
-    check_choice("energy", energy, ("exp", "identity", "poly"))
-    if not temperature > 0:
-        raise ValueError(f"temperature = {temperature}: give a positive number")
-    return Energy(energy, temperature, detach)

@@ -42,20 +42,27 @@ class Energy(Part):
     temperature: float = 1.0
     detach: bool = False
     exponent: float = 2.0
-    self_normalised = True
+    self_normalised = True  # their sum is one whatever the costs are
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         return self._weights(costs)
 
-    def _weights(self, costs: Tensor) -> Tensor:
+    def log_energy(self, costs: Tensor) -> Tensor:
+        """log f of each cost."""
         if self.kind == "exp":
-            log_energy = costs if self.temperature == 1 else costs / self.temperature
-        else:
-            # tiny: equal samples cost 0 on every slice and then weigh the same.
-            log_cost = torch.log(costs + torch.finfo(costs.dtype).tiny)
-            log_energy = log_cost if self.kind == "identity" else self.exponent * log_cost
-        weights = torch.softmax(log_energy, dim=-1)
+            return costs if self.temperature == 1 else costs / self.temperature
+        # tiny: equal samples cost 0 on every slice and then weigh the same.
+        log_cost = torch.log(costs + torch.finfo(costs.dtype).tiny)
+        return log_cost if self.kind == "identity" else self.exponent * log_cost
+
+    def _weights(self, costs: Tensor) -> Tensor:
+        weights = torch.softmax(self.log_energy(costs), dim=-1)
         return weights.detach() if self.detach else weights
+
+    def errors(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
+        """The first-order error of a ratio of two means."""
+        weights = self._weights(costs)
+        return weights * (costs - (weights * costs).sum(dim=-1, keepdim=True))
 
     def total_and_slope(self, costs: Tensor) -> tuple[Tensor, Tensor]:
         """Σ weights · costs (...), and its derivative in each cost (..., L), written out."""

@@ -35,6 +35,8 @@ class Shards(Pool):
         return _agreed(tensor, self.ranks, shared=True)
 
     def total(self, tensor: Tensor) -> Tensor:
+        if tensor.requires_grad and torch.is_grad_enabled():
+            return _Summed.apply(tensor, self.ranks)
         return self.ranks.total(tensor)
 
     def largest_entry(self, tensor: Tensor) -> Tensor:
@@ -91,6 +93,18 @@ class _Agreed(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,) = grads
         return ctx.ranks.total(grad) if ctx.shared else grad, None, None
+
+
+class _Summed(torch.autograd.Function):
+    """The sum over ranks. Each has all of the gradient to it, and passes on what its own share contributed."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, ranks: Ranks) -> Tensor:
+        return ranks.total(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return grads[0], None
 
 
 class Gathered(torch.autograd.Function):

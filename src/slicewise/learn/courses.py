@@ -9,14 +9,15 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from slicewise.gradient import Objective, root_slope, stepped
+from slicewise.gradient import Objective, differentiated, stepped
 from slicewise.learn.escape import Escapes
 from slicewise.learn.foresight import Ahead, Foresight
 from slicewise.learn.seeds import RunSeeds
-from slicewise.learn.slicing import anew, blind_slices, cold, named, sliced
+from slicewise.learn.slicing import anew, blind_slices, cold, drawn, named, sliced
 from slicewise.learned import State
 from slicewise.problem import Problem
 from slicewise.recipe import Recipe
+from slicewise.roots import root, root_slope
 from slicewise.rules import Cauchy, Pull, Rule, pull_of
 from slicewise.slicers import Orthonormal, Uniform
 from slicewise.transport import project, sorted_lines
@@ -77,15 +78,28 @@ class Descent:
         ahead: Ahead | None = None,
     ) -> Advance:
         rate = state["rate"]
+        if not self.recipe.by_hand:
+            return self._by_autograd(problem, seeds, t, state)
         slices, learned, problem = sliced(self.recipe, problem, seeds, t, state, ahead)
         if self._shares_y(problem, seeds):
             # Runs of one seed see one and the same target: sort it once for all of them.
             known = sorted_lines(project(problem.y, slices[seeds.first]))[seeds.which]
             problem = dataclasses.replace(problem, y_sorted=known)
         value, x = stepped(self.recipe, problem, slices, self.objective, rate)
-        if self.at_least is not None:
-            x = x.clamp(min=self.at_least)
-        return Advance(x, value, rate, None, {"rate": rate} | named(learned))
+        return Advance(self._floored(x), value, rate, None, {"rate": rate} | named(learned))
+
+    def _by_autograd(
+        self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State
+    ) -> Advance:
+        rate = state["rate"]
+        value, gradient, found = differentiated(
+            self.recipe, problem, self.objective, lambda p: drawn(self.recipe, p, seeds, t, state)
+        )
+        x = problem.x - rate[:, None, None].to(gradient.dtype) * gradient
+        return Advance(self._floored(x), value, rate, None, {"rate": rate} | named(found.state))
+
+    def _floored(self, x: Tensor) -> Tensor:
+        return x if self.at_least is None else x.clamp(min=self.at_least)
 
     def _shares_y(self, problem: Problem, seeds: RunSeeds) -> bool:
         alike = isinstance(self.recipe.slicer, Uniform | Orthonormal)  # whatever the particles do
@@ -220,7 +234,7 @@ def stated(total: Tensor, problem: Problem, objective: Objective) -> Tensor:
     n = n if isinstance(n, int) else n.squeeze(-1)
     if objective == "power":
         return n * n * total if published else total
-    value = total if objective == "mean_root" else total ** (1 / p)
+    value = total if objective == "mean_root" else root(total, p)
     return n * n ** (1 / p) * value if published else value
 
 

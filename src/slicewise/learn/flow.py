@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from slicewise.catalogue import VARIANTS
 from slicewise.checks import check_choice, check_count, check_finite
 from slicewise.counting import DRAWS
 from slicewise.device import current
@@ -27,7 +28,6 @@ from slicewise.recipe import Recipe, Variant
 from slicewise.request import problem_for, recipe_for
 from slicewise.rules import Rule, rule_for
 from slicewise.target import Target
-from slicewise.variants import VARIANTS
 
 
 def flow(

@@ -57,6 +57,13 @@ class Settings:
                 f"objective='mean_root' with {self.recipe.weighting!r}, whose weights follow the costs: "
                 f"use 'power' or 'root'"
             )
+        if self.auto:
+            self.recipe.check_linear("lr='auto'")
+        if self.recipe.lift is not None and self.reduce is True:
+            raise ValueError(
+                f"reduce=True with {self.recipe.lift!r}: what it makes of turned samples is not what it makes of "
+                f"the samples; leave reduce out"
+            )
         if self.reduce not in (True, False, "auto"):
             raise ValueError(f"reduce = {self.reduce!r}: give True, False or 'auto'")
         if not 0 < self.share < math.inf:

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from slicewise.checks import check_broadcast
-from slicewise.distance import draw_slices
 from slicewise.learn.endings import Stopping, rows_of
 from slicewise.learn.runs import Group, Snapshot
 from slicewise.learn.seeds import RunSeeds, draw_seeds
 from slicewise.learn.settings import Settings
 from slicewise.learned import State
 from slicewise.pool import shares_of
+from slicewise.preparation import draw
 from slicewise.problem import Problem
 from slicewise.randomness import Generators
 from slicewise.subspace import Subspace, span_of
@@ -112,7 +112,7 @@ def _trouble(settings: Settings, problem: Problem, seeds: Tensor) -> ValueError 
     one = rows_of(problem, torch.zeros(1, dtype=torch.int64))
     try:
         rng = RunSeeds(seeds[:1], one.x.device).at(0, purpose=4)
-        slices, _ = draw_slices(settings.recipe, one, rng, None)
+        one, slices, _ = draw(settings.recipe, one, rng, None)
         weights_for(settings.recipe.weighting, slices, one, hold=True)
     except ValueError as trouble:
         return trouble

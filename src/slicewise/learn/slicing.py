@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from slicewise import sphere
-from slicewise.distance import draw_slices
 from slicewise.learn.foresight import Ahead, Foresight, foresee
 from slicewise.learn.seeds import RunSeeds
-from slicewise.learned import State, is_learned
+from slicewise.learned import State, is_learned, learns
+from slicewise.preparation import Prepared, draw
 from slicewise.problem import Problem
 from slicewise.recipe import Recipe
 from slicewise.slicers import Orthonormal, Uniform
@@ -22,7 +22,7 @@ def blind_slices(
 ) -> Foresight | None:
     """Slices drawn ahead, for slicers that look at nothing."""
     slicer = recipe.slicer
-    if not isinstance(slicer, Uniform | Orthonormal):
+    if not isinstance(slicer, Uniform | Orthonormal) or recipe.lift is not None:
         return None
     draw = sphere.uniform if isinstance(slicer, Uniform) else sphere.orthonormal
     n, d, dtype = slicer.n, problem.d, problem.x.dtype
@@ -47,15 +47,24 @@ def sliced(
     """The slices of a step, a learned slicer's state, and the problem with what is known of its target."""
     if ahead is not None:
         return ahead.slices, None, dataclasses.replace(problem, y_sorted=ahead.y_sorted)
-    slices, learned = draw_slices(recipe, problem, seeds.at(t), learned_of(state))
+    problem, slices, learned = draw(recipe, problem, seeds.at(t), learned_of(state))
     return slices, learned, problem
 
 
+def drawn(
+    recipe: Recipe, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State
+) -> Prepared:
+    """What a step slices, and along what, for recipes whose gradients autograd must find."""
+    problem, slices, learned = draw(recipe, problem, seeds.at(t), learned_of(state))
+    return Prepared(problem, slices, None, learned)
+
+
 def cold(recipe: Recipe, problem: Problem, seeds: RunSeeds, t: int | Tensor) -> State:
-    """The state of a learned slicer before it has learned anything; none of any other."""
-    if not is_learned(recipe.slicer):
-        return {}
-    return named(recipe.slicer.cold(problem, seeds.at(t, purpose=2)))
+    """The state of a part that learns before it has learned anything; none of any other."""
+    rng = seeds.at(t, purpose=2)
+    if is_learned(recipe.slicer):
+        return named(recipe.slicer.cold(problem, rng))
+    return named(recipe.lift.cold(problem, rng)) if learns(recipe.lift) else {}
 
 
 def anew(stuck: Tensor, cold: State, state: State) -> State:

@@ -8,12 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
+from slicewise.catalogue import VARIANTS
 from slicewise.distance import Evaluation, evaluate
 from slicewise.judge import wasserstein
 from slicewise.lab.cli import options
 from slicewise.lab.cli.saying import one_way_to_say, say_json, say_lines
 from slicewise.lab.cli.sets import EXACT_PAIRS, Sets, generator_for, memory_permitting, read_sets
 from slicewise.lab.trouble import Trouble
+from slicewise.lifts import Curved
+from slicewise.robust import subspace_robust_wasserstein
 
 _WEIGHTS = "Weights of the samples of {}, a number for each; they are divided by their sum."
 
@@ -32,7 +35,7 @@ def distance(
         bool,
         typer.Option(
             "--exact",
-            help="The exact W_p too (W_p^p with --power): up to some 3,000 samples a side.",
+            help="The exact W_p too (W_p^p with --power), and of a maximum the least upper bound: up to some 3,000 samples a side.",
         ),
     ] = False,
     x_weights: Annotated[
@@ -111,11 +114,12 @@ def distance(
         "value": value,
         "stderr": _error(found, value, 1 if power else p),
         "power": float(found.power),
+        "at_most": _bound(found, variant, exact=exact),
         "exact": _exact(sets, p, power=power) if exact else None,
         "variant": variant,
         "recipe": repr(recipe),
         "p": p,
-        "n_slices": found.costs.shape[-1],
+        "n_slices": found.costs.shape[-1] if "n_slices" in VARIANTS[variant].options else 0,
         "seed": seed,
         "n": n,
         "m": m,
@@ -141,6 +145,27 @@ def _error(found: Evaluation, value: float, order: float) -> float:
     return value * float(found.stderr) / (order * power) if power > 0 else float(found.stderr)
 
 
+def _bound(found: Evaluation, variant: str, *, exact: bool) -> float | None:
+    """Of a value that climbed towards a maximum: what the maximum cannot exceed, where that can be said."""
+    problem, k = found.problem, found.costs.shape[-1]
+    known = not isinstance(problem, Curved) and found.recipe.convention == "mean"
+    if not (VARIANTS[variant].climbs and known):
+        return None
+    bound = float(found.bound)
+    if exact and problem.p == 2 and k <= problem.d:
+        robust = subspace_robust_wasserstein(
+            problem.x,
+            problem.y,
+            k,
+            steps=100,
+            x_weights=problem.x_weights,
+            y_weights=problem.y_weights,
+        )
+        mean = float(robust.upper) ** 2 / k
+        bound = min(bound, mean if found.value is found.power else mean**0.5)
+    return bound
+
+
 def _exact(sets: Sets, p: float, *, power: bool) -> float:
     found = wasserstein(sets.x, sets.y, p=p, x_weights=sets.x_weights, y_weights=sets.y_weights)
     return float(found) ** (p if power else 1)
@@ -151,7 +176,8 @@ def _lines(said: dict[str, Any], *, power: bool) -> list[tuple[str, str]]:
     scale = f"W_{p}^{p}" if power else f"W_{p}"
     many = f"{said['n_slices']} slices" if said["n_slices"] > 1 else "one slice"
     known = math.isfinite(said["stderr"])
-    error = f" ± {said['stderr']:.2g} (standard error, {many})" if known else f" (by {many})"
+    made = f"by {many}" if said["n_slices"] else "without slices"
+    error = f" ± {said['stderr']:.2g} (standard error, {many})" if known else f" ({made})"
     between = f"{said['a']} (n = {said['n']}) and {said['b']} (m = {said['m']}), d = {said['d']}"
     lines = [
         (f"S{scale}", f"{said['value']:.6g}{error}"),
@@ -159,6 +185,11 @@ def _lines(said: dict[str, Any], *, power: bool) -> list[tuple[str, str]]:
         ("variant", f"{said['variant']}: {said['recipe']}"),
         ("took", f"{said['seconds']:.3g} s on {said['device']}, seed {said['seed']}"),
     ]
+    if said["at_most"] is not None:
+        share = (
+            f"{said['value'] / said['at_most']:.1%} of it was found" if said["at_most"] else "all"
+        )
+        lines.insert(1, ("at most", f"{said['at_most']:.6g}: no slice has more; {share}"))
     if said["exact"] is not None:
         lines.insert(1, (f"exact {scale}", f"{said['exact']:.6g}"))
     return lines

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import typer
 
+from slicewise.catalogue import VARIANTS
 from slicewise.checks import check_choice
 from slicewise.lab.data import TOYS
 from slicewise.lab.trouble import Trouble
 from slicewise.recipe import Recipe
 from slicewise.request import recipe_for
-from slicewise.variants import VARIANTS
 
 MOST_SLICES = 10**8
 DATA, TOY, RUNS, SAYS = "What is read", "A toy", "How it runs", "What is said"

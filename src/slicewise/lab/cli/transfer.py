@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from slicewise.catalogue import VARIANTS
 from slicewise.checks import check_choice
 from slicewise.files import write_whole
 from slicewise.lab.arrays import printable
@@ -29,7 +30,6 @@ from slicewise.lab.trouble import Trouble
 from slicewise.learn.bar import progress_bar
 from slicewise.learn.color import ColorTransfer
 from slicewise.learn.color.keeping import SUFFIXES as MAPS
-from slicewise.variants import VARIANTS
 
 
 def transfer(

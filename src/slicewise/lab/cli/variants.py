@@ -7,14 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
+from slicewise.catalogue import VARIANTS
 from slicewise.checks import check_choice
 from slicewise.lab.cli.options import Json
 from slicewise.lab.cli.saying import say_json, say_lines
 from slicewise.presets import PRESETS
 from slicewise.recipe import Variant
-from slicewise.variants import VARIANTS
 
-LETTERS = "L = n_slices, T = n_steps, R = restarts; n samples a side, d dimensions"
+LETTERS = (
+    "L = n_slices, T = n_steps, R = restarts; n samples a side, d dimensions, D of what is sliced"
+)
 
 
 def variants(

@@ -19,8 +19,8 @@ from torch import Tensor
 import slicewise as sw
 from slicewise.learn.latent.networks import Generator, Stack
 from slicewise.learn.latent.stacked import StackedOptimiser
-from slicewise.loss import Scale
 from slicewise.randomness import Randomness
+from slicewise.scales import Scale
 from slicewise.sphere import uniform
 
 LATENT, HIDDEN, MANIFOLD = 8, 128, 10

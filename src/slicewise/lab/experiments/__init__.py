@@ -47,4 +47,5 @@ EXPERIMENTS: dict[str, Callable[[Options], Sequence[Cell]]] = {
     latent.TRANSLATE: lambda asked: latent.cells(
         latent.TRANSLATE, asked.preset, asked.latents, asked.machine
     ),
+    "estimators": lambda asked: theory_cells(asked.preset, "estimators", asked.machine),
 }

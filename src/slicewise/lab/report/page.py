@@ -41,7 +41,8 @@ def write_report(store: str | Path, out: str | Path) -> Path:
 def _sections(store: Store) -> list[Section]:
     flows = [Flows(store, experiment) for experiment in TITLES]
     trained = [latent.section(store, experiment) for experiment in latent.TITLES]
-    found = [verdict.section(flows), *map(flow_section, flows), *trained, theory.section(store)]
+    found = [verdict.section(flows), *map(flow_section, flows), *trained]
+    found += [theory.section(store, experiment) for experiment in theory.TITLES]
     return [part for part in found if part is not None]
 
 

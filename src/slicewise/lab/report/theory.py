@@ -1,31 +1,36 @@
-"""The section on theory: each statement, what was measured, its figure."""
+"""The sections on theory and on estimators: each statement, what was measured, its figure."""
 
 from __future__ import annotations
 
-from slicewise.lab.experiments.theory import CHECKS
-from slicewise.lab.experiments.theory.cells import task_of
+from slicewise.lab.experiments.theory.cells import EVERY, task_of
 from slicewise.lab.experiments.theory.check import Check, Measured
 from slicewise.lab.report.best import Row
 from slicewise.lab.report.pieces import Figure, Piece, Section, Table, pictured
 from slicewise.lab.study.run import as_json
 from slicewise.lab.study.store import Store
 
+TITLES = {
+    "theory": "The theory, asked of numbers",
+    "estimators": "Estimators: bias, variance and time",
+}
 
-def section(store: Store) -> Section | None:
-    """Every check that was run; None if there is none."""
-    rows = store.rows(experiment="theory")
+
+def section(store: Store, experiment: str = "theory") -> Section | None:
+    """Every check of an experiment that was run; None if there is none."""
+    rows = store.rows(experiment=experiment)
     pieces: list[Piece] = []
     verdicts = []
-    for name, check in CHECKS.items():
+    for name, check in EVERY[experiment].items():
         found = of_one_preset(check, [r for r in rows if r["setting"] == name])
         if not found:
             continue
-        pieces.append(_figure(name, found))
+        pieces.append(_figure(experiment, check, found))
         verdicts.append([check.title, check.statement, check.verdict(found)])
     if not pieces:
         return None
-    table = Table("theory-verdicts", "What holds", ["", "the statement", "measured"], verdicts)
-    return Section("The theory, asked of numbers", (), [table, *pieces])
+    header = ["", "the statement", "measured"]
+    table = Table(f"{experiment}-verdicts", "What holds", header, verdicts)
+    return Section(TITLES[experiment], (), [table, *pieces])
 
 
 def of_one_preset(check: Check, rows: list[Row]) -> list[Measured]:
@@ -40,7 +45,7 @@ def of_one_preset(check: Check, rows: list[Row]) -> list[Measured]:
     return [Measured(task, by_task[as_json(task)]) for task in found[chosen]]
 
 
-def _figure(name: str, found: list[Measured]) -> Figure:
+def _figure(experiment: str, check: Check, found: list[Measured]) -> Figure:
     import matplotlib
 
     matplotlib.use("agg")
@@ -48,6 +53,6 @@ def _figure(name: str, found: list[Measured]) -> Figure:
 
     drawing = Drawing(figsize=(11, 4.2), layout="constrained")
     (whole,) = drawing.subfigures(1, 1, squeeze=False).flat
-    CHECKS[name].draw(whole, found)
-    check = CHECKS[name]
-    return pictured(drawing, f"theory-{name}", check.title, f"{check.title}. {check.statement}")
+    check.draw(whole, found)
+    words = f"{check.title}. {check.statement}"
+    return pictured(drawing, f"{experiment}-{check.name}", check.title, words)

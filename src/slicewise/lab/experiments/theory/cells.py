@@ -1,4 +1,4 @@
-"""The checks of the theory as cells of a study: one run a task."""
+"""Checks as cells of a study: one run a task."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from slicewise.counting import DRAWS
-from slicewise.lab.experiments.theory import CHECKS
+from slicewise.lab.experiments.estimators import CHECKS as ESTIMATORS
+from slicewise.lab.experiments.theory import CHECKS as THEORY
+from slicewise.lab.experiments.theory.check import Check
 from slicewise.lab.study.run import Result, Run
 
 NAME = "theory"
-_RANDOM = "random numbers"  # no task has a parameter of that name
+EVERY: dict[str, dict[str, Check]] = {NAME: THEORY, "estimators": ESTIMATORS}  # by experiment
+_RANDOM, _MACHINE = "random numbers", "timed on"  # no task has a parameter of that name
 
 
 @dataclass(frozen=True)
@@ -23,24 +26,30 @@ class CheckCell:
 
     check: str
     preset: str
+    experiment: str = NAME
+    machine: str = ""  # what times are taken on
 
     @property
     def name(self) -> str:
-        return f"{NAME} {self.check}"
+        return f"{self.experiment} {self.check}"
 
     @property
     def alone(self) -> bool:
-        return False
+        return self._check.timed
+
+    @property
+    def _check(self) -> Check:
+        return EVERY[self.experiment][self.check]
 
     def device(self, asked: str) -> str:
         return "cpu"
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
-        tasks = CHECKS[self.check].tasks(self.preset)
+        beside = {_RANDOM: DRAWS} | ({_MACHINE: self.machine} if self._check.timed else {})
         return tuple(
-            Run(NAME, self.check, "", "", None, int(task["seed"]), {**task, _RANDOM: DRAWS})
-            for task in tasks
+            Run(self.experiment, self.check, "", "", None, int(task["seed"]), {**task, **beside})
+            for task in self._check.tasks(self.preset)
         )
 
     def measure(
@@ -50,7 +59,7 @@ class CheckCell:
         results = []
         for run in runs:
             begun = time.perf_counter()
-            measures = CHECKS[self.check].measure(task_of(run.given))
+            measures = self._check.measure(task_of(run.given))
             results.append(
                 Result(run, "measured", time.perf_counter() - begun, measures=dict(measures))
             )
@@ -59,9 +68,9 @@ class CheckCell:
 
 def task_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """The task of a run, from all that determines it."""
-    return {name: value for name, value in given.items() if name != _RANDOM}
+    return {name: value for name, value in given.items() if name not in (_RANDOM, _MACHINE)}
 
 
-def cells(preset: str) -> list[CheckCell]:
+def cells(preset: str, experiment: str = NAME, machine: str = "") -> list[CheckCell]:
     """One for each check."""
-    return [CheckCell(check, preset) for check in CHECKS]
+    return [CheckCell(check, preset, experiment, machine) for check in EVERY[experiment]]

@@ -24,7 +24,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Check:
-    """One statement of the paper, asked of numbers.
+    """One statement, of the paper or about estimators, asked of numbers.
 
     `tasks(preset)` lists what is measured, `measure(task)` measures one of them (a pure function: the task's
     own seed is all its randomness), `draw(figure, all)` draws what came out with the closed form through
@@ -38,3 +38,4 @@ class Check:
     measure: Callable[[Task], Measures]
     draw: Callable[[SubFigure, list[Measured]], None]
     verdict: Callable[[list[Measured]], str]
+    timed: bool = False  # do its measures depend on the machine?

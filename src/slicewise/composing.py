@@ -1,0 +1,53 @@
+"""What several variants are composed of: climbs, chains, energies, from the options a user gives."""
+
+from __future__ import annotations
+
+from slicewise.checks import check_choice, check_count
+from slicewise.moves import Ascend, Best, InTurn, Repeat
+from slicewise.problem import Move, Slicer
+from slicewise.schedules import Schedule
+from slicewise.searching import Principal, Refine
+from slicewise.slicers import Then, Together, Uniform
+from slicewise.weighting import Energy, EnergyKind
+
+Kappa = float | Schedule
+
+
+def climb_from(n_steps: int, ascent_step: float | None, restarts: int, search: int) -> Slicer:
+    """One slice by T − 1 ascent steps from some starts, drawn; or found by a search, and refined in the end."""
+    check_count("n_steps", n_steps)
+    check_count("restarts", restarts)
+    check_count("search", search, at_least=0)
+    climb: Move = Repeat(Ascend(ascent_step), n_steps - 1)
+    if search:
+        scouts = Then(Together(Uniform(search), Principal()), Best(restarts))
+        return Then(scouts, InTurn(InTurn(climb, Best()), Refine(n_steps)))
+    return Then(Uniform(restarts), InTurn(climb, Best()) if restarts > 1 else climb)
+
+
+def chains_for(n_slices: int | None, n_steps: int, burn_in: int, thin: int) -> int:
+    """How many chains give n_slices kept slices; None is as near to 50 as whole chains come."""
+    check_count("n_steps", n_steps)
+    check_count("burn_in", burn_in, at_least=0)
+    check_count("thin", thin)
+    kept = len(range(burn_in, n_steps, thin))
+    if kept == 0:
+        raise ValueError(f"burn_in = {burn_in} leaves nothing of n_steps = {n_steps}: lower it")
+    if n_slices is None:
+        return max(1, round(50 / kept))
+    if n_slices % kept:
+        below, above = n_slices // kept * kept, (n_slices // kept + 1) * kept
+        near = f"{below} or {above}" if below else f"{above}"
+        raise ValueError(
+            f"n_slices = {n_slices} is no whole number of chains: each keeps {kept} slices "
+            f"(n_steps = {n_steps}, burn_in = {burn_in}, thin = {thin}); use n_slices = {near}"
+        )
+    return n_slices // kept
+
+
+def energy_of(energy: EnergyKind, temperature: float, detach: bool) -> Energy:
+    """The energy of a slice's cost."""
+    check_choice("energy", energy, ("exp", "identity", "poly"))
+    if not temperature > 0:
+        raise ValueError(f"temperature = {temperature}: give a positive number")
+    return Energy(energy, temperature, detach)

@@ -1,0 +1,127 @@
+"""Four estimators of energy-based SW: weighted, resampled, and two chains, at equal numbers of slices priced."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+import slicewise as sw
+from slicewise.lab.colours import BLUE, GREEN, GREY, ORANGE
+from slicewise.lab.experiments.estimators.contestants import samples
+from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
+from slicewise.lab.experiments.theory.drawing import label
+from slicewise.lab.experiments.theory.sampling import by_preset, generator_of, pieces, seeded
+from slicewise.lab.experiments.theory.series import column, grouped
+
+if TYPE_CHECKING:
+    from matplotlib.figure import SubFigure
+
+# How many slices each prices for one that enters the mean, and how it is drawn.
+PRICED = {"ebsw": 1, "sirebsw": 2, "imhebsw": 3, "rmhebsw": 3}
+_COLOURS = {"ebsw": GREY, "sirebsw": BLUE, "imhebsw": ORANGE, "rmhebsw": GREEN}
+
+
+def tasks(preset: str) -> list[Task]:
+    """A law that is nearly uniform, and one that is sharp: the temperature in units of SW_2²."""
+    counts = by_preset(preset, quick=(30, 90, 300), paper=(30, 90, 300, 900))
+    sizes = by_preset(preset, quick={"n": 50, "runs": 60}, paper={"n": 100, "runs": 400})
+    places = by_preset(preset, quick=((3, 3), (30, 3)), paper=((3, 3), (30, 3), (30, 30), (100, 3)))
+    return seeded(
+        {"estimator": name, "d": d, "k": k, "temperature": t, "priced": count, **sizes}
+        for d, k in places
+        for t in (1.0, 0.1)
+        for count in counts
+        for name in PRICED
+    )
+
+
+@functools.lru_cache(maxsize=16)
+def _truth(n: int, d: int, k: int, temperature: float) -> tuple[float, float]:
+    """EBSW by many weighted slices, and the unit of its temperature, SW_2²."""
+    x, y = samples(n, d, k)
+    plain = float(sw.evaluate(x, y, n_slices=20_000, generator=torch.Generator().manual_seed(0)).power)  # fmt: skip
+    found = sw.evaluate(
+        x,
+        y,
+        "ebsw",
+        n_slices=100_000,
+        temperature=temperature * plain,
+        generator=torch.Generator().manual_seed(1),
+    )
+    return float(found.power), plain
+
+
+def measure(task: Task) -> Measures:
+    """Relative to the truth: bias, spread and root mean square of the errors."""
+    n, d, k, name = task["n"], task["d"], task["k"], task["estimator"]
+    wanted, unit = _truth(n, d, k, task["temperature"])
+    count = task["priced"] // PRICED[name]
+    options = {"n_slices": count, "temperature": task["temperature"] * unit}
+    if PRICED[name] == 3:
+        options["n_steps"] = count  # one chain, as published
+    x, y = samples(n, d, k)
+    generator = generator_of(task)
+    found = torch.cat(
+        [
+            sw.evaluate(x.expand(runs, n, d), y, name, generator=generator, **options).power
+            for runs in pieces(task["runs"], task["priced"] * (d + n))
+        ]
+    )
+    errors = found / wanted - 1
+    rms = errors.square().mean().sqrt()
+    return {
+        "measured": float(rms),
+        "stderr": float(errors.square().std() / math.sqrt(len(errors)) / (2 * rms)),
+        "bias": float(errors.mean()),
+        "std": float(errors.std()),
+    }
+
+
+def draw(figure: SubFigure, every: list[Measured]) -> None:
+    """Errors against slices priced, a panel a law."""
+    laws = grouped(every, "d", "k", "temperature")
+    rows = 1 if len(laws) <= 4 else 2
+    panels = figure.subplots(rows, -(-len(laws) // rows), sharex=True, squeeze=False)
+    for panel, ((d, k, t), some) in zip(panels.flat, laws.items(), strict=False):
+        for (name,), mine in grouped(some, "estimator").items():
+            x, colour = column(mine, "priced"), _COLOURS[name]
+            panel.plot(x, column(mine, "measured"), "o-", color=colour, markersize=3, label=name)
+            panel.plot(x, abs(column(mine, "bias")), ":", color=colour, linewidth=1)
+        panel.set_title(f"d = {d}, k = {k}, T = {t:g} SW²", fontsize=7)
+        label(panel, "", "", log="xy", fontsize=6)
+        panel.tick_params(which="both", labelsize=5)
+        if panel is not panels.flat[0]:
+            panel.get_legend().remove()
+    for empty in list(panels.flat)[len(laws) :]:
+        empty.set_axis_off()
+    figure.supxlabel("slices priced", fontsize="small")
+    figure.supylabel("relative error of EBSW; its bias dotted", fontsize="small")
+
+
+def verdict(every: list[Measured]) -> str:
+    """Who is least wrong, and how often."""
+    wins = dict.fromkeys(PRICED, 0)
+    worst = 0.0
+    for some in grouped(every, "d", "k", "temperature", "priced").values():
+        errors = {one.task["estimator"]: one.measures["measured"] for one in some}
+        wins[min(errors, key=lambda name: errors[name])] += 1
+        worst = max(worst, max(errors.values()) / errors["ebsw"])
+    told = ", ".join(f"{name} {count}" for name, count in wins.items())
+    return (
+        f"Least wrong, in how many of {sum(wins.values())} places: {told}. At equal numbers of slices priced a sampler is up to "
+        f"{worst:.1f} times as wrong as weighted uniform slices."
+    )
+
+
+ENERGIES = Check(
+    name="energies",
+    title="Estimators of energy-based SW",
+    statement="Resampling and chains draw from the energy law that weighted uniform slices only imitate.",
+    tasks=tasks,
+    measure=measure,
+    draw=draw,
+    verdict=verdict,
+)

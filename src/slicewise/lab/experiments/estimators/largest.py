@@ -1,0 +1,101 @@
+"""How much of the largest slice an ascent finds, and how close its upper bound is."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import slicewise as sw
+from slicewise.lab.colours import BLUE, GREEN, GREY, ORANGE
+from slicewise.lab.experiments.estimators.contestants import samples
+from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
+from slicewise.lab.experiments.theory.drawing import label
+from slicewise.lab.experiments.theory.sampling import by_preset, generator_of, seeded
+from slicewise.lab.experiments.theory.series import column, grouped
+
+if TYPE_CHECKING:
+    from matplotlib.figure import SubFigure
+
+_WAYS: dict[str, dict[str, Any]] = {
+    "one climb, T = 10": {},
+    "one climb, T = 100": {"n_steps": 100},
+    "ten climbs, T = 10": {"restarts": 10},
+    "a search": {"search": 100, "restarts": 10, "n_steps": 50},
+}
+_COLOURS = dict(zip(_WAYS, (GREY, ORANGE, BLUE, GREEN), strict=True))
+
+
+def tasks(preset: str) -> list[Task]:
+    """In d dimensions, from independent seeds."""
+    places = by_preset(preset, quick=((2, 2), (10, 10), (100, 10)), paper=((2, 2), (10, 10), (100, 2), (100, 10), (100, 100), (784, 10)))  # fmt: skip
+    sizes = by_preset(preset, quick={"runs": 10, "transports": 50}, paper={"runs": 100, "transports": 300})  # fmt: skip
+    return seeded(
+        {"way": way, "d": d, "k": k, "n": 100, **sizes} for d, k in places for way in _WAYS
+    )
+
+
+@functools.lru_cache(maxsize=16)
+def _bounds(n: int, d: int, k: int, transports: int) -> tuple[float, float]:
+    x, y = samples(n, d, k)
+    generator = torch.Generator().manual_seed(0)
+    quick = float(sw.evaluate(x, y, "maxsw", generator=generator, **_WAYS["a search"]).bound)
+    robust = sw.subspace_robust_wasserstein(x, y, 1, steps=transports)
+    return min(quick, float(robust.upper)), quick
+
+
+def measure(task: Task) -> Measures:
+    """Values over what no slice exceeds: the mean and the least.
+
+    The least bound there is, of couplings along slices (`Evaluation.bound`, here `quick_bound`) and of exact ones.
+    """
+    n, d, k = task["n"], task["d"], task["k"]
+    x, y = samples(n, d, k)
+    bound, quick = _bounds(n, d, k, task["transports"])
+    many = x.expand(task["runs"], n, d)
+    found = sw.sliced_wasserstein(many, y, "maxsw", generator=generator_of(task), **_WAYS[task["way"]])  # fmt: skip
+    shares = found / bound
+    return {
+        "measured": float(shares.mean()),
+        "least": float(shares.min()),
+        "bound": bound,
+        "quick_bound": quick,
+    }
+
+
+def draw(figure: SubFigure, every: list[Measured]) -> None:
+    """The share of the bound, mean and least."""
+    axes = figure.subplots()
+    places = [f"d = {d}, k = {k}" for d, k in grouped(every, "d", "k")]
+    for shift, ((way,), some) in enumerate(grouped(every, "way").items()):
+        at = [i + 0.18 * (shift - 1.5) for i in range(len(places))]
+        mean, least = column(some, "measured"), column(some, "least")
+        axes.errorbar(at, mean, yerr=[mean - least, 0 * mean], fmt="o", color=_COLOURS[way], capsize=2, label=way)  # fmt: skip
+    axes.axhline(1, color="black", linewidth=0.6)
+    axes.set_xticks(range(len(places)), places, fontsize="small")
+    label(axes, "", "value / upper bound; down to the least of all seeds")
+
+
+def verdict(every: list[Measured]) -> str:
+    """What each way finds at worst."""
+    told = []
+    for (way,), some in grouped(every, "way").items():
+        told.append(f"{way}: {column(some, 'least').min():.1%}")
+    searched = [m for m in every if m.task["way"] == "a search"]
+    quick = column(searched, "quick_bound") / column(searched, "bound")
+    return (
+        f"Of the upper bound, at worst over places and seeds: {'; '.join(told)}. The bound of couplings along slices alone is "
+        f"{quick.min():.3f} to {quick.max():.3f} times that of exact ones."
+    )
+
+
+LARGEST = Check(
+    name="largest",
+    title="The largest slice",
+    statement="Max-SW is what an ascent of ten steps returns.",
+    tasks=tasks,
+    measure=measure,
+    draw=draw,
+    verdict=verdict,
+)

@@ -1,0 +1,31 @@
+"""Sample sets of unequal sizes as one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def pad(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Sample sets of unequal sizes as one batch: samples (B, n, d) and sample weights (B, n).
+
+    Set b has equal weights 1/n_b on its own samples and weight zero on its padding, which every
+    variant ignores: values and gradients are those of the sets taken one at a time.
+
+    >>> x, weights = pad([torch.ones(2, 3), torch.ones(1, 3)])
+    >>> x.shape, weights
+    (torch.Size([2, 2, 3]), tensor([[0.5000, 0.5000],
+            [1.0000, 0.0000]]))
+    """
+    shapes = [tuple(s.shape) for s in samples]
+    if not shapes or any(len(s) != 2 or s[0] == 0 or s[1] != shapes[0][1] for s in shapes):
+        raise ValueError(
+            f"samples has shapes {shapes}: give a list of non-empty (n, d) tensors of one dimension d"
+        )
+    x = torch.nn.utils.rnn.pad_sequence(list(samples), batch_first=True)
+    sizes = torch.tensor([s.shape[0] for s in samples], device=x.device)
+    present = torch.arange(x.shape[1], device=x.device) < sizes[:, None]
+    dtype = torch.promote_types(x.dtype, torch.float32)  # half precision would not sum to one
+    return x, present.to(dtype) / sizes[:, None].to(dtype)
