@@ -24,7 +24,7 @@ Stop it at any moment and give the same command again: what is in the store
 is not made twice.
 
 [bold]Examples[/bold]
-  slicewise reproduce all                              in small: two minutes
+  slicewise reproduce all                              in small: three minutes
   slicewise reproduce gradient-flow --preset paper     all as published
   slicewise reproduce image-flow --faces img_align_celeba --device cuda
   slicewise reproduce generate --latents alae_ffhq     in a latent space of one's own

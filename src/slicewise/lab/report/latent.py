@@ -55,7 +55,7 @@ def section(store: Store, experiment: str) -> Section | None:
     pieces: list[Piece] = []
     for place in found:
         pieces += [Heading(place.words), *_basins(experiment, place)]
-        pieces += [_ranked(experiment, place, o) for o in objectives(place) or [DISPLACEMENT]]
+        pieces += [_ranked(experiment, place, o) for o in (*objectives(place), DISPLACEMENT)]
         pieces += [*orders(experiment, place), *every_rate(experiment, place)]
         pieces += _pictures(store, experiment, place)
     timed = times(experiment, lone)
@@ -93,29 +93,38 @@ def _over_floor(place: Place, number: float) -> str:
 
 
 def _ranked(experiment: str, place: Place, objective: str) -> Table:
-    """Each variant at its best rate, from best to worst; then what needs no training."""
-    measures = _measures(place)
+    """Each variant at its best rate, from best to worst; then those that cannot win, and what needs no training."""
+    measures, searched = _measures(place), objective != DISPLACEMENT
+
+    def line(variant: str, one: Best, rate: str) -> list[str]:
+        shown = [told(mean(one.runs, name), name) for name in measures]
+        beside = _beside(place, variant, one) if searched else []
+        return [variant, rate, _over_floor(place, one.mean), *shown, *beside]
+
     best = {v: place.best(v, objective) for v in ELEVEN}
     there = {v: one for v, one in best.items() if one is not None}
-    lines = []
-    for variant in sorted(there, key=lambda v: there[v].mean):
-        one = there[variant]
-        shown = [told(mean(one.runs, name), name) for name in measures]
-        lines.append([variant, f"{one.rate:g}", _over_floor(place, one.mean), *shown, *_beside(place, variant, one)])  # fmt: skip
-    for variant in ELEVEN:
-        if variant not in there:
-            some = place.some(variant, objective)
-            why = "none may win" if some else "not run"
-            lines.append([variant, why, *["–"] * (len(measures) + 1), *_beside(place, variant, None)])  # fmt: skip
+    lines = [line(v, there[v], f"{there[v].rate:g}") for v in sorted(there, key=lambda v: there[v].mean)]  # fmt: skip
+    for variant in [v for v in ELEVEN if v not in there]:
+        finite = [one for one in place.at_rates(variant, objective, "sw2") if one.mean < math.inf]
+        if finite:
+            least = min(finite, key=lambda one: one.mean)
+            lines.append(line(variant, least, f"{least.rate:g}, cannot win"))
+        else:
+            why = "diverged" if place.some(variant, objective) else "not run"
+            beside = _beside(place, variant, None) if searched else []
+            lines.append([variant, why, *["–"] * (len(measures) + 1), *beside])
     for row in place.untrained():
         shown = [told(mean([row], name), name) for name in measures]
-        lines.append([row["variant"], "no training", _over_floor(place, value(row, "sw2")), *shown, "–", "–"])  # fmt: skip
-    header = ["", "rate", "SW₂ / floor", *measures.values(), f"SW₂ at {_BESIDE}", "over the best"]
-    note = (
-        f"Each variant at the rate that is best by SW₂ on {objective}, means over seeds. Last: {_BESIDE}, which nobody searched for, "
-        f"and its SW₂ over that of the best rate. "
-    )
-    title = f"{place.words}: ranked by SW₂, {objective} objective"
+        over = _over_floor(place, value(row, "sw2"))
+        lines.append([row["variant"], "no training", over, *shown, *["–", "–"] * searched])
+    header = ["", "rate", "SW₂ / floor", *measures.values()]
+    note = f"Each variant at the rate that is best by SW₂ on {objective}, means over seeds. "
+    if searched:
+        header += [f"SW₂ at {_BESIDE}", "over the best"]
+        note += (
+            f"Last: {_BESIDE}, which nobody searched for, and its SW₂ over that of the best rate."
+        )
+    title = f"{place.words}: ranked by SW₂, {objective}"
     name = f"{experiment}-{file_name(place.words)}-{objective}"
     return Table(name, title, header, lines, note)
 

@@ -19,7 +19,8 @@ FIRST_RATES = tuple(rate for rate in RATES if rate >= 1e-3 and f"{rate:e}"[0] in
 NEXT_RATES = tuple(rate for rate in RATES if rate >= 5e-4 and rate not in FIRST_RATES)
 LAST_RATES = tuple(rate for rate in RATES if rate not in (*FIRST_RATES, *NEXT_RATES))
 QUICK_RATES = (0.1, 0.3, 1.0)
-_QUICK_STEPS = 400
+_QUICK_STEPS = 200
+_QUICK_SEARCHED = ("sw", "maxsw", "ebsw", "rpsw")
 # What serves every variant, if gradients are moves.
 ONE_RATE = 0.1
 # On a device networks are trained in bfloat16, which costs a third less and changed no digit that matters (log); what is
@@ -47,6 +48,7 @@ def _quick(experiment: str, task: LatentTask, machine: str) -> Iterator[Cell]:
     yield BaselineCell(experiment, task)
     for variant in ELEVEN:
         yield TrainingCell(experiment, task, variant, DISPLACEMENT, (ONE_RATE,), (0,), _QUICK_STEPS)
+    for variant in _QUICK_SEARCHED:
         yield TrainingCell(experiment, task, variant, "root", QUICK_RATES, (0,), _QUICK_STEPS)
     for variant in ELEVEN:
         yield TrainingCell(experiment, task, variant, "root", (1e-3,), (0,), 20, timed_on=machine)
