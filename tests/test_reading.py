@@ -235,3 +235,18 @@ def test_weights_are_shares(tmp_path):
         np.save(tmp_path / "bad.npy", np.array(weights))
         with pytest.raises(Trouble, match=said):
             read_weights(str(tmp_path / "bad.npy"), 2)
+
+
+def test_safetensors(tmp_path):
+    from safetensors.torch import save_file
+
+    values = torch.arange(6.0).reshape(3, 2)
+    save_file({"only": values.bfloat16()}, tmp_path / "one.safetensors")
+    save_file({"a": values, "b": values + 1}, tmp_path / "two.safetensors")
+    assert torch.equal(read_samples(str(tmp_path / "one.safetensors")).values, values.double())
+    assert torch.equal(
+        read_samples(str(tmp_path / "two.safetensors:b")).values, values.double() + 1
+    )
+    assert "2 arrays (a, b)" in trouble(tmp_path / "two.safetensors")
+    (tmp_path / "bad.safetensors").write_bytes(b"0123456789")
+    assert "cannot be read as" in trouble(tmp_path / "bad.safetensors")

@@ -64,7 +64,8 @@ def subspace_detour(
     check_weights("x_weights", x_weights, x)
     check_weights("y_weights", y_weights, y)
     _check_subspace(basis, x.shape[-1])
-    batch, pairs = pairs_of(x, y, x_weights, y_weights)
+    there = (w if w is None else w.cpu() for w in (x_weights, y_weights))
+    batch, pairs = pairs_of(x.cpu(), y.cpu(), *there)
     frame = _frame(basis.detach().double().cpu()).numpy()
     plans = [
         _plan(

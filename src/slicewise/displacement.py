@@ -14,7 +14,7 @@ from slicewise.problem import Problem
 from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
 from slicewise.request import problem_for, recipe_for
-from slicewise.rules import Rule, moved, pull_of, rule_for
+from slicewise.rules import Pull, Rule, moved, pull_of, rule_for
 from slicewise.target import Target
 from slicewise.weighting import weights_for
 
@@ -73,11 +73,7 @@ def displaced(recipe: Recipe, problem: Problem, slices: Tensor) -> Tensor:
     check_displaceable(problem)
     still, slices = problem.detached(), slices.detach()
     with torch.no_grad():
-        pull = pull_of(still, slices, weights_for(recipe.weighting, slices, still, hold=True))
-        value = (pull.weights * pull.costs).sum(dim=-1)
-        if problem.convention == "reference":  # a sum over points, times their number
-            n = problem.n_points()
-            value = value * (n if isinstance(n, int) else n.squeeze(-1)) ** 2
+        value, pull = valued(recipe, still, slices)
     if problem.x.requires_grad:
         value = carried(value, problem, moved(pull))
     if problem.y.requires_grad:
@@ -85,6 +81,16 @@ def displaced(recipe: Recipe, problem: Problem, slices: Tensor) -> Tensor:
             back = pull_of(still.swapped(), slices, pull.weights)
         value = carried(value, problem.swapped(), moved(back))
     return value
+
+
+def valued(recipe: Recipe, problem: Problem, slices: Tensor) -> tuple[Tensor, Pull]:
+    """The value (*batch,), and where the slices pull, their weights held constant."""
+    pull = pull_of(problem, slices, weights_for(recipe.weighting, slices, problem, hold=True))
+    value = (pull.weights * pull.costs).sum(dim=-1)
+    if problem.convention == "reference":  # a sum over points, times their number
+        n = problem.n_points()
+        value = value * (n if isinstance(n, int) else n.squeeze(-1)) ** 2
+    return value, pull
 
 
 def check_displaceable(problem: Problem) -> None:

@@ -68,7 +68,8 @@ def subspace_robust_wasserstein(
         raise ValueError(
             f"entropy = {entropy}: give a positive number, or None for exact transport"
         )
-    batch, pairs = pairs_of(x, y, x_weights, y_weights)
+    there = (w if w is None else w.cpu() for w in (x_weights, y_weights))
+    batch, pairs = pairs_of(x.cpu(), y.cpu(), *there)
     found = [
         _solved(
             one.numpy(), other.numpy(), *masses_of(one, other, a, b), k, entropy, tolerance, steps

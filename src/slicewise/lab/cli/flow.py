@@ -17,10 +17,10 @@ from slicewise.files import write_whole
 from slicewise.gradient import Objective
 from slicewise.judge import wasserstein
 from slicewise.lab.animation import Film, as_gif, as_html, film, nearest
+from slicewise.lab.arrays import printable
 from slicewise.lab.cli import options
 from slicewise.lab.cli.saying import one_way_to_say, place_for, say_json, say_lines
 from slicewise.lab.cli.sets import EXACT_PAIRS, Sets, memory_permitting, toy_or_files
-from slicewise.lab.reading import printable
 from slicewise.lab.spacing import log_spaced
 from slicewise.lab.trouble import Trouble
 from slicewise.learn.endings import Status

@@ -24,9 +24,10 @@ Stop it at any moment and give the same command again: what is in the store
 is not made twice.
 
 [bold]Examples[/bold]
-  slicewise reproduce all                              in small: two minutes
+  slicewise reproduce all                              in small: three minutes
   slicewise reproduce gradient-flow --preset paper     all as published
   slicewise reproduce image-flow --faces img_align_celeba --device cuda
+  slicewise reproduce generate --latents alae_ffhq     in a latent space of one's own
   slicewise reproduce all --engine ray --address auto  on a Ray cluster
 """
 CLUSTER = "A Ray cluster"
@@ -82,6 +83,10 @@ def reproduce(
     photographs: Annotated[
         Path | None, typer.Option(help="Folder of set1_source, set1_target, … for color.")
     ] = None,
+    latents: Annotated[
+        Path | None,
+        typer.Option(help="Folder or file of latents with labels, for generate and translate."),
+    ] = None,
     report: Annotated[bool, typer.Option(help="End in a report.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
 ) -> int:
@@ -103,6 +108,7 @@ def reproduce(
             None if faces is None else str(faces.absolute()),
             None if photographs is None else str(photographs.absolute()),
             place.machine,
+            None if latents is None else str(latents.absolute()),
         )
         cells = [cell for name in names for cell in EXPERIMENTS[name](options)]
         # Files that are not what they should be come out here, before anything is written.

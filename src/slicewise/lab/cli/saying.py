@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slicewise.lab.reading import printable
+from slicewise.lab.arrays import printable
 from slicewise.lab.study.run import plain
 from slicewise.lab.trouble import Trouble
 

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from slicewise.checks import check_choice, check_count
+from slicewise.lab.arrays import printable
 from slicewise.lab.data import TOYS, toy
-from slicewise.lab.reading import Samples, printable, read_samples, read_weights
+from slicewise.lab.reading import Samples, read_samples, read_weights
 from slicewise.lab.study.machine import choose_device
 from slicewise.lab.trouble import Trouble
 

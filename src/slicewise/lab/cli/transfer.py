@@ -11,6 +11,7 @@ import typer
 from slicewise.catalogue import VARIANTS
 from slicewise.checks import check_choice
 from slicewise.files import write_whole
+from slicewise.lab.arrays import printable
 from slicewise.lab.before_after import before_after
 from slicewise.lab.cli import options
 from slicewise.lab.cli.saying import one_way_to_say, place_for, say_json, say_lines
@@ -25,7 +26,6 @@ from slicewise.lab.pictures import (
     read_mask,
     read_picture,
 )
-from slicewise.lab.reading import printable
 from slicewise.lab.trouble import Trouble
 from slicewise.learn.bar import progress_bar
 from slicewise.learn.color import ColorTransfer

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
+from slicewise.learn.latent.networks import Generator, Stack
+from slicewise.learn.latent.stacked import StackedOptimiser
 from slicewise.randomness import Randomness
 from slicewise.scales import Scale
 from slicewise.sphere import uniform
@@ -78,23 +80,16 @@ def candidates(optimisers: Iterable[str] = ("sgd", "momentum", "adam")) -> list[
     ]
 
 
-class Networks:
+def networks(runs: int, d: int, generator: torch.Generator, device: torch.device) -> Stack:
     """R networks LATENT → HIDDEN → HIDDEN → d, tanh between, that begin with the same weights."""
-
-    def __init__(self, runs: int, d: int, generator: torch.Generator, device: torch.device) -> None:
-        self.parameters = []
-        for n_in, n_out in ((LATENT, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, d)):
-            weight = torch.randn(n_in, n_out, generator=generator) / math.sqrt(n_in)
-            for tensor in (weight, torch.zeros(1, n_out)):
-                own = tensor.expand(runs, *tensor.shape).clone().to(device)
-                self.parameters.append(own.requires_grad_())
-
-    def __call__(self, noise: Tensor) -> Tensor:
-        """Samples (R, B, d) from noise (B, LATENT)."""
-        hidden = noise.expand(self.parameters[0].shape[0], *noise.shape)
-        for i in (0, 2):
-            hidden = torch.baddbmm(self.parameters[i + 1], hidden, self.parameters[i]).tanh()
-        return torch.baddbmm(self.parameters[5], hidden, self.parameters[4])
+    one = Generator(d, noise=LATENT, hidden=(HIDDEN, HIDDEN), bend="tanh")
+    with torch.no_grad():
+        for layer in one.layers:
+            assert isinstance(layer, torch.nn.Linear)
+            n_in, n_out = layer.in_features, layer.out_features
+            layer.weight.copy_((torch.randn(n_in, n_out, generator=generator) / math.sqrt(n_in)).mT)
+            layer.bias.zero_()
+    return Stack.of(one, runs).to(device)
 
 
 class Manifold:
@@ -109,45 +104,6 @@ class Manifold:
         return torch.sin(u @ self._bend / 2) @ self._lay + 1
 
 
-class Optimisers:
-    """Plain, momentum or Adam steps, each network by its own rate; one that diverges stands still."""
-
-    def __init__(self, chosen: list[Candidate], networks: Networks) -> None:
-        device = networks.parameters[0].device
-        self._networks = networks
-        self._rate = torch.tensor([c.rate for c in chosen], device=device)
-        self._is = {
-            kind: torch.tensor([c.optimiser == kind for c in chosen], device=device)
-            for kind in ("sgd", "momentum", "adam")
-        }
-        self._first = [torch.zeros_like(p) for p in networks.parameters]
-        self._second = [torch.zeros_like(p) for p in networks.parameters]
-        self._steps = 0
-        self.alive = torch.ones(len(chosen), dtype=torch.bool, device=device)
-
-    @torch.no_grad()
-    def step(self, gradients: tuple[Tensor, ...]) -> None:
-        """One step of every network."""
-        self._steps += 1
-        moves = []
-        for gradient, first, second in zip(gradients, self._first, self._second, strict=True):
-            shape = (-1, *(1,) * (gradient.dim() - 1))
-            adam, momentum = (self._is[kind].reshape(shape) for kind in ("adam", "momentum"))
-            first.copy_(torch.where(adam, first.lerp(gradient, 0.1), 0.9 * first + gradient))
-            second.lerp_(gradient.square(), 0.001)
-            size = (second / (1 - 0.999**self._steps)).sqrt() + 1e-8
-            scaled = first / (1 - 0.9**self._steps) / size
-            move = torch.where(adam, scaled, torch.where(momentum, first, gradient))
-            moves.append(self._rate.reshape(shape) * move)
-        for parameter, move in zip(self._networks.parameters, moves, strict=True):
-            bounded = (parameter - move).abs().flatten(1).amax(dim=1) < 1e3  # False for NaN too
-            self.alive &= bounded
-        for parameter, move in zip(self._networks.parameters, moves, strict=True):
-            alive = self.alive.reshape(-1, *(1,) * (parameter.dim() - 1))
-            # The weights of a network that diverged are worth nothing; zeros cannot upset the others.
-            parameter.copy_(torch.where(alive, parameter - move, 0))
-
-
 def train(
     setting: Setting, chosen: list[Candidate], *, steps: int, seed: int, device: torch.device
 ) -> list[dict[str, Any]]:
@@ -157,8 +113,9 @@ def train(
     """
     generator = torch.Generator().manual_seed(seed)
     target = Manifold(setting.d, generator, device)
-    networks = Networks(len(chosen), setting.d, generator, device)
-    optimisers = Optimisers(chosen, networks)
+    made_by = networks(len(chosen), setting.d, generator, device)
+    kinds = [candidate.optimiser for candidate in chosen]
+    optimisers = StackedOptimiser(made_by.parameters(), [c.rate for c in chosen], kinds)
     n_slices = None if setting.variant == "maxsw" else setting.n_slices
     losses = [
         sw.SlicedWasserstein(setting.variant, n_slices=n_slices, scale=scale, reduction="sum")
@@ -168,7 +125,7 @@ def train(
     for t in range(steps):
         noise = torch.randn(setting.batch, LATENT, generator=generator).to(device)
         data = target(setting.batch, generator)
-        made = networks(noise)
+        made = made_by(noise)
         extra = _shared_slices(setting, seed, t, device)
         halves = (made[:n_first], made[n_first:])
         total = made.new_zeros(())
@@ -177,11 +134,12 @@ def train(
                 # One seed, one set of draws for both scales.
                 draws = {} if extra else {"generator": torch.Generator().manual_seed(seed + t)}
                 total = total + loss(part, data, **extra, **draws)
-        gradients = torch.autograd.grad(total, networks.parameters)
-        optimisers.step(gradients)
+        optimisers.zero_grad()
+        total.backward()
+        optimisers.step()
     with torch.no_grad():
         noise = torch.randn(_JUDGED[1], LATENT, generator=generator).to(device)
-        made, real = networks(noise), target(_JUDGED[1], generator)
+        made, real = made_by(noise), target(_JUDGED[1], generator)
         rng = Randomness(generator, device)
         slices = uniform((500, setting.d), rng, torch.float32)
         sliced = torch.stack([sw.sliced_wasserstein(one, real, slices=slices) for one in made])

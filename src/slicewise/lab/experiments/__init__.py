@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from slicewise.lab.experiments import color, gradient_flow, image_flow
+from slicewise.lab.experiments.latent import presets as latent
 from slicewise.lab.experiments.theory.cells import NAME as THEORY
 from slicewise.lab.experiments.theory.cells import cells as theory_cells
 from slicewise.lab.study.run import Cell
@@ -26,6 +27,7 @@ class Options:
         None  # a user's pairs instead of those inside scikit-image and scikit-learn
     )
     machine: str = "here"  # what runs are timed on
+    latents: str | None = None  # a user's latents instead of those of digits, encoded here
 
 
 EXPERIMENTS: dict[str, Callable[[Options], Sequence[Cell]]] = {
@@ -38,6 +40,12 @@ EXPERIMENTS: dict[str, Callable[[Options], Sequence[Cell]]] = {
     ),
     color.NAME: lambda asked: color.cells(
         asked.preset, asked.machine, photographs=asked.photographs
+    ),
+    latent.GENERATE: lambda asked: latent.cells(
+        latent.GENERATE, asked.preset, asked.latents, asked.machine
+    ),
+    latent.TRANSLATE: lambda asked: latent.cells(
+        latent.TRANSLATE, asked.preset, asked.latents, asked.machine
     ),
     "estimators": lambda asked: theory_cells(asked.preset, "estimators", asked.machine),
 }

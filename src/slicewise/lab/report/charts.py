@@ -12,14 +12,20 @@ from slicewise.lab.report.looks import LOOKS
 if TYPE_CHECKING:
     import altair as alt
 
+LEFT = "exact W₂ that is left"
 LOWEST = 1e-16  # distances below are rounding
 Point = dict[str, Any]
 
 
 def basin(
-    searched: Mapping[str, Sequence[Best]], computed: Mapping[str, Best], edge: float | None
+    searched: Mapping[str, Sequence[Best]],
+    computed: Mapping[str, Best],
+    edge: float | None,
+    *,
+    measure: str = LEFT,
+    beside: str = "computed",
 ) -> dict[str, Any]:
-    """Exact W_2 that is left over the rate, a line for each variant; at the left, with the step computed."""
+    """A measure over the rate, a line for each variant; at the left what needed no search, `beside`."""
     import altair as alt
 
     at_rates = [_basin_point(v, one) for v, some in searched.items() for one in some]
@@ -30,11 +36,11 @@ def basin(
     rates = [point["rate"] for point in [*at_rates, *without]] + ([edge] if edge else [])
     heights = [point["w2"] for point in [*at_rates, *without]]
     x = alt.X("rate:Q", title="learning rate", scale=_log(rates), axis=_powers_of_ten())
-    y = alt.Y("w2:Q", title="exact W₂ that is left", scale=_log(heights), axis=_powers_of_ten())
+    y = alt.Y("w2:Q", title=measure, scale=_log(heights), axis=_powers_of_ten())
     tooltip = [
         alt.Tooltip("variant:N"),
         alt.Tooltip("told_rate:N", title="rate"),
-        alt.Tooltip("told:N", title="W₂ left"),
+        alt.Tooltip("told:N", title=measure),
         alt.Tooltip("steps:N"),
         alt.Tooltip("seeds:Q"),
     ]
@@ -44,7 +50,7 @@ def basin(
         alt.Chart(_values(alt, [{"rate": lowest / 2}]))
         .mark_rule(color=GREY, opacity=0.4)
         .encode(x=x),
-        alt.Chart(_values(alt, [{"rate": lowest / 4, "told": "computed"}]))
+        alt.Chart(_values(alt, [{"rate": lowest / 4, "told": beside}]))
         .mark_text(fontSize=10, color=GREY, clip=False)
         .encode(x=x, y=alt.value(-8), text="told:N"),
     ]

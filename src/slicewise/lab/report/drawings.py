@@ -9,7 +9,7 @@ import numpy as np
 
 from slicewise.lab.colours import BLUE, GREY, ORANGE
 from slicewise.lab.report.best import Best, Row
-from slicewise.lab.report.charts import LOWEST
+from slicewise.lab.report.charts import LEFT, LOWEST
 from slicewise.lab.report.looks import LOOKS
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 
-def _figure(width: float, height: float) -> Drawing:
+def blank(width: float, height: float) -> Drawing:
+    """A figure of this size in inches with nothing on it, which no window will show."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -30,13 +31,16 @@ def basins(
     searched: Mapping[str, Mapping[str, Sequence[Best]]],
     computed: Mapping[str, Best],
     edges: Mapping[str, float],
+    *,
+    measure: str = LEFT,
+    beside: str = "computed",
 ) -> Drawing:
-    """Exact W_2 that is left over the rate: a panel for each objective, a line for each variant.
+    """A measure over the rate: a panel for each objective, a line for each variant.
 
-    `searched` has what is left at each rate, by objective and variant, `computed` without a rate, drawn at the
-    left edge; `edges` has, by objective, the rate above which the theory says "sw" diverges.
+    `searched` has what is left at each rate, by objective and variant, `computed` what needed no search, drawn
+    at the left edge; `edges` has, by objective, the rate above which the theory says "sw" diverges.
     """
-    figure = _figure(6.2 * len(searched), 4.4)
+    figure = blank(6.2 * len(searched), 4.4)
     panels = figure.subplots(1, len(searched), sharey=True, squeeze=False)[0]
     for panel, (objective, variants) in zip(panels, searched.items(), strict=True):
         rates: list[float] = []
@@ -51,7 +55,7 @@ def basins(
                 [low], [max(best.mean, LOWEST)], look.mark, color=look.colour, ms=6, clip_on=False
             )
         panel.axvline(low * 1.8, color=GREY, lw=0.6)
-        panel.text(low, 1.01, "computed", fontsize=7, ha="center", va="bottom", color=GREY,
+        panel.text(low, 1.01, beside, fontsize=7, ha="center", va="bottom", color=GREY,
                    transform=panel.get_xaxis_transform())  # fmt: skip
         if objective in edges and edges[objective] < 4 * max(rates):
             panel.axvline(edges[objective], color=BLUE, lw=1, ls=":")
@@ -59,9 +63,16 @@ def basins(
                        va="bottom", ha="right", transform=panel.get_xaxis_transform())  # fmt: skip
         panel.set(xscale="log", yscale="log", xlabel=f"learning rate, {objective} objective")
         panel.grid(alpha=0.25)
-    panels[0].set_ylabel("exact W₂ that is left")
+    panels[0].set_ylabel(measure)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=11, fontsize=8, frameon=False)
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=11 if len(searched) > 1 else 6,
+        fontsize=8,
+        frameon=False,
+    )
     return figure
 
 
@@ -78,7 +89,7 @@ def _drawn(panel: Axes, variant: str, x: Sequence[Any], y: Sequence[Any]) -> Non
 
 def convergence(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Drawing:
     """Losses on their way, as distances: a panel for each way to choose the step, a line for each variant."""
-    figure = _figure(4.6 * len(found), 3.8)
+    figure = blank(4.6 * len(found), 3.8)
     panels = figure.subplots(1, len(found), squeeze=False)[0]
     for panel, (title, points) in zip(panels, found.items(), strict=True):
         for variant in LOOKS:
@@ -99,7 +110,7 @@ def ways(flows: Sequence[tuple[str, Row, np.ndarray[Any, Any], Sequence[Row]]]) 
     One line of pictures for each (setting, run, its way, the runs by rates).
     """
     columns = max(len(run["trace"]["shown"]) for _, run, _, _ in flows)
-    figure = _figure(14, 2.3 * len(flows))
+    figure = blank(14, 2.3 * len(flows))
     grid = figure.add_gridspec(len(flows), columns + 1, width_ratios=[1] * columns + [1.6])
     for line, (setting, run, way, searched) in enumerate(flows):
         target, particles = way[0], way[1:]
@@ -129,7 +140,7 @@ def ends(found: Sequence[tuple[str, np.ndarray[Any, Any], str]]) -> Drawing:
     """Where the particles of each variant come to rest: (name, target and particles (2, n, 2), words)."""
     columns = min(len(found), 6)
     lines = -(-len(found) // columns)
-    figure = _figure(2.1 * columns, 2.4 * lines)
+    figure = blank(2.1 * columns, 2.4 * lines)
     panels = figure.subplots(lines, columns, squeeze=False)
     for panel in panels.flat:
         panel.set_axis_off()
@@ -145,7 +156,7 @@ def ends(found: Sequence[tuple[str, np.ndarray[Any, Any], str]]) -> Drawing:
 def gallery(rows: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
     """Lines of small images, (n, height, width[, 3]), each with its name."""
     columns = max(len(images) for _, images in rows)
-    figure = _figure(1.1 * columns + 1.6, 1.15 * len(rows))
+    figure = blank(1.1 * columns + 1.6, 1.15 * len(rows))
     panels = figure.subplots(len(rows), columns, squeeze=False)
     for line, (name, images) in enumerate(rows):
         for column in range(columns):
@@ -163,7 +174,7 @@ def pictures(found: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
     columns = min(len(found), 6)
     lines = -(-len(found) // columns)
     height, width = found[0][1].shape[:2]
-    figure = _figure(2.3 * columns, (2.3 * height / width + 0.3) * lines)
+    figure = blank(2.3 * columns, (2.3 * height / width + 0.3) * lines)
     panels = figure.subplots(lines, columns, squeeze=False)
     for panel in panels.flat:
         panel.set_axis_off()

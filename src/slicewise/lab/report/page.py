@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from slicewise.files import write_whole
-from slicewise.lab.report import surroundings, theory, verdict
+from slicewise.lab.report import latent, surroundings, theory, verdict
 from slicewise.lab.report.flows import TITLES
 from slicewise.lab.report.flows import section as flow_section
 from slicewise.lab.report.looks import LOOKS
@@ -40,7 +40,8 @@ def write_report(store: str | Path, out: str | Path) -> Path:
 
 def _sections(store: Store) -> list[Section]:
     flows = [Flows(store, experiment) for experiment in TITLES]
-    found = [verdict.section(flows), *map(flow_section, flows)]
+    trained = [latent.section(store, experiment) for experiment in latent.TITLES]
+    found = [verdict.section(flows), *map(flow_section, flows), *trained]
     found += [theory.section(store, experiment) for experiment in theory.TITLES]
     return [part for part in found if part is not None]
 

@@ -24,7 +24,8 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 MEANS = (
     "experiment", "setting", "variant", "objective", "lr", "n", "limit", "convention", "dtype", "seeds", "diverged",
-    "w2_mean", "w2_std", "w2_least", "w2_most", "steps_least", "steps_most", "seconds", "device",
+    "w2_mean", "w2_std", "w2_least", "w2_most", "sw2_mean", "energy_mean", "variance_mean", "steps_least", "steps_most",
+    "seconds", "device",
 )  # fmt: skip
 
 
@@ -46,23 +47,34 @@ def _mean(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
     finite = [row["w2"] for row in rows if row["w2"] is not None and row["w2"] < float("inf")]
     # As the tables have it: one run that diverged, and the mean is infinite.
     mean = statistics.fmean(finite) if len(finite) == len(rows) else float("inf")
-    steps = [int(row["measures"]["steps"]) for row in rows]
+    steps = [int(row["measures"].get("steps") or 0) for row in rows]
     return {
         **first,
-        "n": given["task"]["n"],
+        "n": given["task"].get("n", given["task"].get("batch", "")),
         "limit": given["steps"],
-        "convention": given["convention"],
-        "dtype": given["dtype"],
+        "convention": given.get("convention", "mean"),
+        "dtype": given.get("dtype", given.get("precision", "")),
         "seeds": len(rows),
         "diverged": len(rows) - len(finite),
         "w2_mean": _short(mean),
         "w2_std": _short(statistics.stdev(finite)) if len(finite) == len(rows) > 1 else "",
         "w2_least": _short(min(finite, default=float("inf"))),
         "w2_most": _short(max(finite) if len(finite) == len(rows) else float("inf")),
+        "sw2_mean": _mean_of(rows, "sw2"),
+        "energy_mean": _mean_of(rows, "energy"),
+        "variance_mean": _mean_of(rows, "variance_ratio"),
         "steps_least": min(steps),
         "steps_most": max(steps),
         "seconds": _short(statistics.fmean(row["seconds"] for row in rows)),
     }
+
+
+def _mean_of(rows: list[Mapping[str, Any]], name: str) -> str:
+    """Of networks: how they are judged; nothing for flows."""
+    if name not in rows[0]["measures"]:
+        return ""
+    found = [row["measures"][name] for row in rows]
+    return _short(float("inf") if None in found else statistics.fmean(found))
 
 
 def _short(value: float) -> str:

@@ -1,0 +1,1 @@
+"""The paper's fourth experiment: generators and translators trained in a latent space."""

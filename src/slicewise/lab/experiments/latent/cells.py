@@ -1,0 +1,226 @@
+"""Trainings as cells of a study: the rates and seeds of one variant on one task, as one stack."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import slicewise as sw
+from slicewise.counting import DRAWS
+from slicewise.lab.experiments.flows import LONE
+from slicewise.lab.experiments.latent.tasks import LatentTask, Measures
+from slicewise.lab.spacing import log_spaced
+from slicewise.lab.study.run import Result, Run
+from slicewise.learn.latent import Stack, Training, train
+from slicewise.learn.latent.judging import LEAST_VARIANCE
+from slicewise.learn.latent.settings import Precision
+
+# The objective of runs whose gradients are moves, in the column where others have "root" or "power".
+DISPLACEMENT = "displacement"
+UNTRAINED = "untrained"
+
+
+@dataclass(frozen=True)
+class TrainingCell:
+    """One variant on one task by some rates and seeds."""
+
+    experiment: str
+    task: LatentTask
+    variant: str
+    objective: str  # "root", "power", "mean_root"; or "displacement"
+    rates: tuple[float, ...]
+    seeds: tuple[int, ...]
+    steps: int
+    precision: Precision = "float32"
+    optimiser: str = "sgd"
+    decay: str | None = None
+    n_slices: int | None = None  # None: those of the paper
+    exact: bool = True  # judge by the exact distance, too
+    timed_on: str = ""  # a machine: one run by itself there, for its time
+
+    @property
+    def name(self) -> str:
+        return f"{self.experiment} {self.setting}, {self.variant}, {self.objective}"
+
+    @property
+    def setting(self) -> str:
+        return (LONE if self.alone else "") + self.task.name
+
+    @property
+    def alone(self) -> bool:
+        return bool(self.timed_on)
+
+    def device(self, asked: str) -> str:
+        return asked
+
+    @property
+    def _recipe(self) -> sw.Recipe:
+        more: dict[str, Any] = {} if self.n_slices is None else {"n_slices": self.n_slices}
+        return sw.VARIANTS[self.variant](defaults="paper", **more)
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        given = {
+            "task": dict(self.task.given),
+            "recipe": repr(self._recipe),
+            "steps": self.steps,
+            "precision": self.precision,
+            "optimiser": self.optimiser,
+            "decay": self.decay or "none",
+            "draws": DRAWS,
+        }
+        if self.alone:
+            given["machine"] = self.timed_on
+        place = (self.experiment, self.setting, self.variant, self.objective)
+        noted = self.task.noted
+        return tuple(
+            Run(*place, rate, seed, given, noted) for rate in self.rates for seed in self.seeds
+        )
+
+    def measure(
+        self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
+    ) -> list[Result]:
+        """All runs as one stack."""
+        if self.alone:
+            # Compiled, and on a GPU captured, before the clock starts.
+            self._trained(runs, device, None, steps=100 if device != "cpu" else 2)
+            checkpoint = None
+        elif importlib.util.find_spec("safetensors") is None:
+            checkpoint = None
+        stack, found = self._resumed(runs, device, checkpoint)
+        if self.alone:
+            measures = {"steps": float(found.steps)}
+            return [Result(run, "finished", found.seconds, measures=measures) for run in runs]
+        judged = self.task.judge(stack, exact=self.exact)
+        apart = self.task.self_distance(stack, _best_rate(runs, judged) if self.exact else [])
+        return [
+            self._result(run, i, stack, found, {**judged[i], "self_w2": apart.get(i, math.nan)})
+            for i, run in enumerate(runs)
+        ]
+
+    def _resumed(
+        self, runs: Sequence[Run], device: str, checkpoint: Path | None
+    ) -> tuple[Stack, Training]:
+        """The training; a file to go on from that is damaged, or of other settings, is begun anew."""
+        if checkpoint is not None and checkpoint.exists():
+            try:
+                return self._trained(runs, device, checkpoint)
+            except ValueError:
+                checkpoint.unlink(missing_ok=True)
+        return self._trained(runs, device, checkpoint)
+
+    def _trained(
+        self, runs: Sequence[Run], device: str, checkpoint: Path | None, steps: int | None = None
+    ) -> tuple[Stack, Training]:
+        networks = [self.task.network(run.seed) for run in runs]
+        rates, seeds = [float(run.lr or 0) for run in runs], [run.seed for run in runs]
+        stack = Stack(networks).to(device)
+        moves = self.objective == DISPLACEMENT
+        how: dict[str, Any] = {
+            "objective": "power" if moves else self.objective,
+            "scale": "displacement" if moves else "classic",
+            "optimiser": self.optimiser,
+            "decay": self.decay,
+            "precision": self.precision,
+        }
+        by_itself = self.alone and len(runs) == 1
+        found = train(
+            networks[0].to(device) if by_itself else stack,
+            self.task.target,
+            self._recipe,
+            source=self.task.source,
+            steps=self.steps if steps is None else steps,
+            batch=self.task.batch,
+            lr=rates[0] if by_itself else rates,
+            seed=seeds[0] if by_itself else seeds,
+            checkpoint=checkpoint,
+            bar=False,
+            **how,
+        )
+        return stack, found
+
+    def _result(
+        self, run: Run, i: int, stack: Stack, found: Training, measures: Measures
+    ) -> Result:
+        status = found.status[i]
+        losses = found.losses[:, i]
+        at = [step for step in log_spaced(len(losses), 30)[1:] if step]
+        trace: dict[str, Sequence[float]]
+        trace = {"at": at, "loss": [float(f"{losses[step - 1].item():.6g}") for step in at]}
+        if status == "diverged":
+            # It stands where it was last finite, which is nowhere.
+            measures = dict.fromkeys(measures, math.inf)
+        arrays = {}
+        if run.seed == self.seeds[0] and status != "diverged":
+            arrays["end"] = self.task.kept(stack, i)
+            if self.task.pictured:
+                arrays["pictures"] = self.task.pictures(arrays["end"])
+        return Result(
+            run,
+            status,
+            found.seconds / len(found.status),
+            batch=len(found.status),
+            w2=measures.pop("w2"),
+            measures={**measures, "steps": float(found.steps)},
+            trace=trace,
+            arrays=arrays,
+        )
+
+
+@dataclass(frozen=True)
+class BaselineCell:
+    """What can be done without training, and what real samples would score: in every table beside."""
+
+    experiment: str
+    task: LatentTask
+
+    @property
+    def name(self) -> str:
+        return f"{self.experiment} {self.task.name}, {UNTRAINED}"
+
+    @property
+    def alone(self) -> bool:
+        return False
+
+    def device(self, asked: str) -> str:
+        return asked
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        names = ["real", "constant mean", "Gaussian"]
+        if not self.task.generates:
+            names = ["real", "not moved", "mean shift", "Gaussian map", "target's mean"]
+        given = {"task": dict(self.task.given), "steps": 0}
+        place = (self.experiment, self.task.name)
+        noted = self.task.noted
+        return tuple(Run(*place, name, UNTRAINED, None, 0, given, noted) for name in names)
+
+    def measure(
+        self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
+    ) -> list[Result]:
+        """All at once: they share what is prepared for judging."""
+        found = self.task.baselines(device)
+        results = []
+        for run in runs:
+            measures = dict(found[run.variant])
+            w2 = measures.pop("w2")
+            results.append(Result(run, "finished", 0.0, len(runs), w2, {**measures, "steps": 0.0}))
+        return results
+
+
+def _best_rate(runs: Sequence[Run], judged: Sequence[Measures]) -> list[int]:
+    """The runs of the rate that is best by the mean SW_2 of its seeds, among those that may win."""
+    rates: dict[float | None, list[int]] = {}
+    for i, run in enumerate(runs):
+        rates.setdefault(run.lr, []).append(i)
+    may = {
+        rate: sum(judged[i]["sw2"] for i in some)
+        for rate, some in rates.items()
+        if all(judged[i]["variance_ratio"] >= LEAST_VARIANCE for i in some)
+    }
+    return rates[min(may, key=may.__getitem__)] if may else []

@@ -1,0 +1,89 @@
+"""Faces of latents, by networks that others trained: OpenVINO runs those inside the package random-face.
+
+Neither is required. The networks were distilled from StyleGAN2, trained on FFHQ: for research, non-commercially.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from slicewise.lab.arrays import Array
+from slicewise.lab.trouble import Trouble
+
+D = 512
+TERMS = (
+    "random-face is under Apache-2.0, but its networks were distilled from NVIDIA's StyleGAN2, trained on FFHQ "
+    "(CC BY-NC-SA 4.0): latents and faces made with them are for research and other non-commercial use only. No face "
+    "is a real person's."
+)
+# Of a decoded face, 1024 pixels wide; grids show many.
+_SIDE = 256
+# Rows that the mapping network takes at once.
+_ROWS = 500
+
+
+def missing() -> str | None:
+    """What has to be installed before faces can be made; nothing if all is there."""
+    for package in ("openvino", "random_face"):
+        if importlib.util.find_spec(package) is None:
+            return package.replace("_", "-")
+    return None
+
+
+def decode(latents: Tensor, *, side: int = _SIDE) -> Array:
+    """Faces (n, side, side, 3), uint8, of latents (n, 512); about 0.7 s each on one core."""
+    from PIL import Image
+
+    if latents.dim() != 2 or latents.shape[1] != D:
+        raise Trouble(f"latents of shape {tuple(latents.shape)}: faces are decoded from (n, {D})")
+    if not bool(latents.isfinite().all()):
+        raise Trouble("latents that are NaN or infinite have no face: has the run diverged?")
+    network = _network("SynthesisNetwork", 1)
+    faces = []
+    for row in latents.float().cpu().numpy():
+        image = network([row[None]])[network.output(0)][0]  # (3, 1024, 1024), about −1 to 1
+        pixels = (255 * (image.transpose(1, 2, 0) / 2 + 0.5)).clip(0, 255).round().astype(np.uint8)
+        small = Image.fromarray(pixels).resize((side, side), Image.Resampling.LANCZOS)
+        faces.append(np.asarray(small))
+    return np.stack(faces) if faces else np.zeros((0, side, side, 3), np.uint8)
+
+
+def mapped(noise: Array) -> Array:
+    """Latents w (n, 512) of standard normal noise (n, 512)."""
+    network = _network("MappingNetwork", _ROWS)
+    found = np.empty_like(noise, dtype=np.float32)
+    for start in range(0, len(noise), _ROWS):
+        rows = noise[start : start + _ROWS]
+        filled = np.zeros(
+            (_ROWS, D), np.float32
+        )  # the network has one size; the last rows may be fewer
+        filled[: len(rows)] = rows
+        found[start : start + _ROWS] = network([filled])[network.output(0)][: len(rows)]
+    return found
+
+
+@functools.cache
+def _network(name: str, rows: int) -> Any:
+    lacking = missing()
+    if lacking is not None:
+        raise Trouble(
+            f"faces need {lacking}: run `make faces`, or pip install openvino, and random-face with --no-deps"
+        )
+    import openvino
+
+    # Only its files are wanted: the package's own code calls what OpenVINO no longer has, and is not imported.
+    origin = importlib.util.find_spec("random_face").origin  # type: ignore[union-attr]
+    file = Path(str(origin)).parent / "data" / f"{name}.xml"
+    if not file.exists():
+        raise Trouble(f"there is no {file}: install random-face anew, version 2021.7.21.1")
+    core = openvino.Core()
+    model = core.read_model(str(file))
+    if rows != 1:
+        model.reshape([rows, D])
+    return core.compile_model(model, "CPU")

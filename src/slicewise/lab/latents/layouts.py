@@ -1,0 +1,190 @@
+"""Latents from a user's files, whichever of a few ways they are laid out, or from digits inside a package."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slicewise.checks import check_count
+from slicewise.lab.arrays import Array, place, printable, read_array, read_arrays
+from slicewise.lab.latents.domains import AGE_PAIR, GENDER_PAIR, by_age, by_gender, by_value
+from slicewise.lab.latents.sets import LEAST_ROWS, Decoder, Latents
+from slicewise.lab.trouble import Trouble
+
+# Names that the matrix has in files of several arrays.
+_MATRIX = ("latents", "w", "z", "x", "features", "embeddings")
+# The public ALAE latents of FFHQ: the first so many rows are for training.
+_ALAE_ROWS, _ALAE_TRAIN = 70_000, 60_000
+_HELD = 2_048
+_STYLEGAN = "stylegan_ffhq_w512"
+
+
+@functools.cache
+def load(
+    path: str | None = None,
+    *,
+    labels: str | None = None,
+    held_out: int | None = None,
+    adult: float = 18,
+    child: float = 10,
+    more: int = 0,
+) -> Latents:
+    """Latents from a folder or a file; without one, of MNIST digits, by an encoder trained here in seconds.
+
+    Args:
+        path: a folder with latents.npy and perhaps gender.npy and age.npy (the layout of the public ALAE latents of FFHQ,
+            70,000 × 512, the first 60,000 for training); a folder with stylegan_ffhq_w512_part0.npz …; or a matrix, npy, npz
+            or safetensors (`file.npz:name` picks an array; others of its length are labels).
+        labels: an npy, npz or safetensors file of further labels, one for each row.
+        held_out: how many rows, the last ones, are never trained on. Default: what the layout says, else 2,048, and at most a
+            fifth.
+        adult, child: who is older than `adult` is one, who is younger than `child` is one; an age below 0 is unknown.
+        more: so many further rows for training, drawn by the mapping network of the package random-face; only for the folder
+            of stylegan_ffhq_w512 files, which are from that network.
+    """
+    check_count("held_out", held_out, at_least=2)
+    check_count("more", more, at_least=0)
+    where = None if path is None else Path(path)
+    stylegan = where is not None and where.is_dir() and not (where / "latents.npy").exists()
+    if more and not stylegan:
+        raise Trouble(
+            f"more = {more}: further rows can be drawn only for a folder of {_STYLEGAN} files, from the same network"
+        )
+    if where is None:
+        if labels is not None or held_out is not None:
+            raise Trouble("labels and held_out are for latents from a file: give their path, too")
+        from slicewise.lab.latents.digits import digits
+
+        return digits()
+    if stylegan:
+        if labels is not None:
+            raise Trouble(f"labels are in the folder of {_STYLEGAN} files already: leave them out")
+        return _stylegan(where, held_out, more)
+    found, matrix = _files(str(path), where)
+    shown = printable(str(path))
+    rows = _rows(matrix, shown)
+    if labels is not None:
+        file, name = place(labels)
+        further = read_arrays(file) if name is None else {name: read_array(file, name)}
+        found = {**found, **further}
+    given = {name: _column(array, name, len(rows), shown) for name, array in found.items()}
+    domains, pairs = _domains(given, adult, child)
+    alae = len(rows) == _ALAE_ROWS and held_out is None
+    held = _ALAE_ROWS - _ALAE_TRAIN if alae else _held(len(rows), held_out, shown)
+    return Latents(
+        printable(where.name or shown),
+        rows,
+        np.arange(len(rows)) >= len(rows) - held,
+        given,
+        domains,
+        pairs,
+        ("the public split: the first 60,000 rows are for training",) if alae else (),
+        fixed_split=alae or held_out is not None,
+    )
+
+
+def _files(path: str, where: Path) -> tuple[dict[str, Array], Array]:
+    """Labels by name, and the matrix."""
+    if where.is_dir() or where.name == "latents.npy":
+        folder = where if where.is_dir() else where.parent
+        matrix = read_array(place(str(folder / "latents.npy"))[0], None)
+        names = [name for name in ("gender", "age") if (folder / f"{name}.npy").exists()]
+        return {n: read_array(place(str(folder / f"{n}.npy"))[0], None) for n in names}, matrix
+    file, wanted = place(path)
+    if wanted is not None:
+        return {}, read_array(file, wanted)
+    held = read_arrays(file)
+    flat = [name for name, array in held.items() if array.ndim > 1]
+    named = [name for name in _MATRIX if name in held]
+    if len(held) == 1 or named or len(flat) == 1:
+        chosen = next(iter(held)) if len(held) == 1 else (named or flat)[0]
+        return {n: a for n, a in held.items() if n != chosen and a.ndim > 0}, held[chosen]
+    listed = ", ".join(f"{printable(name)} {array.shape}" for name, array in held.items())
+    raise Trouble(
+        f"{printable(path)} holds {listed or 'no array'}: name the matrix latents, or say which, as {file.name}:NAME"
+    )
+
+
+def _rows(matrix: Array, shown: str) -> Tensor:
+    if matrix.dtype.kind not in "iuf":
+        raise Trouble(f"{shown} holds {matrix.dtype}, not real numbers: convert it first")
+    if matrix.ndim != 2:
+        raise Trouble(
+            f"{shown} has shape {matrix.shape}: latents are rows of a matrix (N, d); reshape it first"
+        )
+    if len(matrix) < LEAST_ROWS or matrix.shape[1] < 1:
+        raise Trouble(
+            f"{shown} has shape {matrix.shape}: give at least {LEAST_ROWS} rows, a latent in each"
+        )
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is found below
+        rows = np.ascontiguousarray(matrix, dtype=np.float32)
+    good = np.isfinite(rows).all(axis=1)
+    if not good.all():
+        raise Trouble(
+            f"{shown} has {(~good).sum()} rows with NaN or infinite entries, the first is row {good.argmin() + 1}: leave "
+            f"them out, and their labels"
+        )
+    return torch.from_numpy(rows)
+
+
+def _column(array: Array, name: str, n: int, shown: str) -> Array:
+    """Labels, one for each row: (n,)."""
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.shape != (n,):
+        raise Trouble(
+            f"labels {printable(name)!r} have shape {array.shape}, and {shown} has {n} rows: give one label for each row"
+        )
+    return array
+
+
+def _held(n: int, asked: int | None, shown: str) -> int:
+    if asked is None:
+        return min(_HELD, n // 5)
+    if asked > n - 2:
+        raise Trouble(f"{shown} has {n} rows, {asked} cannot be held out: hold out fewer")
+    return asked
+
+
+def _domains(
+    labels: dict[str, Array], adult: float, child: float
+) -> tuple[dict[str, Array], tuple[tuple[str, str], ...]]:
+    domains: dict[str, Array] = {}
+    pairs: list[tuple[str, str]] = []
+    pair: tuple[str, str] | None
+    for name, values in labels.items():
+        if name == "gender":
+            found, pair = by_gender(values), GENDER_PAIR
+        elif name == "age":
+            found, pair = by_age(values, adult, child), AGE_PAIR
+        else:
+            found, pair = by_value(name, values)
+        domains.update(found)
+        if pair is not None and all(side in found for side in pair):
+            pairs.append(pair)
+    return domains, tuple(pairs)
+
+
+def _stylegan(folder: Path, held_out: int | None, more: int) -> Latents:
+    from slicewise.lab.latents.stylegan import read_stylegan
+
+    rows, labels, domains, notes = read_stylegan(folder, more)
+    stored = len(rows) - more
+    held = np.zeros(len(rows), dtype=bool)
+    wanted = min(_HELD, stored // 3) if held_out is None else held_out
+    count = _held(stored, wanted, printable(str(folder)))
+    held[stored - count : stored] = True  # the same rows, whatever is added behind them
+    pairs = tuple(p for p in (GENDER_PAIR, AGE_PAIR) if all(side in domains for side in p))
+    decoder: Decoder | None = None
+    from slicewise.lab.latents import faces
+
+    if faces.missing() is None:
+        decoder = faces.decode
+    return Latents(
+        _STYLEGAN, rows, held, labels, domains, pairs, notes,
+        fixed_split=held_out is not None, decoder=decoder,
+    )  # fmt: skip

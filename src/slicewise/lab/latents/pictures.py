@@ -1,0 +1,195 @@
+"""Latents to look at: how many axes they need, how their domains lie, what they decode to."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slicewise.lab.arrays import Array
+from slicewise.lab.colours import BLUE, GREY, ORANGE
+from slicewise.lab.latents.sets import Latents, subset_sizes
+from slicewise.lab.report.drawings import blank, gallery
+from slicewise.lab.report.pieces import Table, file_name
+from slicewise.learn.latent.measures import mean_and_root
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+# More points than these hide each other.
+_POINTS = 3_000
+_MARKED = (0.5, 0.9, 0.99)
+
+
+def explained_variance(rows: Tensor) -> Array:
+    """The share of the variance that the first 1, 2, … principal axes hold, (min(n, d),)."""
+    spread = torch.linalg.svdvals(mean_and_root(rows.double())[1]).square()
+    total = spread.sum()
+    if not float(total) > 0:
+        return np.ones(len(spread))  # all rows are one
+    return (spread.cumsum(dim=0) / total).numpy()
+
+
+def axes_for(explained: Array, share: float) -> int:
+    """How many axes hold this share."""
+    return min(int(np.searchsorted(explained, share - 1e-12)) + 1, len(explained))
+
+
+def participation_ratio(rows: Tensor) -> float:
+    """(Σ λ)² / Σ λ² of the variances along the principal axes: as many as count, d if all are equal."""
+    explained = explained_variance(rows)
+    shares = np.diff(explained, prepend=0)
+    return float(1 / np.square(shares).sum())
+
+
+def variance_curve(latents: Latents) -> Drawing:
+    """The explained variance over the number of axes."""
+    figure = blank(4.4, 3.6)
+    _curve(figure.subplots(), latents)
+    return figure
+
+
+def _curve(panel: Axes, latents: Latents) -> None:
+    explained = explained_variance(latents.train)
+    panel.plot(np.arange(1, len(explained) + 1), explained, color=BLUE, lw=2)
+    for share in _MARKED:
+        at = axes_for(explained, share)
+        panel.plot([at, at, 0], [0, share, share], color=GREY, lw=0.8, ls=":")
+        inwards = at > 0.7 * len(explained)  # words beyond the frame would be cut
+        panel.annotate(f"{share:.0%}: {at}", (at, share), (-5, -24) if inwards else (5, -11), fontsize=8,
+                       textcoords="offset points", ha="right" if inwards else "left")  # fmt: skip
+    panel.set(xlabel="principal axes", ylabel="share of the variance", ylim=(0, 1.02))
+    panel.set_xlim(0, len(explained))
+    panel.set_title(f"explained variance, d = {latents.d}", fontsize=10)
+    panel.grid(alpha=0.25)
+
+
+def in_the_plane(latents: Latents, method: str = "pca", seed: int = 0) -> tuple[Array, Array]:
+    """Places (n, 2) of some rows, and which rows these are: by PCA, or by UMAP where that is installed."""
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(latents.rows))[:_POINTS])
+    rows = latents.rows[torch.from_numpy(chosen)].double()
+    if method == "umap":
+        return _by_umap(rows.float().numpy(), seed), chosen
+    train = latents.train.double()
+    _, _, axes = torch.linalg.svd(mean_and_root(train)[1], full_matrices=False)
+    return ((rows - train.mean(dim=0)) @ axes[:2].mT).numpy(), chosen
+
+
+def has_umap() -> bool:
+    """Is the package umap-learn there?"""
+    return importlib.util.find_spec("umap") is not None
+
+
+def _by_umap(rows: Array, seed: int) -> Array:
+    import umap
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a seed takes away its threads
+        return np.asarray(umap.UMAP(random_state=seed).fit_transform(rows))
+
+
+def views(latents: Latents) -> Drawing:
+    """The explained variance, the split and the domains in the plane: by PCA, and by UMAP where it is installed."""
+    methods = ["pca", *(["umap"] if has_umap() else [])]
+    columns = 2 + len(latents.pairs)
+    figure = blank(3.5 * columns, 3.5 * len(methods))
+    panels = figure.subplots(len(methods), columns, squeeze=False)
+    for line, method in zip(panels, methods, strict=True):
+        if method == "pca":
+            _curve(line[0], latents)
+        else:
+            line[0].set_axis_off()
+        places, rows = in_the_plane(latents, method)
+        held = latents.held[rows]
+        title = f"{method.upper()} of {len(rows):,} rows"
+        _scatter(line[1], places, {"to train on": ~held, "held out": held}, title)
+        for panel, pair in zip(line[2:], latents.pairs, strict=True):
+            sides = {side: latents.domains[side][rows] for side in pair}
+            _scatter(panel, places, sides, f"{method.upper()}: {' and '.join(pair)}")
+    return figure
+
+
+def _scatter(panel: Axes, places: Array, sides: Mapping[str, Array], title: str) -> None:
+    rest = ~np.logical_or.reduce(list(sides.values()))
+    panel.plot(*places[rest].T, ".", ms=1.5, color=GREY, alpha=0.3)
+    # In a random order, the last drawn would otherwise hide the first.
+    order = np.random.default_rng(0).permutation(np.flatnonzero(~rest))
+    colours = dict(zip(sides, (BLUE, ORANGE), strict=True))
+    of = np.full(len(places), GREY, dtype="U7")
+    for side, mask in sides.items():
+        of[mask] = colours[side]
+    panel.scatter(places[order, 0], places[order, 1], s=3, c=of[order], alpha=0.6, linewidths=0)
+    for side, mask in sides.items():
+        panel.plot([], [], "o", ms=5, color=colours[side], label=f"{side} ({mask.sum():,})")
+    panel.legend(fontsize=7, loc="best", frameon=True)
+    panel.set(xticks=[], yticks=[])
+    panel.set_title(title, fontsize=10)
+
+
+def made_by(latents: Latents, made: Mapping[str, Tensor], count: int = 10) -> Drawing:
+    """Pictures of what several methods made, (n, d) each, a line for each, real held-out ones first."""
+    lines = {"held out": latents.held_out, **made}
+    return gallery([(name, latents.decode(some[:count])) for name, some in lines.items()])
+
+
+def translated(
+    latents: Latents,
+    source: Tensor,
+    moved: Mapping[str, Tensor],
+    names: tuple[str, str],
+    count: int = 10,
+) -> Drawing:
+    """Sources (n, d) in the first line and, below each, what the methods made of it, a line for each."""
+    lines = [(names[0], latents.decode(source[:count]))]
+    lines += [
+        (f"→ {names[1]}\n{method}" if method else f"→ {names[1]}", latents.decode(some[:count]))
+        for method, some in moved.items()
+    ]
+    return gallery(lines)
+
+
+def mosaic(pictures: Array, columns: int = 8, gap: int = 2) -> Array:
+    """Pictures (n, height, width[, 3]) as one, line by line, white between them."""
+    count, (height, width), colour = len(pictures), pictures.shape[1:3], pictures.shape[3:]
+    if not count:
+        raise ValueError("pictures is empty: give at least one")
+    columns = min(columns, count)
+    lines = -(-count // columns)
+    size = (lines * (height + gap) - gap, columns * (width + gap) - gap)
+    sheet = np.full((*size, *colour), 255, np.uint8)
+    for index, picture in enumerate(pictures):
+        top, left = (height + gap) * (index // columns), (width + gap) * (index % columns)
+        sheet[top : top + height, left : left + width] = picture
+    return sheet
+
+
+def pair_mosaic(sources: Array, moved: Array, columns: int = 8, gap: int = 2) -> Array:
+    """Sources above what became of them, `columns` pairs a line: both (n, height, width[, 3])."""
+    if sources.shape != moved.shape:
+        raise ValueError(
+            f"sources {sources.shape} and moved {moved.shape}: give as many, of one size"
+        )
+    columns = min(columns, len(sources))
+    stacked: list[Array] = [
+        np.concatenate([above, below], axis=0) for above, below in zip(sources, moved, strict=True)
+    ]
+    return mosaic(np.stack(stacked), columns, gap)
+
+
+def subset_table(latents: Latents) -> Table:
+    """How many rows there are of each domain, to train on and held out."""
+    rows = [[str(value) for value in row.values()] for row in subset_sizes(latents)]
+    note = ". ".join((latents.name, *latents.notes))
+    return Table(f"latents-{file_name(latents.name)}-sizes", "Sizes of the subsets",
+                 ["set", "to train on", "held out"], rows, note)  # fmt: skip
+
+
+def decodable(latents: Latents, rows: Sequence[Tensor]) -> bool:
+    """Can all these be looked at?"""
+    return latents.decoder is not None and all(bool(some.isfinite().all()) for some in rows)

@@ -1,0 +1,96 @@
+"""Samples of a face generator's style space with machine-made labels, and more of them from its mapping network."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slicewise.lab.arrays import Array, place, printable, read_array, read_arrays
+from slicewise.lab.trouble import Trouble
+
+_STEM = "stylegan_ffhq_w512"
+# Rows of the stored latents are w of these draws, in order; so are those that follow.
+_SEED = 2021
+# The first rows were labelled by a look at their pictures, all others by a cut of w.
+_LOOKED_AT = 960
+
+
+def read_stylegan(
+    folder: Path, more: int
+) -> tuple[Tensor, dict[str, Array], dict[str, Array], tuple[str, ...]]:
+    """Rows, labels, domains and notes of a folder with stylegan_ffhq_w512_part0.npz …, and so many rows more."""
+    parts = sorted(folder.glob(f"{_STEM}_part*.npz"))
+    if not parts:
+        raise Trouble(
+            f"{printable(str(folder))} holds no latents: wanted are latents.npy, or {_STEM}_part0.npz …"
+        )
+    try:
+        w = np.concatenate([read_array(place(str(part))[0], "w") for part in parts])
+    except ValueError as wrong:
+        raise Trouble(f"the parts of {_STEM} do not fit together: {wrong}") from None
+    if w.ndim != 2 or w.dtype.kind != "f" or not np.isfinite(w).all():
+        raise Trouble(f"{_STEM}: {w.dtype} {w.shape} with finite entries (N, d) is wanted")
+    given = read_arrays(place(str(folder / f"{_STEM}_labels.npz"))[0])
+    labels: dict[str, Array] = {}
+    for name in ("gender", "age_group"):
+        if name not in given or given[name].shape != (len(w),):
+            shape = given[name].shape if name in given else "missing"
+            raise Trouble(
+                f"{_STEM}_labels.npz: {name} is {shape}; wanted is one for each of {len(w)} rows"
+            )
+        labels[name] = given[name]
+    notes: tuple[str, ...] = (
+        "samples of a StyleGAN-type generator's style space W, not encodings of photographs by ALAE",
+        "labels are a machine's guess about generated pictures; non-commercial use only",
+    )
+    if more:
+        further = _drawn(len(w), more)
+        labels = _labelled(w.astype(np.float32), further, labels, given)
+        w = np.concatenate([w, further])
+        notes += (
+            f"{more:,} further rows, drawn by the same mapping network: to train on, and for domains also to hold out",
+        )
+    domains = {
+        "male": labels["gender"] == 1,
+        "female": labels["gender"] == 0,
+        "adult": labels["age_group"] == 1,
+        "child": labels["age_group"] == 0,
+    }
+    return torch.from_numpy(w.astype(np.float32)), labels, domains, notes
+
+
+def _drawn(start: int, count: int) -> Array:
+    """The rows that follow the first `start`, in their precision."""
+    from slicewise.lab.latents.faces import mapped
+
+    noise = np.random.default_rng(_SEED).standard_normal((start + count, 512)).astype(np.float32)
+    return mapped(noise[start:]).astype(np.float16)
+
+
+def _labelled(
+    w: Array, further: Array, labels: dict[str, Array], given: dict[str, Array]
+) -> dict[str, Array]:
+    """Labels of all rows; the further ones are cut where the stored ones are."""
+    missing = [name for name in ("gender_coef", "child_coef") if name not in given]
+    if missing:
+        raise Trouble(
+            f"{_STEM}_labels.npz has no {' and no '.join(missing)}: further rows cannot be labelled"
+        )
+    rest = slice(_LOOKED_AT, None)
+    sides = {}
+    for name, coefficients in (("gender", "gender_coef"), ("age_group", "child_coef")):
+        old, new = w[rest] @ given[coefficients], further.astype(np.float32) @ given[coefficients]
+        label = labels[name][rest]
+        # Each label is an interval of the score: in their order, with cuts half way between neighbours.
+        order = sorted(np.unique(label), key=lambda value: float(np.median(old[label == value])))
+        cuts = [
+            (old[label == low].max() + old[label == high].min()) / 2
+            for low, high in itertools.pairwise(order)
+        ]
+        found = np.asarray(order, dtype=label.dtype)[np.searchsorted(cuts, new)]
+        sides[name] = np.concatenate([labels[name], found])
+    return sides

@@ -1,0 +1,143 @@
+"""The runs of trained networks, sorted into what may be compared, and the best of some rates."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slicewise.lab.experiments.flows import ELEVEN, LONE
+from slicewise.lab.experiments.latent.cells import DISPLACEMENT, UNTRAINED
+from slicewise.lab.report.best import Best, Row
+from slicewise.lab.study.run import as_json
+from slicewise.lab.study.store import Store
+from slicewise.learn.latent.judging import LEAST_VARIANCE
+
+# Names of tasks as the paper's tables have them.
+PAPER_NAMES = {
+    "generation": "unconditional",
+    "male to female": "male_to_female",
+    "adult to child": "adult_to_child",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """One task on one set of latents: all that may stand in one table."""
+
+    words: str
+    setting: str
+    rows: Sequence[Row]
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What its trainings have in common."""
+        trained = [row["given"] for row in self.rows if row["objective"] != UNTRAINED]
+        return trained[0] if trained else self.rows[0]["given"]
+
+    @property
+    def paper_name(self) -> str:
+        return PAPER_NAMES.get(self.setting, "")
+
+    def some(self, variant: str, objective: str) -> list[Row]:
+        """Runs of a variant on an objective."""
+        return [r for r in self.rows if (r["variant"], r["objective"]) == (variant, objective)]
+
+    def untrained(self) -> list[Row]:
+        """What can be done without training; real samples first."""
+        found = [row for row in self.rows if row["objective"] == UNTRAINED]
+        return sorted(found, key=lambda row: row["variant"] != "real")
+
+    @property
+    def floor(self) -> Row | None:
+        """Real samples against real ones."""
+        return next((row for row in self.untrained() if row["variant"] == "real"), None)
+
+    def at_rates(self, variant: str, objective: str, measure: str) -> list[Best]:
+        """A measure at each rate, its mean over seeds."""
+        found: dict[float, list[Row]] = {}
+        for row in self.some(variant, objective):
+            found.setdefault(row["lr"], []).append(row)
+        return [_best(rate, found[rate], measure) for rate in sorted(found)]
+
+    def best(self, variant: str, objective: str, measure: str = "sw2") -> Best | None:
+        """The rate at which a measure is least, among those that may win; by W_2 any may, as in the paper."""
+        every = self.at_rates(variant, objective, measure)
+        may = [one for one in every if one.mean < math.inf and (measure == "w2" or may_win(one))]
+        return min(may, key=lambda one: one.mean, default=None)
+
+    def order(self, measure: str, objective: str = "root") -> dict[str, int]:
+        """The places of the variants, each at its best rate by that measure."""
+        found = {v: self.best(v, objective, measure) for v in ELEVEN}
+        there = {v: one.mean for v, one in found.items() if one is not None}
+        return {v: i for i, v in enumerate(sorted(there, key=there.__getitem__), 1)}
+
+
+def may_win(one: Best) -> bool:
+    """No run of a collapse does, however near a distance finds it."""
+    return all(value(row, "variance_ratio") >= LEAST_VARIANCE for row in one.runs)
+
+
+def value(row: Row, measure: str) -> float:
+    """A measure of a run; infinite where it is not finite, as of one that diverged."""
+    found = row["w2"] if measure == "w2" else row["measures"].get(measure)
+    return math.inf if found is None else float(found)
+
+
+def mean(runs: Iterable[Row], measure: str) -> float:
+    """Over runs, of those that have it."""
+    found = [row["w2"] if measure == "w2" else row["measures"].get(measure) for row in runs]
+    there = [float(number) for number in found if number is not None]
+    return statistics.fmean(there) if there else math.nan
+
+
+def _best(rate: float, rows: list[Row], measure: str) -> Best:
+    numbers = [value(row, measure) for row in rows]
+    average = statistics.fmean(numbers)
+    std = statistics.stdev(numbers) if len(numbers) > 1 and average < math.inf else 0.0
+    return Best(rate, average, std, rows)
+
+
+def places(store: Store, experiment: str) -> tuple[list[Place], list[Row]]:
+    """What may be compared, and the runs that were timed by themselves."""
+    every = store.rows(experiment=experiment)
+    lone = [row for row in every if row["setting"].startswith(LONE)]
+    groups: dict[str, list[Row]] = {}
+    for row in every:
+        if row not in lone:
+            key = as_json([row["setting"], row["given"]["task"]])
+            groups.setdefault(key, []).append(row)
+    settings = [rows[0]["setting"] for rows in groups.values()]
+    found = []
+    for rows in groups.values():
+        setting, task = rows[0]["setting"], rows[0]["given"]["task"]
+        words = setting
+        if settings.count(setting) > 1:
+            source = rows[0]["given"].get("source", "")
+            words += f", {source} ({task['latents'][:6]}), batches of {task['batch']}"
+        found.append(Place(words, setting, _longest(rows)))
+    return found, lone
+
+
+def _longest(rows: list[Row]) -> list[Row]:
+    """Where the same was run for several numbers of steps, or in several ways, that of most steps, made last."""
+    last: dict[tuple[Any, ...], tuple[int, str, str]] = {}
+
+    def which(row: Row) -> tuple[Any, ...]:
+        return row["variant"], row["objective"]
+
+    def rank(row: Row) -> tuple[int, str, str]:
+        way = as_json({**row["given"], "source": "", "notes": ""})
+        return row["given"]["steps"], row["finished"], way
+
+    for row in rows:
+        last[which(row)] = max(last.get(which(row), (-1, "", "")), rank(row))
+    return [row for row in rows if rank(row)[::2] == last[which(row)][::2]]
+
+
+def objectives(place: Place) -> list[str]:
+    """Those of which rates were searched."""
+    there = {row["objective"] for row in place.rows} - {UNTRAINED, DISPLACEMENT}
+    return [name for name in ("root", "mean_root", "power") if name in there]

@@ -1,0 +1,200 @@
+"""A network, its data and its optimiser, and one step of training."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from slicewise.checks import check_samples
+from slicewise.displacement import valued
+from slicewise.gradient import priced
+from slicewise.learn.foresight import Ahead, Foresight
+from slicewise.learn.latent.batches import Batches, Drawn
+from slicewise.learn.latent.networks import Stack
+from slicewise.learn.latent.settings import Settings
+from slicewise.learn.latent.stacked import StackedOptimiser, clip
+from slicewise.learn.seeds import RunSeeds
+from slicewise.learn.slicing import blind_slices, cold, named, sliced
+from slicewise.learned import State
+from slicewise.precision import full_precision
+from slicewise.problem import Problem
+from slicewise.request import problem_for
+from slicewise.rules import moved
+from slicewise.schedules import Instant, Moment
+from slicewise.transport import project, sorted_lines
+
+# No more of the target is laid out ahead, in bytes.
+_MOST = 2**30
+
+
+class Trainer:
+    """Makes steps, one after another; `done` is how many there were.
+
+    The gradient of the loss in the samples is known in closed form; autograd carries it through the network alone.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        target: Tensor,
+        source: Tensor | int,
+        settings: Settings,
+        optimiser: torch.optim.Optimizer,
+        seeds: Tensor,
+        backend: str = "auto",
+    ) -> None:
+        self.network, self.settings, self.optimiser = network, settings, optimiser
+        self.stacked = isinstance(network, Stack)
+        self.parameters = [p for p in network.parameters() if p.requires_grad]
+        self.batches = Batches(target, source, settings.batch, seeds, single=not self.stacked)
+        self.seeds = RunSeeds(seeds, target.device)
+        # As they were given; what the optimiser has follows the decay.
+        given = [group["lr"] for group in optimiser.param_groups]
+        self.rates = [rate.clone() if isinstance(rate, Tensor) else rate for rate in given]
+        self.averaged: list[Tensor] | None = None
+        if settings.ema is not None:
+            self.averaged = [p.detach().clone() for p in self.parameters]
+        self.done = 0
+        self.slicer: State = {}
+        self._problem = self._first_problem(backend)
+
+    def _first_problem(self, backend: str) -> Problem:
+        """A checked problem of the right sizes, to be filled anew at every step."""
+        settings = self.settings
+        given, real = self.batches.at(self.batches.draw(0), 0)
+        with torch.no_grad():
+            was_training = self.network.training
+            self.network.eval()  # a look must not move what a network remembers of its batches
+            made = self._made(given).float().to(real.dtype)
+            self.network.train(was_training)
+        if made.dim() != real.dim() or made.shape != real.shape:
+            raise ValueError(
+                f"the network makes samples of shape {tuple(made.shape)} of {tuple(given.shape)}, the target's are "
+                f"{tuple(real.shape)}: they must agree"
+            )
+        check_samples(made, real)
+        x, y = (made, real) if self.stacked else (made.unsqueeze(0), real.unsqueeze(0))
+        problem = problem_for(x, y, 2.0, None, None, settings.recipe.convention, 0.0, backend)
+        self.slicer = cold(settings.recipe, problem, self.seeds, 0)
+        return problem
+
+    def step(self) -> Tensor:
+        """The next step: its loss, (R,), before it was made."""
+        total = max(self.settings.steps, self.done + 1)
+        return self.make(self.done, Instant(self.done, total), self.batches.draw(self.done), 0)
+
+    def foresee(self, drawn: Drawn, steps: Tensor) -> Foresight | None:
+        """Slices that are drawn blindly, and the target's batches in order along them, for consecutive steps."""
+        seeds, d = self.batches.seeds, self.batches.target.shape[-1]
+        if drawn.target.numel() * d * self.precision.itemsize > _MOST:
+            return None
+        found = blind_slices(self.settings.recipe, self._problem, seeds, steps, order_y=False)
+        if found is None:
+            return None
+        rows = self.batches.target[drawn.target].to(found.slices.dtype)  # (S, D, B, d)
+        with full_precision(rows.device.type):
+            y_sorted = sorted_lines(project(rows, found.slices))
+        return Foresight(found.slices, y_sorted, self.seeds.which)
+
+    def make(
+        self,
+        t: int | Tensor,
+        moment: Moment,
+        drawn: Drawn,
+        index: int,
+        foresight: Foresight | None = None,
+    ) -> Tensor:
+        """Step t, on one of the batches drawn, with what was foreseen of it."""
+        given, real = self.batches.at(drawn, index)
+        made = self._made(given)
+        ahead = None if foresight is None else foresight.at(index)
+        value, gradient = self._price(made.detach(), real, t, moment, ahead)
+        found = torch.autograd.grad(
+            made, self.parameters, gradient.to(made.dtype), allow_unused=True
+        )
+        there = [gradient for gradient in found if gradient is not None]
+        if self.settings.clip is not None:
+            clip(there, self.settings.clip, stacked=self.stacked)
+        for parameter, slope in zip(self.parameters, found, strict=True):
+            parameter.grad = slope
+        self._set_rates(moment)
+        self.optimiser.step()
+        if self.averaged is not None and self.settings.ema is not None:
+            with torch.no_grad():
+                current = [p.detach() for p in self.parameters]
+                torch._foreach_lerp_(self.averaged, current, 1 - self.settings.ema)
+        self.done += 1
+        return value
+
+    def _made(self, given: Tensor) -> Tensor:
+        if self.settings.precision == "bf16":
+            # Each weight is used once a step, and a graph must not keep one that was cast before it.
+            with torch.autocast(given.device.type, torch.bfloat16, cache_enabled=False):
+                return self.network(given)
+        return self.network(given)
+
+    @torch.no_grad()
+    def _price(
+        self,
+        made: Tensor,
+        real: Tensor,
+        t: int | Tensor,
+        moment: Moment,
+        ahead: Ahead | None,
+    ) -> tuple[Tensor, Tensor]:
+        """The loss (R,), and its gradient in the samples, of their shape."""
+        recipe = self.settings.recipe
+        x, y = (made, real) if self.stacked else (made.unsqueeze(0), real.unsqueeze(0))
+        progress = t / moment.total if isinstance(t, int) else self._problem.progress
+        problem = dataclasses.replace(
+            self._problem,
+            x=x.to(self._problem.x.dtype).contiguous(),
+            y=y.to(self._problem.y.dtype).contiguous(),
+            moment=moment,
+            progress=progress,
+        )
+        with full_precision(made.device.type):
+            slices, learned, problem = sliced(recipe, problem, self.seeds, t, self.slicer, ahead)
+            if learned is not None:
+                self.slicer = named(learned)
+            if self.settings.scale == "displacement":
+                value, pull = valued(recipe, problem, slices)
+                gradient = moved(pull) * (-1 / problem.n)
+            else:
+                value, gradient = priced(recipe, problem, slices, self.settings.objective)
+        return value, gradient if self.stacked else gradient.squeeze(0)
+
+    def _set_rates(self, moment: Moment) -> None:
+        if self.settings.decay is None:
+            return
+        share = moment.of(self.settings.decay)
+        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+            if isinstance(group["lr"], Tensor):
+                group["lr"].copy_(rate * share)
+            else:
+                group["lr"] = rate * share
+
+    def forget_gradients(self) -> None:
+        """Leave none behind: they may lie in the memory of a graph that is gone."""
+        self.optimiser.zero_grad(set_to_none=True)
+
+    @property
+    def precision(self) -> torch.dtype:
+        """That of the loss."""
+        return self._problem.x.dtype
+
+    @property
+    def alive(self) -> Tensor | None:
+        """Which networks of a stack have not diverged, (R,)."""
+        return self.optimiser.alive if isinstance(self.optimiser, StackedOptimiser) else None
+
+
+@torch.no_grad()
+def with_weights(network: nn.Module, weights: Iterable[Tensor]) -> None:
+    """Put weights into the parameters of a network that are trained, in their order."""
+    there = [p for p in network.parameters() if p.requires_grad]
+    for parameter, weight in zip(there, weights, strict=True):
+        parameter.copy_(weight)

@@ -1,0 +1,225 @@
+"""The study of trained networks: its cells, what they keep, and what the report says of them."""
+
+from __future__ import annotations
+
+import csv
+import math
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from command_line import refused
+
+from slicewise.lab.experiments.flows import ELEVEN
+from slicewise.lab.experiments.latent import claims
+from slicewise.lab.experiments.latent.cells import DISPLACEMENT, BaselineCell, TrainingCell
+from slicewise.lab.experiments.latent.presets import FIRST_RATES, NEXT_RATES, RATES, cells
+from slicewise.lab.experiments.latent.tasks import LatentTask
+from slicewise.lab.published import published
+from slicewise.lab.report import write_report
+from slicewise.lab.report.trainings import places
+from slicewise.lab.study.run import Result
+from slicewise.lab.study.store import Store
+from slicewise.lab.study.sweep import sweep
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Latents of two genders in the layout of the ALAE ones, 6-dimensional."""
+    where = tmp_path_factory.mktemp("latents")
+    draw = np.random.default_rng(0)
+    gender = np.array(["male", "female"])[np.arange(400) % 2]
+    shift = np.where(gender == "male", 0, 2)[:, None]
+    rows = draw.standard_normal((400, 6)) @ draw.standard_normal((6, 6)) + shift
+    np.save(where / "latents.npy", rows.astype(np.float32))
+    np.save(where / "gender.npy", gender)
+    return str(where)
+
+
+def task(folder, name="generation", batch=64):
+    return LatentTask(name, folder, hidden=16, batch=batch)
+
+
+def small(folder, name="generation"):
+    there = task(folder, name)
+    experiment = "generate" if name == "generation" else "translate"
+    made = [BaselineCell(experiment, there)]
+    for variant in ("sw", "maxsw", "ebsw"):
+        made.append(TrainingCell(experiment, there, variant, DISPLACEMENT, (0.1,), (0, 1), 40))
+        rates = (0.1, 0.5, 1e7)
+        made.append(TrainingCell(experiment, there, variant, "root", rates, (0, 1), 40))
+        lone = TrainingCell(experiment, there, variant, "root", (1e-3,), (0,), 4, timed_on="here")
+        made.append(lone)
+    return made
+
+
+def test_rates_are_the_papers():
+    printed = {one.lr for one in published() if one.table == "translation_full"}
+    assert set(RATES) == printed
+    assert len(RATES) == 25
+    best = {one.lr for one in published() if one.table == "generative_best"}
+    assert best <= {*FIRST_RATES, *NEXT_RATES}
+
+
+@pytest.mark.parametrize("preset", ["quick", "paper"])
+@pytest.mark.parametrize("experiment", ["generate", "translate"])
+def test_presets(folder, experiment, preset):
+    made = cells(experiment, preset, folder)
+    assert {cell.variant for cell in made if isinstance(cell, TrainingCell)} == set(ELEVEN)
+    one_rate = [c for c in made if isinstance(c, TrainingCell) and c.objective == DISPLACEMENT]
+    assert {c.rates for c in one_rate} == {(0.1,)}
+    keys = [run.key for cell in made for run in cell.runs]
+    assert len(set(keys)) == len(keys)
+    assert [run.key for cell in pickle.loads(pickle.dumps(made)) for run in cell.runs] == keys
+    if preset == "paper":
+        trained = [c for c in made if isinstance(c, TrainingCell) and not c.alone]
+        assert {(c.steps, c.seeds, c.task.batch) for c in trained} == {(10_000, (0, 1, 2), 2048)}
+        rates = {rate for c in trained if c.objective == "root" for rate in c.rates}
+        assert rates == set(RATES)
+        # What matters first: real samples, the one rate, then the rates that the paper found best.
+        kinds = [getattr(c, "objective", "untrained") for c in made if not c.alone]
+        assert kinds[: kinds.index("root")].count(DISPLACEMENT) == 11
+
+
+def test_a_run_does_not_depend_on_its_stack(folder):
+    cell = TrainingCell("generate", task(folder), "sw", "root", (0.1, 0.5), (0, 1), 30)
+    together = cell.measure(cell.runs, "cpu")
+    for one in together:
+        (alone,) = cell.measure([one.run], "cpu")
+        assert alone.w2 == pytest.approx(one.w2, rel=1e-4)
+        assert alone.measures["sw2"] == pytest.approx(one.measures["sw2"], rel=1e-4)
+        assert alone.trace["loss"] == pytest.approx(one.trace["loss"], rel=1e-4)
+
+
+def test_what_is_kept_of_a_training(folder):
+    cell = TrainingCell("generate", task(folder), "sw", "root", (0.3, 1e8), (0, 1), 60)
+    found = cell.measure(cell.runs, "cpu")
+    good, lost = found[0], found[2]
+    assert good.status == "finished"
+    assert set(good.measures) >= {"sw2", "energy", "frechet", "variance_ratio", "self_w2", "steps"}
+    assert good.arrays["end"].shape == (8, 6)
+    assert "end" not in found[1].arrays  # of the first seed only
+    assert lost.status == "diverged"
+    assert lost.w2 == math.inf == lost.measures["sw2"]
+
+
+def test_a_translation_learns_and_says_more(folder):
+    there = task(folder, "male to female")
+    cell = TrainingCell("translate", there, "sw", DISPLACEMENT, (0.1,), (0,), 150)
+    (found,) = cell.measure(cell.runs, "cpu")
+    (untouched,) = replace(cell, rates=(0.0,)).measure(replace(cell, rates=(0.0,)).runs, "cpu")
+    assert untouched.measures["w2_removed"] == pytest.approx(0, abs=1e-6)
+    assert untouched.measures["move"] == 0
+    assert found.measures["w2_removed"] > 0.5
+    assert found.arrays["end"].shape == (2, 8, 6)
+
+
+def test_few_rows_are_noted(folder):
+    assert not any("replacement" in note for note in task(folder).noted["notes"])
+    notes = task(folder, "male to female", batch=300).noted["notes"]
+    assert sum("replacement" in note for note in notes) == 2
+
+
+def test_a_training_that_was_stopped_goes_on(folder, tmp_path, monkeypatch):
+    cell = TrainingCell("generate", task(folder), "sw", "root", (0.3,), (0,), 20)
+    file = tmp_path / "cell.pt"
+    cell._trained(cell.runs, "cpu", file, steps=8)
+    (resumed,) = cell.measure(cell.runs, "cpu", file)
+    (whole,) = cell.measure(cell.runs, "cpu")
+    assert resumed.measures["sw2"] == whole.measures["sw2"]
+    file.write_text("damaged")
+    (anew,) = cell.measure(cell.runs, "cpu", file)
+    assert anew.measures["sw2"] == whole.measures["sw2"]
+
+
+@pytest.fixture(scope="module")
+def report(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("report")
+    made = [cell for name in ("generation", "male to female") for cell in small(folder, name)]
+    with Store(out / "runs.db") as store:
+        outcome = sweep(made, store)
+        assert not outcome.failed
+        again = sweep(made, store)
+    assert again.made == 0
+    write_report(out / "runs.db", out)
+    return out
+
+
+def table(report, name):
+    with (report / f"{name}.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_report_ranks_by_sliced_distance_and_shows_what_needs_no_training(report):
+    rows = table(report, "generate-generation-root")
+    names = [row[""] for row in rows]
+    assert names[-3:] == ["real", "Gaussian", "constant mean"]
+    assert set(names) >= set(ELEVEN)
+    ranked = [row for row in rows if row["rate"].replace(".", "").isdecimal()]
+    scores = [float(row["SW₂"]) for row in ranked]
+    assert scores == sorted(scores)
+    assert all(row["rate"] != "1e+07" for row in ranked)
+    assert next(row for row in rows if row[""] == "real")["SW₂ / floor"] == "1.00"
+    assert float(next(row for row in rows if row[""] == "constant mean")["variance"]) == 0
+    assert next(row for row in rows if row[""] == "dsw")["rate"] == "not run"
+
+
+def test_the_report_has_the_papers_numbers_beside(report):
+    orders = {row[""]: row for row in table(report, "generate-generation-orders")}
+    assert orders["maxsw"]["the paper: W₂"] == "13.38 ± 0.17 at 0.01"
+    assert orders["maxsw"]["place"] == "1"
+    rates = table(report, "translate-male-to-female-rates")
+    assert {row["rate"] for row in rates} == {"0.1", "0.5", "1e+07"}
+    assert next(r for r in rates if (r["variant"], r["rate"]) == ("sw", "0.5"))["the paper: W₂"] == "14.15"  # fmt: skip
+    assert next(r for r in rates if (r["variant"], r["rate"]) == ("maxsw", "0.5"))["the paper: W₂"] == "NaN"  # fmt: skip
+    assert next(r for r in rates if r["rate"] == "1e+07")["W₂"] == "∞"
+    times = {row[""]: row for row in table(report, "generate-generation-here-time")}
+    assert times["sw"]["the paper"] == "26.69 ± 0.23"
+    assert float(times["sw"]["ours"]) > 0
+    page = (report / "index.html").read_text()
+    assert "The latents are not the paper" in page
+    assert (report / "generate-generation-basin-sw2.svg").exists()
+
+
+def test_a_collapse_cannot_win(folder, tmp_path):
+    cell = TrainingCell("generate", task(folder), "sw", "root", (0.1, 0.3), (0,), 10)
+
+    def result(run, sw2, variance):
+        measures = {"sw2": sw2, "energy": sw2, "variance_ratio": variance, "steps": 10.0}
+        return Result(run, "finished", 1.0, w2=sw2, measures=measures)
+
+    with Store(tmp_path / "runs.db") as store:
+        runs = cell.runs
+        store.add([result(runs[0], 0.1, 0.5), result(runs[1], 0.2, 0.9)], "here", {})
+        ((place,), lone) = places(store, "generate")
+    assert not lone
+    assert place.best("sw", "root").rate == 0.3
+    assert place.best("sw", "root", "w2").rate == 0.1  # as the paper would have it
+
+
+def test_promises_are_measured(folder, tmp_path, capsys):
+    out = tmp_path / "claims.json"
+    asked = ["--latents", folder, "--steps", "3", "--size", "8", "--out", str(out)]
+    assert claims.main([*asked, "--only", "quality"]) == 1  # three steps keep no promise
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 3 + 2 + 2 + 3
+    assert '"met": false' in printed[0]
+    cell = next(claims.sizes(folder, 3, "float32", 8))[0]
+    row = claims.one_rate(cell, "cpu", {DISPLACEMENT: (0.05, 0.1)}, "two rates", 1e9)
+    assert row["met"]
+    assert row["ratio"] >= 1
+
+
+def test_networks_of_one_seed_begin_alike(folder):
+    first, again = (task(folder).network(3) for _ in range(2))
+    assert all(p.equal(q) for p, q in zip(first.parameters(), again.parameters(), strict=True))
+    assert torch.is_tensor(task(folder, "male to female").source)
+
+
+def test_latents_that_are_not_there_are_a_line(tmp_path, capsys):
+    missing, store = tmp_path / "none.npy", tmp_path / "runs.db"
+    said = refused(capsys, "reproduce", "generate", "--latents", missing, "--store", store)
+    assert "none.npy" in said
+    assert not store.exists()
