@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from test_color_files import broken_files, noise, saved
 
 import slicewise
 from slicewise.files import write_whole
+from slicewise.lab.cli import main
 from slicewise.lab.frames import palette_w2
 from slicewise.learn.color import ColorTransfer, transfer
 
@@ -176,6 +178,23 @@ def test_a_map_tells_what_it_was_fitted_by(capsys):
     accepted(capsys, "transfer", "cat.png", "cup.png", "-o", "a.png", *given)
     said = json.loads(accepted(capsys, "transfer", "cat.png", "m.npz", "-o", "b.png", "--json"))
     assert (said["variant"], said["space"]) == ("ebsw", "linear")
+
+
+def test_stopped_between_frames(capsys, monkeypatch):
+    Path("frames").mkdir()
+    for i in range(3):
+        saved(f"frames/{i}.png", pixels("cat.png"))
+
+    def stopped(source, place):
+        if str(place).endswith("1.png"):
+            raise KeyboardInterrupt
+        os.rename(source, place)
+
+    monkeypatch.setattr("os.replace", stopped)
+    assert main(["transfer", "frames", "cup.png", "-o", "out", "--palette", "24"]) == 130
+    assert capsys.readouterr().out == ""
+    assert [path.name for path in Path("out").iterdir()] == ["0.png"]
+    assert pixels("out/0.png").shape == pixels("cat.png").shape
 
 
 def test_an_empty_frame_among_others(capsys):

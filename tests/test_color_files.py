@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -135,6 +136,13 @@ def test_deep_tiffs_that_would_be_misread_are_refused(tmp_path):
         read_picture(tmp_path / "b.tif")
 
 
+@pytest.mark.skipif(find_spec("imagecodecs") is not None, reason="then it can be read")
+def test_a_deep_tiff_in_a_compression_that_is_not_here(tmp_path):
+    saved(tmp_path / "a.tif", noise(5, 7, dtype=np.uint16), compression="tiff_lzw")
+    with pytest.raises(Trouble, match="pip install imagecodecs, or save it with ZIP"):
+        read_picture(tmp_path / "a.tif")
+
+
 def test_exif_goes_into_tiff_and_comes_out_of_it(tmp_path):
     exif = Image.Exif()
     exif[256], exif[271], exif[274] = 9999, "a camera", 6  # a wrong width, and a turn
@@ -173,6 +181,19 @@ def test_the_target_is_brought_into_the_profile_of_the_source():
     assert in_profile_of(target, target).pixels is pixels
     with pytest.raises(Trouble, match="colour profile of t or s"):
         in_profile_of(Picture("t", pixels, b"\0" * 16 + b"RGB " + b"\0" * 200), source)
+
+
+def test_the_target_is_converted_and_the_right_way_round():
+    """A profile whose first channel is green, the second blue, the third red: what it means is plain to see."""
+    usual = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    turned = usual.replace(b"rXYZ", b"held").replace(b"gXYZ", b"rXYZ").replace(b"bXYZ", b"gXYZ")
+    turned = turned.replace(b"held", b"bXYZ")
+    pixels = noise(5, 7, 3)
+    to_usual = in_profile_of(Picture("t", pixels, turned), Picture("s", pixels)).pixels
+    assert np.abs(to_usual.astype(int) - np.roll(pixels, 1, axis=2)).max() <= 2
+    to_turned = in_profile_of(Picture("t", pixels), Picture("s", pixels, turned))
+    assert np.abs(to_turned.pixels.astype(int) - np.roll(pixels, -1, axis=2)).max() <= 2
+    assert to_turned.profile == turned
 
 
 def test_a_profile_is_written_back(tmp_path):

@@ -31,7 +31,15 @@ def deep_tiff(path: Path, image: Any) -> Array:
     """The pixels (H, W, channels) of a TIFF of 16 bits, uint16."""
     import tifffile
 
-    pixels = tifffile.imread(path)
+    try:
+        pixels = tifffile.imread(path)
+    except ValueError as wrong:
+        if "imagecodecs" not in str(wrong):
+            raise
+        raise Trouble(
+            f"{printable(str(path))} is compressed in a way that needs another package: pip install imagecodecs, or "
+            f"save it with ZIP (deflate) or no compression"
+        ) from None
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
     tags = image.tag_v2
     plain = pixels.ndim == 3 and pixels.shape[2] in (1, 2, 3, 4) and tags.get(_PLANAR, 1) == 1

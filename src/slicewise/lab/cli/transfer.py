@@ -171,7 +171,7 @@ def transfer(
         "w2": None if wanted is None else palette_w2(moved, wanted, seed),
         "seconds": seconds,
         "strength": strength,
-        "variant": fitted.variant,
+        "variant": str(fitted.variant),
         "space": fitted.space,
         "seed": seed,
     }
@@ -227,7 +227,5 @@ def _lines(said: dict[str, Any]) -> list[tuple[str, str]]:
     lines = [("written", f"{printable(said['out'])}, {what}, in {said['seconds']:.1f} s")]
     if said["w2"] is not None and math.isfinite(said["w2"]):
         lines.append(("palette W_2", f"{said['w2_before']:.1f} before, {said['w2']:.1f} after"))
-    how = (
-        f"{said['variant']} in {said['space']}, strength {said['strength']:g}, seed {said['seed']}"
-    )
-    return [*lines, ("by", how)]
+    by = f"{printable(said['variant'])} in {said['space']}"  # a map's own words, from a file
+    return [*lines, ("by", f"{by}, strength {said['strength']:g}, seed {said['seed']}")]

@@ -89,8 +89,8 @@ class ColorTransfer:
         """Learn the map that takes the colours of `source` to those of `target`; returns itself.
 
         Images are (H, W, 3): uint8, uint16, or floating-point numbers in [0, 1]; grey and alpha are understood, and what
-        is transparent does not count. Several sources, all counted alike, get one map. With a mask only what it
-        shows counts.
+        is transparent does not count. Several sources get one map; large ones count no more than one another.
+        With a mask only what it shows counts.
         """
         seed = int(draw_seeds(1, None)) if self.seed is None else self.seed
         # What is neither an image nor several is refused as an image.
