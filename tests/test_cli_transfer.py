@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from test_color_files import broken_files, noise, saved
 
 import slicewise
 from slicewise.files import write_whole
+from slicewise.lab.cli import main
 from slicewise.lab.frames import palette_w2
 from slicewise.learn.color import ColorTransfer, transfer
 
@@ -94,7 +96,7 @@ def test_a_mask(capsys):
     assert (new[:, 60:] != old[:, 60:]).mean() > 0.9
     saved("small.png", mask[:5])
     line = refused(capsys, "transfer", "cat.png", "cup.png", "-o", "b.png", "--mask", "small.png")
-    assert "mask has shape (5, 113)" in line
+    assert "the mask has 113 × 5 pixels, cat.png has 113 × 75" in line
 
 
 def test_a_map_is_used_again(capsys):
@@ -164,6 +166,45 @@ def test_a_map_meets_a_broken_frame_before_it_writes(capsys):
     Path("frames/1.png").write_bytes(b"broken")
     assert "1.png is no image" in refused(capsys, "transfer", "frames", "m.npz", "-o", "out")
     assert not Path("out").exists()
+    saved("frames/1.png", pixels("cat.png")[:50].copy())
+    saved("mask.png", np.full(pixels("cat.png").shape[:2], 255, np.uint8))
+    given = ("transfer", "frames", "m.npz", "-o", "out", "--mask", "mask.png")
+    assert "1.png has 113 × 50" in refused(capsys, *given)
+    assert not Path("out").exists()
+
+
+def test_a_map_tells_what_it_was_fitted_by(capsys):
+    given = ("--save-map", "m.npz", "--variant", "ebsw", "--space", "linear", *QUICK)
+    accepted(capsys, "transfer", "cat.png", "cup.png", "-o", "a.png", *given)
+    said = json.loads(accepted(capsys, "transfer", "cat.png", "m.npz", "-o", "b.png", "--json"))
+    assert (said["variant"], said["space"]) == ("ebsw", "linear")
+
+
+def test_stopped_between_frames(capsys, monkeypatch):
+    Path("frames").mkdir()
+    for i in range(3):
+        saved(f"frames/{i}.png", pixels("cat.png"))
+
+    def stopped(source, place):
+        if str(place).endswith("1.png"):
+            raise KeyboardInterrupt
+        os.rename(source, place)
+
+    monkeypatch.setattr("os.replace", stopped)
+    assert main(["transfer", "frames", "cup.png", "-o", "out", "--palette", "24"]) == 130
+    assert capsys.readouterr().out == ""
+    assert [path.name for path in Path("out").iterdir()] == ["0.png"]
+    assert pixels("out/0.png").shape == pixels("cat.png").shape
+
+
+def test_an_empty_frame_among_others(capsys):
+    Path("frames").mkdir()
+    saved("frames/0.png", np.dstack([pixels("cat.png"), np.full((75, 113), 255, np.uint8)]))
+    saved("frames/1.png", np.zeros((75, 113, 4), np.uint8))
+    out = accepted(capsys, "transfer", "frames", "cup.png", "-o", "out", *QUICK)
+    assert "nan" not in out
+    assert not pixels("out/1.png")[:, :, 3].any()
+    assert (pixels("out/0.png")[:, :, :3] != pixels("cat.png")).mean() > 0.9
 
 
 @pytest.mark.parametrize("name", broken_files())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from skimage import data
 from skimage.exposure import match_histograms
 
@@ -298,6 +301,25 @@ class TestKinds:
         assert np.abs(fitted.transform(eight / 255.0) * 255 - moved).max() <= 0.51
         assert fitted.transform(sixteen).dtype == np.uint16
 
+    def test_half_precision_and_bytes_the_other_way_round(self, fitted):
+        eight = noise(30, 40, 3)
+        halves = (eight / 255.0).astype(np.float16)
+        moved = fitted.transform(halves)
+        assert moved.dtype == np.float16
+        # Half a step of half precision below 1 is 2^-12.
+        assert np.abs(moved.astype(float) - fitted.transform(halves.astype(float))).max() < 2.5e-4
+        sixteen = eight.astype(np.uint16) * 257
+        assert np.array_equal(fitted.transform(sixteen.astype(">u2")), fitted.transform(sixteen))
+
+    def test_frames_may_be_empty_but_not_all(self, cat, cup):
+        empty, seen = np.zeros((9, 9, 4), np.uint8), np.full((*cat.shape[:2], 4), 255, np.uint8)
+        seen[:, :, :3] = cat
+        alone = ColorTransfer(n_pixels=100, seed=0).fit([seen], cup)
+        together = ColorTransfer(n_pixels=100, seed=0).fit([empty, seen], cup)
+        assert torch.equal(alone.field_, together.field_)
+        with pytest.raises(ValueError, match="transparent all over"):
+            together.fit([empty, empty], cup)
+
     def test_tensors(self, fitted):
         image = noise(30, 40, 3)
         moved = fitted.transform(torch.from_numpy(image))
@@ -383,6 +405,52 @@ class TestKeeping:
             with pytest.raises(ValueError, match=said):
                 ColorTransfer.load(tmp_path / name)
 
+    @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+    def test_damaged_maps_are_read_or_refused(self, fitted, tmp_path, suffix):
+        fitted.save(tmp_path / f"whole{suffix}")
+        whole = (tmp_path / f"whole{suffix}").read_bytes()
+        path, rng, refusals = tmp_path / f"damaged{suffix}", np.random.default_rng(0), []
+        for i in range(60):
+            content = bytearray(whole)
+            for place in rng.integers(0, 400 if i % 2 else len(whole), 5):
+                content[place] = rng.integers(256)
+            path.write_bytes(content[: rng.integers(len(whole))] if i % 3 == 0 else content)
+            try:
+                ColorTransfer.load(path)
+            except ValueError as wrong:
+                refusals.append(str(wrong))
+        assert len(refusals) > 20
+        assert all(path.name in said for said in refusals)
+
+    @pytest.mark.parametrize(
+        ("told", "said"),
+        [
+            ({"smoothness": "much"}, "unknown options"),
+            ({"smoothness": None}, "unknown options"),
+            ({"space": [1]}, "unknown options"),
+            ({"format": "another"}, "fit the map anew"),
+        ],
+    )
+    def test_odd_words_about_a_map(self, tmp_path, told, said):
+        about = json.dumps({"format": "slicewise colour map 1", **told})
+        field = np.zeros((3, 3, 3, 3), np.float32)
+        np.savez(tmp_path / "odd.npz", displacements=field, about=np.array(about))
+        with pytest.raises(ValueError, match=f"odd.npz is .*{said}"):
+            ColorTransfer.load(tmp_path / "odd.npz")
+
+    def test_maps_beyond_numbers_and_memory(self, tmp_path):
+        about = np.array(json.dumps({"format": "slicewise colour map 1"}))
+        field = np.full((3, 3, 3, 3), 1e300)
+        np.savez(tmp_path / "huge.npz", displacements=field, about=about)
+        with pytest.raises(ValueError, match="finite, small"):
+            ColorTransfer.load(tmp_path / "huge.npz")
+        field = np.zeros((200, 200, 200, 3), np.float32)
+        np.savez_compressed(tmp_path / "bomb.npz", displacements=field, about=about)
+        with pytest.raises(ValueError, match="would take 96 MB"):
+            ColorTransfer.load(tmp_path / "bomb.npz")
+        with pytest.raises(FileNotFoundError, match=r"none\.npz cannot be read: No such file"):
+            ColorTransfer.load(tmp_path / "none.npz")
+
     def test_other_names_are_refused(self, fitted, tmp_path):
         with pytest.raises(ValueError, match=r"\.npz or \.safetensors or \.cube"):
             fitted.save(tmp_path / "map.pkl")
@@ -399,7 +467,9 @@ class TestRefusals:
             (np.full((8, 8, 3), 200.0), "divided by 255"),
             (np.full((8, 8, 3), np.nan), "divided by 255"),
             (np.zeros((8, 8, 4), np.uint8), "transparent all over"),
+            (np.zeros((2, 8, 8, 3), np.uint8), "several images come as a list"),
             (torch.zeros(8, 8, 3, dtype=torch.bfloat16), r"image\.float"),
+            (torch.zeros(8, 8, 3, dtype=torch.float8_e4m3fn), r"image\.float"),
         ],
     )
     def test_images(self, image, said, cup):
@@ -408,12 +478,18 @@ class TestRefusals:
         with pytest.raises(ValueError, match=said):
             transfer(cup, image)
 
+    @pytest.mark.parametrize("source", [None, 5, Image.fromarray(np.zeros((4, 4, 3), np.uint8))])
+    def test_what_is_no_image_nor_several(self, source, cup):
+        with pytest.raises(ValueError, match=r"source is a .*: give an array"):
+            transfer(source, cup)
+
     def test_options(self, cat, cup, fitted):
         for wrong, said in (
             ({"space": "oklabs"}, "'oklab'"),
             ({"palette": 0}, "palette = 0"),
             ({"smoothness": 0}, "smoothness = 0"),
             ({"seed": -1}, "seed = -1"),
+            ({"seed": 2**70}, "below 2\\^62"),
         ):
             with pytest.raises(ValueError, match=said):
                 ColorTransfer(**wrong)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -114,6 +115,62 @@ def test_sixteen_bits_elsewhere_are_refused_not_lost(tmp_path):
         check_kind(tmp_path / "a.png", deep)
 
 
+@pytest.mark.parametrize("kind", ["P6", "P3"])
+def test_sixteen_bits_of_ppm_are_not_lost_either(tmp_path, kind):
+    pixels = noise(5, 7, 3, dtype=np.uint16)
+    body = " ".join(map(str, pixels.ravel())).encode() if kind == "P3" else pixels.tobytes()
+    (tmp_path / "a.ppm").write_bytes(f"{kind} 7 5 65535\n".encode() + body)
+    with pytest.raises(Trouble, match="save it as TIFF"):
+        read_picture(tmp_path / "a.ppm")
+    assert read_picture(tmp_path / "a.ppm", reduce=True).pixels.dtype == np.uint8
+
+
+def test_deep_tiffs_that_would_be_misread_are_refused(tmp_path):
+    pixels = noise(9, 4, 4, dtype=np.uint16)
+    tifffile.imwrite(tmp_path / "a.tif", pixels, photometric="rgb", extrasamples=["assocalpha"])
+    with pytest.raises(Trouble, match="multiplied by their alpha"):
+        read_picture(tmp_path / "a.tif")
+    pixels = noise(3, 9, 3, dtype=np.uint16)
+    tifffile.imwrite(tmp_path / "b.tif", pixels, photometric="rgb", planarconfig="separate")
+    with pytest.raises(Trouble, match="channels last"):
+        read_picture(tmp_path / "b.tif")
+
+
+@pytest.mark.skipif(find_spec("imagecodecs") is not None, reason="then it can be read")
+def test_a_deep_tiff_in_a_compression_that_is_not_here(tmp_path):
+    saved(tmp_path / "a.tif", noise(5, 7, dtype=np.uint16), compression="tiff_lzw")
+    with pytest.raises(Trouble, match="pip install imagecodecs, or save it with ZIP"):
+        read_picture(tmp_path / "a.tif")
+
+
+def test_exif_goes_into_tiff_and_comes_out_of_it(tmp_path):
+    exif = Image.Exif()
+    exif[256], exif[271], exif[274] = 9999, "a camera", 6  # a wrong width, and a turn
+    exif.get_ifd(0x8769)[36867] = "2020:01:02 03:04:05"
+    picture = read_picture(saved(tmp_path / "a.jpg", noise(5, 7, 3), exif=exif))
+    (tmp_path / "b.tif").write_bytes(encoded(picture, ".tif"))
+    again = read_picture(tmp_path / "b.tif")
+    assert np.array_equal(again.pixels, picture.pixels)
+    (tmp_path / "c.jpg").write_bytes(encoded(again, ".jpg"))
+    for name in ("b.tif", "c.jpg"):
+        with Image.open(tmp_path / name) as image:
+            found = image.getexif()
+            assert image.size == (5, 7)
+            assert found[271] == "a camera"
+            assert found.get(274, 1) == 1
+            assert found.get_ifd(0x8769)[36867] == "2020:01:02 03:04:05"
+
+
+def test_what_a_format_has_no_room_for(tmp_path):
+    for suffix, side in ((".jpg", 65_500), (".webp", 16_383)):
+        check_kind(tmp_path / f"a{suffix}", Picture("a", noise(side, 1, 3)))
+        with pytest.raises(Trouble, match=f"can be {side}"):
+            check_kind(tmp_path / f"a{suffix}", Picture("a", noise(1, side + 1, 3)))
+    check_kind(tmp_path / "a.bmp", Picture("a", noise(5, 7, 3)))
+    with pytest.raises(Trouble, match="no room for it"):
+        check_kind(tmp_path / "a.bmp", Picture("a", noise(5, 7, 3), b"a profile"))
+
+
 def test_the_target_is_brought_into_the_profile_of_the_source():
     lab_like = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     pixels = noise(5, 7, 3)
@@ -124,6 +181,19 @@ def test_the_target_is_brought_into_the_profile_of_the_source():
     assert in_profile_of(target, target).pixels is pixels
     with pytest.raises(Trouble, match="colour profile of t or s"):
         in_profile_of(Picture("t", pixels, b"\0" * 16 + b"RGB " + b"\0" * 200), source)
+
+
+def test_the_target_is_converted_and_the_right_way_round():
+    """A profile whose first channel is green, the second blue, the third red: what it means is plain to see."""
+    usual = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    turned = usual.replace(b"rXYZ", b"held").replace(b"gXYZ", b"rXYZ").replace(b"bXYZ", b"gXYZ")
+    turned = turned.replace(b"held", b"bXYZ")
+    pixels = noise(5, 7, 3)
+    to_usual = in_profile_of(Picture("t", pixels, turned), Picture("s", pixels)).pixels
+    assert np.abs(to_usual.astype(int) - np.roll(pixels, 1, axis=2)).max() <= 2
+    to_turned = in_profile_of(Picture("t", pixels), Picture("s", pixels, turned))
+    assert np.abs(to_turned.pixels.astype(int) - np.roll(pixels, -1, axis=2)).max() <= 2
+    assert to_turned.profile == turned
 
 
 def test_a_profile_is_written_back(tmp_path):
@@ -250,6 +320,7 @@ def test_frames_are_read_one_at_a_time(tmp_path):
 def test_palette_w2_is_exact():
     dark, light = np.full((3, 3, 3), 10, np.uint8), np.full((4, 4, 4), 13, np.uint8)
     assert palette_w2(dark, light, 0, n=20) == pytest.approx(np.sqrt(27))
+    assert np.isnan(palette_w2(dark, np.zeros((4, 4, 4), np.uint8), 0))
 
 
 def test_before_and_after_is_drawn():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import overload
@@ -23,6 +24,7 @@ class Frames(Sequence[Array]):
         self.places: list[
             Path
         ] = []  # where results go, if anywhere: each must be able to hold its own
+        self.mask: Array | None = None  # (H, W), if there is one: each must have its size
         self._latest: tuple[int, Picture] | None = None
         self._profile: bytes | None = None
 
@@ -48,6 +50,12 @@ class Frames(Sequence[Array]):
                 )
             if self.places:
                 check_kind(self.places[index], picture)
+            if self.mask is not None and self.mask.shape != picture.pixels.shape[:2]:
+                (h, w), (height, width) = self.mask.shape, picture.pixels.shape[:2]
+                raise Trouble(
+                    f"the mask has {w} × {h} pixels, {picture.name} has {width} × {height} when upright: "
+                    f"give a mask of its size"
+                )
             self._latest = index, picture
         return self._latest[1]
 
@@ -75,11 +83,16 @@ def as_colours(pixels: Array) -> Array:
 
 
 def palette_w2(first: Array, second: Array, seed: int, *, n: int = 1000, repeats: int = 1) -> float:
-    """The exact W_2 between random visible pixels of two images, levels of 0 to 255, averaged over samples."""
+    """The exact W_2 between random visible pixels of two images, levels of 0 to 255, averaged over samples.
+
+    Of an image that shows nothing it is not a number.
+    """
     generator = torch.Generator().manual_seed(seed)
     found = []
     for _ in range(repeats):
         x, y = (_some(image, n, generator) for image in (first, second))
+        if not (len(x) and len(y)):
+            return math.nan
         found.append(float(wasserstein(x, y)))
     return sum(found) / repeats
 
@@ -88,5 +101,6 @@ def _some(pixels: Array, n: int, generator: torch.Generator) -> torch.Tensor:
     colours = as_colours(pixels).reshape(-1, 3)
     if pixels.shape[2] in (2, 4):
         colours = colours[pixels[:, :, -1].reshape(-1) > 0]
-    chosen = torch.randint(len(colours), (n,), generator=generator).numpy()
-    return torch.from_numpy(colours[chosen].astype(np.float64))
+    if len(colours):
+        colours = colours[torch.randint(len(colours), (n,), generator=generator).numpy()]
+    return torch.from_numpy(colours.astype(np.float64))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from slicewise.lab.arrays import printable
+from slicewise.lab.picture_depth import bits_of, deep_tiff
 from slicewise.lab.trouble import Trouble
 
 Array = np.ndarray[Any, Any]
@@ -20,6 +21,10 @@ _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 READ = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 WRITTEN = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 _WITH_ALPHA = (".png", ".webp", ".tif", ".tiff")
+# The longest side that a format has room for.
+_LONGEST = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
+# Tags of EXIF that a TIFF may have among its own: what is shown, with what, when, by whom; the camera's, the place.
+_TOLD, _TOLD_INSIDE = (270, 271, 272, 305, 306, 315, 33432), (0x8769, 0x8825)
 _GREY, _COLOURED = (
     ("1", "L", "LA", "La"),
     ("RGB", "RGBA", "RGBa", "RGBX", "P", "PA", "YCbCr", "HSV"),
@@ -95,15 +100,15 @@ def _read(path: Path, reduce: bool) -> Picture:
                 f"{shown} has {image.mode} colours, of a printing press: convert it to RGB first"
             )
         profile = _rgb_profile(image.info.get("icc_profile"))
-        deep = _bits(path, image) > 8
+        deep = bits_of(path, image) > 8
         if deep and image.format == "TIFF":
-            return Picture(printable(path.name), _deep_tiff(path, image), profile)
+            return Picture(printable(path.name), deep_tiff(path, image), profile)
         if deep and not image.mode.startswith("I;16") and not reduce:
             raise Trouble(
                 f"{shown} has 16 bits a channel, kept of TIFF files only: save it as TIFF, or with 8 bits"
             )
         upright: Image.Image = ImageOps.exif_transpose(image)
-        exif = upright.info.get("exif")
+        exif = _exif(image, upright)
         if upright.mode.startswith("I;16"):
             return Picture(
                 printable(path.name), np.asarray(upright, np.uint16)[:, :, None], None, exif
@@ -119,29 +124,24 @@ def _read(path: Path, reduce: bool) -> Picture:
         return Picture(printable(path.name), pixels, profile, exif)
 
 
-def _bits(path: Path, image: Any) -> int:
-    """Bits a channel, which Pillow may silently have brought to 8."""
-    if image.format == "PNG":
-        with path.open("rb") as file:
-            return file.read(25)[24]  # of the first chunk, which every PNG begins with
+def _exif(image: Any, upright: Any) -> bytes | None:
+    """EXIF, without the turn that is done; of a TIFF, in which it is spread, gathered."""
     if image.format == "TIFF":
-        return int(max(image.tag_v2.get(258, (8,))))
-    return 16 if image.mode.startswith(("I", "F")) else 8
+        return _told(image.getexif())
+    found: bytes | None = upright.info.get("exif")
+    return found
 
 
-def _deep_tiff(path: Path, image: Any) -> Array:
-    import tifffile
+def _told(exif: Any) -> bytes | None:
+    """What EXIF tells of the photograph, and not of the file that held it."""
+    from PIL import Image
 
-    shown = printable(str(path))
-    pixels = tifffile.imread(path)
-    pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
-    plain = image.tag_v2.get(262) in (1, 2) and pixels.ndim == 3 and pixels.shape[2] in (1, 2, 3, 4)
-    if pixels.dtype != np.uint16 or not plain or image.tag_v2.get(274, 1) != 1:
-        raise Trouble(
-            f"{shown} is a TIFF of {pixels.dtype} {pixels.shape}, perhaps turned: give 16 bits, upright, "
-            f"grey or RGB with channels last"
-        )
-    return np.asarray(pixels)
+    kept = Image.Exif()
+    kept.update({tag: exif[tag] for tag in _TOLD if tag in exif})
+    inner = {tag: dict(exif.get_ifd(tag)) for tag in _TOLD_INSIDE}
+    for tag, told in inner.items():
+        kept.get_ifd(tag).update(told)
+    return kept.tobytes() if len(kept) or any(inner.values()) else None
 
 
 def _rgb_profile(profile: bytes | None) -> bytes | None:
@@ -188,7 +188,7 @@ def read_mask(path: Path) -> Array:
 
 
 def check_kind(out: Path, picture: Picture) -> None:
-    """Can a picture go into a file of this name without loss of depth or transparency?"""
+    """Can a picture go into a file of this name without loss of depth, transparency or what its colours mean?"""
     suffix, shown = out.suffix.lower(), printable(str(out))
     if picture.deep and suffix not in (".tif", ".tiff"):
         raise Trouble(
@@ -198,6 +198,16 @@ def check_kind(out: Path, picture: Picture) -> None:
         raise Trouble(
             f"{picture.name} is transparent in places, which {shown} cannot be: give a name that ends in "
             f"{' or '.join(_WITH_ALPHA[:3])}"
+        )
+
+    longest = max(picture.pixels.shape[:2])
+    if longest > _LONGEST.get(suffix, longest):
+        raise Trouble(
+            f"{picture.name} is {longest} pixels long, {shown} can be {_LONGEST[suffix]}: give a name in .png"
+        )
+    if picture.profile is not None and suffix == ".bmp":
+        raise Trouble(
+            f"{picture.name} has a colour profile, {shown} has no room for it: give a name in .png"
         )
 
 
@@ -227,5 +237,10 @@ def encoded(picture: Picture, suffix: str) -> bytes:
         options["icc_profile"] = picture.profile
     if picture.exif is not None and kind in ("JPEG", "png", "webp"):
         options["exif"] = picture.exif
+    if picture.exif is not None and kind == "TIFF":
+        exif = Image.Exif()
+        exif.load(picture.exif)
+        if told := _told(exif):
+            options = {**options, "exif": told, "compression": None}  # the compressor knows no EXIF
     Image.fromarray(picture.pixels).save(file, kind, **options)
     return file.getvalue()

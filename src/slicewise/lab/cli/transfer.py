@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -126,7 +127,7 @@ def transfer(
     many = source.is_dir()
     frames = Frames.of_folder(source) if many else Frames([source])
     frames.places = places = _places(out, frames, many, compare, save_map, force)
-    share = None if mask is None else read_mask(mask)
+    frames.mask = share = None if mask is None else read_mask(mask)
     bar = False if quiet or as_json else None
     start = time.perf_counter()
     first = frames.picture(0)
@@ -170,7 +171,7 @@ def transfer(
         "w2": None if wanted is None else palette_w2(moved, wanted, seed),
         "seconds": seconds,
         "strength": strength,
-        "variant": variant,
+        "variant": str(fitted.variant),
         "space": fitted.space,
         "seed": seed,
     }
@@ -224,9 +225,7 @@ def _lines(said: dict[str, Any]) -> list[tuple[str, str]]:
     if said["images"] > 1:
         what = f"{said['images']} images, the last {what}"
     lines = [("written", f"{printable(said['out'])}, {what}, in {said['seconds']:.1f} s")]
-    if said["w2"] is not None:
+    if said["w2"] is not None and math.isfinite(said["w2"]):
         lines.append(("palette W_2", f"{said['w2_before']:.1f} before, {said['w2']:.1f} after"))
-    how = (
-        f"{said['variant']} in {said['space']}, strength {said['strength']:g}, seed {said['seed']}"
-    )
-    return [*lines, ("by", how)]
+    by = f"{printable(said['variant'])} in {said['space']}"  # a map's own words, from a file
+    return [*lines, ("by", f"{by}, strength {said['strength']:g}, seed {said['seed']}")]

@@ -66,6 +66,8 @@ class ColorTransfer:
         check_count("palette", palette)
         check_count("n_pixels", n_pixels)
         check_count("seed", seed, at_least=0)
+        if seed is not None and seed >= 2**62:
+            raise ValueError(f"seed = {seed}: give a whole number below 2^62")
         if not 0 < smoothness < math.inf:
             raise ValueError(f"smoothness = {smoothness}: give a positive number, 1 as a rule")
         self.variant = variant
@@ -87,11 +89,12 @@ class ColorTransfer:
         """Learn the map that takes the colours of `source` to those of `target`; returns itself.
 
         Images are (H, W, 3): uint8, uint16, or floating-point numbers in [0, 1]; grey and alpha are understood, and what
-        is transparent does not count. Several sources, all counted alike, get one map. With a mask only what it
-        shows counts.
+        is transparent does not count. Several sources get one map; large ones count no more than one another.
+        With a mask only what it shows counts.
         """
         seed = int(draw_seeds(1, None)) if self.seed is None else self.seed
-        sources = [source] if isinstance(source, (np.ndarray, Tensor)) else source
+        # What is neither an image nor several is refused as an image.
+        sources = source if isinstance(source, Sequence) else [source]
         # Both sides are drawn by the same numbers: an image and itself then have the same pixels.
         pools = [
             Pool(images, name, torch.Generator().manual_seed(seed), chosen)
@@ -183,11 +186,11 @@ class ColorTransfer:
     def load(cls, path: str | Path) -> ColorTransfer:
         """A map that `save` wrote, to `transform` with."""
         field, about = load_map(Path(path))
-        fitted = cls(
-            about.get("variant", "sw"),
-            space=about.get("space", "oklab"),
-            smoothness=about.get("smoothness", 1.0),
-        )
+        known = {name: about[name] for name in ("variant", "space", "smoothness") if name in about}
+        try:
+            fitted = cls(**known)
+        except (TypeError, ValueError) as wrong:
+            raise ValueError(f"{path} is a map of unknown options: {wrong}; save it anew") from None
         fitted.field_ = field
         return fitted
 

@@ -17,6 +17,7 @@ from slicewise.learn.color.field import look_up
 
 SUFFIXES = (".npz", ".safetensors", ".cube")
 _FORMAT = "slicewise colour map 1"
+_MOST_BYTES = 2**26  # a small archive may claim to hold more than any memory; a map is below 1 MB
 
 
 def save_map(path: Path, field: Tensor, about: dict[str, Any]) -> None:
@@ -47,13 +48,18 @@ def load_map(path: Path) -> tuple[Tensor, dict[str, Any]]:
     try:
         array, said = read(path)
         about = json.loads(said)
-    except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as wrong:
-        raise ValueError(f"{path} holds no map of colours: {wrong}") from None
+    except OSError as wrong:
+        raise type(wrong)(
+            f"{path} cannot be read: {wrong.strerror}; name the file of a map"
+        ) from None
+    except Exception as wrong:  # anything may be wrong in a file, and any error may come of it
+        raise ValueError(f"{path} holds no map of colours: {wrong}; save it anew") from None
     cube = array.ndim == 4 and array.shape[3] == 3 and len(set(array.shape[:3])) == 1
-    if not cube or len(array) < 2 or array.dtype.kind != "f" or not np.isfinite(array).all():
+    # Colours are 1 apart at most; what is huge would be infinite in single precision.
+    if not cube or len(array) < 2 or array.dtype.kind != "f" or not (np.abs(array) < 1e6).all():
         raise ValueError(
-            f"{path} holds displacements of shape {array.shape}, {array.dtype}: wanted are finite ones "
-            f"of shape (S, S, S, 3), as `save` writes them"
+            f"{path} holds displacements of shape {array.shape}, {array.dtype}: wanted are finite, "
+            f"small ones of shape (S, S, S, 3), as `save` writes them"
         )
     if not isinstance(about, dict) or about.get("format") != _FORMAT:
         raise ValueError(f"{path} is no {_FORMAT!r}: fit the map anew with this version")
@@ -65,6 +71,11 @@ def _from_npz(path: Path) -> tuple[np.ndarray[Any, Any], str]:
     with path.open("rb") as file:
         if not zipfile.is_zipfile(file):
             raise ValueError("it is no npz file, whatever its name")
+        file.seek(0)
+        with zipfile.ZipFile(file) as archive:
+            large = max((one.file_size for one in archive.infolist()), default=0)
+        if large > _MOST_BYTES:
+            raise ValueError(f"it would take {large / 1e6:.0f} MB")
         file.seek(0)
         with np.load(file, allow_pickle=False) as held:
             return held["displacements"], str(held["about"])

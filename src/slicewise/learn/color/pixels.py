@@ -12,6 +12,7 @@ from torch import Tensor
 Array = np.ndarray[Any, Any]
 Image = Array | Tensor
 
+_FLOATS = (torch.float16, torch.float32, torch.float64)
 # So many pixels of an image are looked at: more change no figure.
 MOST_PIXELS = 2**20
 
@@ -38,10 +39,13 @@ def parts_of(image: Image, name: str) -> Parts:
     if array.ndim != 3 or array.shape[2] not in (1, 2, 3, 4) or array.size == 0:
         turned = len(shape) == 3 and shape[0] in (3, 4)
         hint = "; channels come last: permute(1, 2, 0)" if turned else ""
+        hint = "; several images come as a list of them, one by one" if len(shape) == 4 else hint
         raise ValueError(
             f"{name} has shape {shape}: give (height, width), or (height, width, channels) with 1 to 4 "
             f"channels: grey or RGB, and perhaps alpha{hint}"
         )
+    # As this machine has its numbers: some files have the bytes of 16 bits the other way round.
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     whole = _white(array, name)
     channels = array.shape[2]
     colours, alpha = array, None
@@ -55,7 +59,7 @@ def parts_of(image: Image, name: str) -> Parts:
 def _numbers(image: Image) -> Any:
     if not isinstance(image, Tensor):
         return image
-    if image.dtype == torch.bfloat16:  # NumPy has no such numbers
+    if image.is_floating_point() and image.dtype not in _FLOATS:  # NumPy has no such numbers
         raise ValueError(f"an image has dtype {image.dtype}: give image.float()")
     return image.detach().cpu().numpy()
 
@@ -109,11 +113,12 @@ class Pool:
         if not len(images):
             raise ValueError(f"{name} holds no image: give at least one")
         most = max(MOST_PIXELS // len(images), 256)
-        pixels = []
-        for image in images:
-            parts = parts_of(image, name)
-            pixels.append(_visible(parts, mask, name, most, generator))
+        pixels = [_visible(parts_of(image, name), mask, name, most, generator) for image in images]
         colours = np.concatenate(pixels)
+        # One frame of many may well be empty, as where something fades in.
+        if not len(colours):
+            where = "all over" if mask is None else "wherever the mask is not black"
+            raise ValueError(f"{name} is transparent {where}: it shows no colour; remove its alpha")
         self._pixels = colours[np.argsort(_along_curve(colours), kind="stable")]
 
     def take(self, places: Tensor) -> Tensor:
@@ -130,16 +135,12 @@ def _visible(
     seen = np.ones(len(colours), bool)
     if parts.alpha is not None:
         seen = parts.alpha.reshape(-1) > 0
-        if not seen.any():
-            raise ValueError(
-                f"{name} is transparent all over: it shows no colour; remove its alpha"
-            )
     if mask is not None:
         share = mask_of(mask, parts, name).reshape(-1)
+        if not share.any():
+            raise ValueError("mask is black all over: make white what is to change")
         chosen = seen & (share >= 0.5)
         seen = chosen if chosen.any() else seen & (share > 0)
-        if not seen.any():
-            raise ValueError("mask is black all over what one sees: make white what is to change")
     if not seen.all():
         colours = colours[seen]
     if len(colours) > most:
