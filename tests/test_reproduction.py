@@ -182,3 +182,44 @@ def test_widths_and_largest_rates():
                     runs = some(measured, f"{toy} d={d}", variant, "power", computed=False)
                     most = max(float(r["lr"]) for r in runs if float(r["w2_mean"]) < 0.5)
                     assert float(shown.replace(",", "")) == most, (variant, toy, d)
+
+
+LATENT = {
+    "Generation, displacement 0.1": ("generate", "generation"),
+    "Male to female, displacement 0.1": ("translate", "male to female"),
+    "Adult to child, displacement 0.1": ("translate", "adult to child"),
+}
+
+
+@pytest.mark.parametrize("heading", LATENT)
+def test_networks_score_what_was_measured(heading):
+    name, setting = LATENT[heading]
+    shown = table_under(heading)
+    kinds = ("displacement", "untrained")
+    rows = [r for r in results(name) if r["setting"] == setting and r["objective"] in kinds]
+    assert sorted(shown) == sorted(row["variant"] for row in rows)
+    assert set(ELEVEN) < set(shown)
+    for row in rows:
+        line = shown[row["variant"]]
+        columns = {"SW₂": "sw2_mean", "energy": "energy_mean", "W₂": "w2_mean", "variance": "variance_mean"}  # fmt: skip
+        for column, measure in columns.items():
+            digits = len(line[column].partition(".")[2])
+            assert float(line[column]) == round(float(row[measure]), digits), (row, column)
+
+
+def test_searched_rates_and_times_of_networks():
+    part = TEXT[TEXT.index("### Generation, searched rates") : TEXT.index("### One rate for")]
+    lines = re.findall(r"^\| (\w+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", part, re.M)
+    rows = [row for row in results("generate") if row["objective"] == "root" and row["setting"] == "generation"]  # fmt: skip
+    assert len(lines) == len(rows) == 21
+    for variant, rate, w2, sw2, energy in lines:
+        (row,) = [r for r in rows if r["variant"] == variant and float(r["lr"]) == float(rate)]
+        assert float(w2) == round(float(row["w2_mean"]), 2)
+        assert float(sw2) == round(float(row["sw2_mean"]), 4)
+        assert float(energy) == round(float(row["energy_mean"]), 4)
+    shown = table_under("Generation: seconds of 10,000 steps")
+    timed = [row for row in results("generate") if row["setting"] == "runtime, generation"]
+    assert sorted(shown) == sorted(row["variant"] for row in timed) == sorted(ELEVEN)
+    for row in timed:
+        scaled = float(row["seconds"]) * 10_000 / float(row["limit"])
+        assert float(shown[row["variant"]]["ours"]) == pytest.approx(scaled, abs=0.006)

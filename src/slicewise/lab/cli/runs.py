@@ -50,8 +50,8 @@ def runs(
         raise Trouble("--means is for --csv: name a file, or give --csv - for a pipe")
     if csv is not None:
         if means:
-            # Checks of the theory have no rates, and are exported as they are.
-            rows = [row for row in rows if row["w2"] is not None]
+            # Checks of the theory have no rates, and are exported as they are. Networks that were timed were not judged.
+            rows = [row for row in rows if row["w2"] is not None or row["lr"] is not None]
         text = means_as_csv(rows) if means else as_csv(rows)
         if str(csv) == "-":
             print(text, end="")

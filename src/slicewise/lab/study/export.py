@@ -44,9 +44,12 @@ def means_as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _mean(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
     first, given = rows[0], rows[0]["given"]
-    finite = [row["w2"] for row in rows if row["w2"] is not None and row["w2"] < float("inf")]
+    # A network that was only timed was not judged.
+    found = [row["w2"] for row in rows if row["w2"] is not None]
+    finite = [w2 for w2 in found if w2 < float("inf")]
     # As the tables have it: one run that diverged, and the mean is infinite.
-    mean = statistics.fmean(finite) if len(finite) == len(rows) else float("inf")
+    whole = len(finite) == len(found)
+    mean = statistics.fmean(finite) if finite and whole else float("inf")
     steps = [int(row["measures"].get("steps") or 0) for row in rows]
     return {
         **first,
@@ -55,11 +58,11 @@ def _mean(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
         "convention": given.get("convention", "mean"),
         "dtype": given.get("dtype", given.get("precision", "")),
         "seeds": len(rows),
-        "diverged": len(rows) - len(finite),
-        "w2_mean": _short(mean),
-        "w2_std": _short(statistics.stdev(finite)) if len(finite) == len(rows) > 1 else "",
-        "w2_least": _short(min(finite, default=float("inf"))),
-        "w2_most": _short(max(finite) if len(finite) == len(rows) else float("inf")),
+        "diverged": len(found) - len(finite),
+        "w2_mean": _short(mean) if found else "",
+        "w2_std": _short(statistics.stdev(finite)) if whole and len(finite) > 1 else "",
+        "w2_least": _short(min(finite, default=float("inf"))) if found else "",
+        "w2_most": _short(max(finite) if finite and whole else float("inf")) if found else "",
         "sw2_mean": _mean_of(rows, "sw2"),
         "energy_mean": _mean_of(rows, "energy"),
         "variance_mean": _mean_of(rows, "variance_ratio"),
