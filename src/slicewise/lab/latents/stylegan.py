@@ -23,7 +23,8 @@ def read_stylegan(
     folder: Path, more: int
 ) -> tuple[Tensor, dict[str, Array], dict[str, Array], tuple[str, ...]]:
     """Rows, labels, domains and notes of a folder with stylegan_ffhq_w512_part0.npz …, and so many rows more."""
-    parts = sorted(folder.glob(f"{_STEM}_part*.npz"))
+    found = folder.glob(f"{_STEM}_part*.npz")
+    parts = sorted(found, key=lambda part: (len(part.name), part.name))  # 10 comes after 2
     if not parts:
         raise Trouble(
             f"{printable(str(folder))} holds no latents: wanted are latents.npy, or {_STEM}_part0.npz …"

@@ -24,9 +24,12 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 MEANS = (
     "experiment", "setting", "variant", "objective", "lr", "n", "limit", "convention", "dtype", "seeds", "diverged",
-    "w2_mean", "w2_std", "w2_least", "w2_most", "sw2_mean", "energy_mean", "variance_mean", "steps_least", "steps_most",
+    "w2_mean", "w2_std", "w2_least", "w2_most", "sw2_mean", "energy_mean", "variance_mean", "frechet_mean",
+    "w2_removed_mean", "frechet_removed_mean", "probe_mean", "move_mean", "own_nearest_mean", "steps_least", "steps_most",
     "seconds", "device",
 )  # fmt: skip
+
+_OF_NETWORKS = ("frechet", "w2_removed", "frechet_removed", "probe", "move", "own_nearest")
 
 
 def means_as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -53,7 +56,8 @@ def _mean(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
     steps = [int(row["measures"].get("steps") or 0) for row in rows]
     return {
         **first,
-        "n": given["task"].get("n", given["task"].get("batch", "")),
+        # Of networks, as many as they are judged on; of flows, particles.
+        "n": given["task"].get("n", given.get("judged", "")),
         "limit": given["steps"],
         "convention": given.get("convention", "mean"),
         "dtype": given.get("dtype", given.get("precision", "")),
@@ -66,6 +70,7 @@ def _mean(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
         "sw2_mean": _mean_of(rows, "sw2"),
         "energy_mean": _mean_of(rows, "energy"),
         "variance_mean": _mean_of(rows, "variance_ratio"),
+        **{f"{name}_mean": _mean_of(rows, name) for name in _OF_NETWORKS},
         "steps_least": min(steps),
         "steps_most": max(steps),
         "seconds": _short(statistics.fmean(row["seconds"] for row in rows)),

@@ -35,7 +35,7 @@ def baselines(
 ) -> dict[str, Judgement]:
     """Real data (the floor), a constant and a fitted Gaussian, as many samples as are held out, judged."""
     n, judge = len(held_out), Judge(held_out, seed)
-    pair = [gaussian(train, n, seed=seed + k) for k in (0, 1)] if exact else [gaussian(train, n)]
+    pair = [gaussian(train, n, seed=seed + k) for k in range(2 if exact else 1)]
     mean = constant(train, n)
     return {
         "real": floor(train, held_out, seed=seed, exact=exact),

@@ -97,7 +97,8 @@ class TrainingCell:
             measures = {"steps": float(found.steps)}
             return [Result(run, "finished", found.seconds, measures=measures) for run in runs]
         judged = self.task.judge(stack, exact=self.exact)
-        apart = self.task.self_distance(stack, _best_rate(runs, judged) if self.exact else [])
+        best = _best_rate(runs, judged, found.status) if self.exact else []
+        apart = self.task.self_distance(stack, best)
         return [
             self._result(run, i, stack, found, {**judged[i], "self_w2": apart.get(i, math.nan)})
             for i, run in enumerate(runs)
@@ -213,14 +214,12 @@ class BaselineCell:
         return results
 
 
-def _best_rate(runs: Sequence[Run], judged: Sequence[Measures]) -> list[int]:
-    """The runs of the rate that is best by the mean SW_2 of its seeds, among those that may win."""
+def _best_rate(runs: Sequence[Run], judged: Sequence[Measures], status: Sequence[str]) -> list[int]:
+    """The runs of the rate that is best by the mean SW_2 of its seeds, among those that may win, or else among all."""
     rates: dict[float | None, list[int]] = {}
     for i, run in enumerate(runs):
         rates.setdefault(run.lr, []).append(i)
-    may = {
-        rate: sum(judged[i]["sw2"] for i in some)
-        for rate, some in rates.items()
-        if all(judged[i]["variance_ratio"] >= LEAST_VARIANCE for i in some)
-    }
-    return rates[min(may, key=may.__getitem__)] if may else []
+    there = {rate: some for rate, some in rates.items() if "diverged" not in {status[i] for i in some}}  # fmt: skip
+    may = [r for r in there if all(judged[i]["variance_ratio"] >= LEAST_VARIANCE for i in there[r])]
+    best = min(may or there, key=lambda r: sum(judged[i]["sw2"] for i in there[r]), default=None)
+    return there.get(best, [])

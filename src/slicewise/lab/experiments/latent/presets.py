@@ -9,6 +9,7 @@ from slicewise.lab.experiments.latent.cells import DISPLACEMENT, BaselineCell, T
 from slicewise.lab.experiments.latent.tasks import GENERATION, LatentTask
 from slicewise.lab.latents import load, tasks
 from slicewise.lab.study.run import Cell
+from slicewise.lab.trouble import Trouble
 from slicewise.learn.latent.settings import Precision
 
 GENERATE, TRANSLATE = "generate", "translate"
@@ -34,8 +35,14 @@ def cells(
 ) -> list[Cell]:
     """All cells of one of the two experiments, those that matter first."""
     quick = preset == "quick"
-    names = [task.name for task in tasks(load(latents))]
+    known = load(latents)
+    names = [task.name for task in tasks(known)]
     wanted = [name for name in names if (name == GENERATION) == (experiment == GENERATE)]
+    if not wanted:
+        raise Trouble(
+            f"{known.name} has no two domains to translate between: give latents with labels, such as a folder with "
+            f"latents.npy, gender.npy and age.npy (`slicewise latents PATH` says what is there)"
+        )
     if quick:
         wanted = wanted[:1]
         some = [LatentTask(name, latents, hidden=64, batch=128) for name in wanted]

@@ -40,14 +40,16 @@ class LatentTask:
     def latents(self) -> Latents:
         return load(self.path)
 
-    @functools.cached_property
+    @property
     def _domains(self) -> tuple[Tensor, ...]:
         """Source and target to train on, then those held out."""
-        task = task_of(self.latents, self.name)
-        assert task.source is not None
-        assert task.target is not None
-        (x, x_held), (y, y_held) = (self.latents.domain(d) for d in (task.source, task.target))
-        return x, y, x_held, y_held
+        return _domains_of(self.path, self.name)
+
+    @property
+    def _judged(self) -> Tensor:
+        """What generators are compared with: not more than an exact distance can be asked of, nor than there are to learn from."""
+        latents = self.latents
+        return latents.judged[: len(latents.train)]
 
     @property
     def generates(self) -> bool:
@@ -83,7 +85,7 @@ class LatentTask:
             for name, some in rows.items()
             if isinstance(some, Tensor) and len(some) < self.batch
         ]
-        held = len(self.latents.held_out) if self.generates else self._translation("cpu").n
+        held = len(self._judged) if self.generates else self._translation("cpu").n
         return {
             "source": self.latents.name,
             "notes": [*self.latents.notes, *few],
@@ -104,7 +106,7 @@ class LatentTask:
         given: Tensor
         if self.generates:
             draw = torch.Generator().manual_seed(_SEEDS[again])
-            given = torch.randn(len(self.latents.held_out), self.noise, generator=draw).to(device)
+            given = torch.randn(len(self._judged), self.noise, generator=draw).to(device)
         else:
             given = self._translation(str(device)).source
         with torch.no_grad():
@@ -131,7 +133,7 @@ class LatentTask:
     def baselines(self, device: str) -> dict[str, Measures]:
         """What needs no training, and real samples."""
         if self.generates:
-            train, held = self.latents.train.to(device), self.latents.held_out.to(device)
+            train, held = self.latents.train.to(device), self._judged.to(device)
             found = baselines(train, held)
             return {name: dataclasses.asdict(one) for name, one in found.items()}
         judge = self._translation(device)
@@ -158,15 +160,26 @@ class LatentTask:
         return found.reshape(*rows.shape[:-1], *found.shape[1:])
 
     def _judge(self, device: str) -> Judge:
-        return _judge_of(self.path, device)
+        return _judge_of(self, device)
 
     def _translation(self, device: str) -> TranslationJudge:
         return _translation_of(self, device)
 
 
+# Kept here and not in tasks, which travel to other processes: rows are read there.
 @functools.cache
-def _judge_of(path: str | None, device: str) -> Judge:
-    return Judge(load(path).held_out.to(device))
+def _domains_of(path: str | None, name: str) -> tuple[Tensor, ...]:
+    latents = load(path)
+    task = task_of(latents, name)
+    assert task.source is not None
+    assert task.target is not None
+    (x, x_held), (y, y_held) = (latents.domain(d) for d in (task.source, task.target))
+    return x, y, x_held, y_held
+
+
+@functools.cache
+def _judge_of(task: LatentTask, device: str) -> Judge:
+    return Judge(task._judged.to(device))
 
 
 @functools.cache
