@@ -120,7 +120,7 @@ def test_pointing_at_a_mark_tells_its_numbers(chromium, report):
     tip.wait_for(timeout=5000)
     words = tip.inner_text()
     assert "variant" in words
-    assert re.search(r"W₂ left\s+\d\.\de[-+]\d\d", words)
+    assert re.search(r"exact W₂ that is left\s+\d\.\de[-+]\d\d", words)
     assert re.search(r"rate\s+\S+", words)
     tab.context.close()
 
@@ -140,7 +140,7 @@ def test_a_tap_tells_as_well(chromium, report):
     tab.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     tip = tab.locator("#vg-tooltip-element.visible")
     tip.wait_for(timeout=5000)
-    assert re.search(r"W₂ left\s+\d", tip.inner_text())
+    assert re.search(r"exact W₂ that is left\s+\d", tip.inner_text())
     context.close()
 
 
