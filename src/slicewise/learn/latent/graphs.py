@@ -22,7 +22,9 @@ def can_capture(trainer: Trainer) -> bool:
         return False
     # Those that can say so; others, such as SGD, have nothing on the host.
     asks = any(not group.get("capturable", True) for group in trainer.optimiser.param_groups)
-    draws = trainer.seeds.counts_on_device and can_replay(trainer.settings.recipe)
+    recipe = trainer.settings.recipe
+    # Where autograd finds the gradient of the loss, nothing was made to be captured.
+    draws = trainer.seeds.counts_on_device and recipe.by_hand and can_replay(recipe)
     return draws and not asks
 
 

@@ -60,6 +60,8 @@ class Settings:
                 f"scale='displacement' with objective={self.objective!r}: moves have the right length for the "
                 f"power alone; give objective='power', or scale='classic'"
             )
+        if self.scale == "displacement":
+            self.recipe.check_linear("scale='displacement'")
         if self.clip is not None and not 0 < self.clip < math.inf:
             raise ValueError(f"clip = {self.clip}: give the largest length of a gradient, or None")
         if self.ema is not None and not 0 < self.ema < 1:
