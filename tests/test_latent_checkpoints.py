@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from slicewise.learn.latent import Generator, Stack, train
 from slicewise.learn.latent.checkpoints import TrainingCheckpoint
+from slicewise.learn.latent.loop import Loop
 
 TARGET = torch.randn(90, 5, generator=torch.Generator().manual_seed(7)) + 1
 
@@ -199,8 +200,34 @@ def test_a_folder_is_no_file(tmp_path):
         train(KINDS["plain"][0](), TARGET, steps=1, batch=20, checkpoint=tmp_path, bar=False)
 
 
-def test_a_run_that_diverges_does_not_replace_what_was_good(tmp_path):
+@pytest.mark.parametrize(("lr", "steps"), [(1e9, 3), (1e9, 1), (1e38, 1), (2e4, 1)])
+@pytest.mark.parametrize("every", [0, 30])
+def test_a_run_that_diverges_is_not_kept(tmp_path, lr, steps, every):
+    """Not even by its last step, which no loss tells of."""
     file = tmp_path / "run.safetensors"
-    network = KINDS["plain"][0]()
-    train(network, TARGET, steps=3, batch=20, bar=False, checkpoint=file, scale="classic", lr=1e9)
+    how = {"steps": steps, "batch": 20, "bar": False, "scale": "classic", "lr": lr}
+    found = train(KINDS["plain"][0](), TARGET, checkpoint=file, every=every, **how)
+    assert found.status == "diverged"
+    assert found.steps == 1
     assert not file.exists()
+    stack = Stack([KINDS["plain"][0]()])
+    assert train(stack, TARGET, **how).status == ["diverged"]  # one rule for both
+
+
+def test_a_run_that_diverges_does_not_replace_what_was_good(tmp_path, monkeypatch):
+    """Even where looks are rare, as on a device."""
+    file, make = tmp_path / "run.safetensors", KINDS["plain"][0]
+    how = {"batch": 20, "bar": False, "scale": "classic", "lr": 0.1, "checkpoint": file, "every": 0}
+    train(make(), TARGET, steps=3, **how)
+    before = file.read_bytes()
+    step = torch.optim.SGD.step
+
+    def blown_up(self, closure=None):
+        step(self, closure)
+        with torch.no_grad():
+            self.param_groups[0]["params"][-1][0] = 1e4
+
+    monkeypatch.setattr(torch.optim.SGD, "step", blown_up)
+    monkeypatch.setattr(Loop, "_may_look", lambda self: False)
+    assert train(make(), TARGET, steps=6, **how).status == "diverged"
+    assert file.read_bytes() == before

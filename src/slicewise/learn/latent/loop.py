@@ -12,6 +12,7 @@ from torch import Tensor
 from slicewise.learn.bar import progress_bar
 from slicewise.learn.latent.checkpoints import TrainingCheckpoint
 from slicewise.learn.latent.graphs import BY_HAND, LENGTH, Captured, can_capture
+from slicewise.learn.latent.stacked import sound
 from slicewise.learn.latent.trainer import Trainer
 
 # Steps that are made before a look on a device, where a look is a wait; and seconds at most between looks.
@@ -76,10 +77,13 @@ class Loop:
                 losses = self._advance(steps - trainer.done)
                 if self._may_look() or trainer.done == steps:
                     self._look(losses)
+                    self._note(losses)
                     tick(trainer.done, f"loss {losses[-1].mean().item():.4g}")
-                if checkpoint is not None and checkpoint.due() and not self._lost:
-                    self._save(checkpoint)
-                    saved = trainer.done
+                if checkpoint is not None and checkpoint.due():
+                    self._look(losses)  # what is lost must not replace what is good
+                    if not self._lost:
+                        self._save(checkpoint)
+                        saved = trainer.done
         if self._captured is not None:
             trainer.forget_gradients()  # they lie in the memory of a graph that goes
         self.seconds = time.perf_counter() - self._begun
@@ -111,12 +115,18 @@ class Loop:
         return max(LENGTH, min(_UNSEEN, int(_SECONDS / pace)))
 
     def _look(self, losses: Tensor) -> None:
-        """Has all been lost? Only a look tells, since nothing waits for the device in between."""
+        """Has all been lost? Only a look tells, since nothing waits for the device in between.
+
+        Losses are from before a step: what the last one did is seen from the weights alone.
+        """
         alive = self._trainer.alive
         if alive is None:
-            self._lost = not bool(losses.isfinite().all())
+            fine = bool(losses.isfinite().all()) and sound(self._trainer.parameters)
+            self._lost = not fine
         else:
             self._lost = not bool(alive.any())
+
+    def _note(self, losses: Tensor) -> None:
         if self._writer is not None:
             for run, mean in enumerate(losses.mean(dim=0).tolist()):
                 tag = "loss" if losses.shape[1] == 1 else f"loss/{run}"

@@ -96,6 +96,16 @@ class StackedOptimiser(torch.optim.Optimizer):
         return torch.where(adam, scaled, torch.where(momentum, first, gradient))
 
 
+@torch.no_grad()
+def sound(weights: Iterable[Tensor]) -> bool:
+    """Are all weights of a network by itself finite and no larger than those of a stack may be?"""
+    some = [weight for weight in weights if weight.numel()]
+    reach = [
+        length.to(some[0].device, torch.float32) for length in torch._foreach_norm(some, torch.inf)
+    ]
+    return bool(torch.stack(reach).max() < _LARGEST)  # False for NaN too
+
+
 def _shaped(each: Tensor, like: Tensor) -> Tensor:
     """A number of each run (R,), to meet something (R, ...)."""
     return each.reshape(-1, *(1,) * (like.dim() - 1))

@@ -161,7 +161,10 @@ class Trainer:
         with full_precision(made.device.type):
             if classic and not recipe.by_hand:
                 value, gradient, found = differentiated(
-                    recipe, problem, objective, lambda p: drawn(recipe, p, self.seeds, t, self.slicer)
+                    recipe,
+                    problem,
+                    objective,
+                    lambda p: drawn(recipe, p, self.seeds, t, self.slicer),
                 )
                 learned = found.state
             else:
