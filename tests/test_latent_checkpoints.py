@@ -14,6 +14,9 @@ from safetensors.torch import load_file, save_file
 from slicewise.learn.latent import Generator, Stack, train
 from slicewise.learn.latent.checkpoints import TrainingCheckpoint
 from slicewise.learn.latent.loop import Loop
+from slicewise.learn.latent.networks import Layers
+from slicewise.learn.latent.trainer import Trainer
+from slicewise.schedules import Anneal
 
 TARGET = torch.randn(90, 5, generator=torch.Generator().manual_seed(7)) + 1
 
@@ -50,9 +53,22 @@ KINDS = {
         lambda: Stack([Generator(5, noise=3, hidden=(8,), seed=s) for s in (0, 1)]),
         {"optimiser": ["adam", "momentum"], "lr": [0.01, 0.02], "seed": [0, 1], "decay": "tail"},
     ),
+    "a stack with a dead run": (
+        lambda: Stack([Generator(5, noise=3, hidden=(8,), seed=s) for s in (0, 1)]),
+        {"lr": [0.05, 1e7], "seed": [0, 1]},
+    ),
     "dropout": (dropout, {"source": 3}),
     "bf16": (lambda: Generator(5, noise=3, hidden=(8,), seed=0), {"precision": "bf16"}),
 }
+
+
+def steps_made(monkeypatch):
+    """A list that grows by the number of every step that is made from now on."""
+    make, made = Trainer.make, []
+    monkeypatch.setattr(
+        Trainer, "make", lambda self, t, *rest: made.append(t) or make(self, t, *rest)
+    )
+    return made
 
 
 def numbers(network):
@@ -76,14 +92,27 @@ def test_killed_and_resumed_is_not_interrupted(tmp_path, monkeypatch, kind):
     with pytest.raises(Killed):
         train(make(), TARGET, checkpoint=file, every=0, **how)
     monkeypatch.setattr(TrainingCheckpoint, "save", save)
+    made = steps_made(monkeypatch)
     resumed = train(make(), TARGET, checkpoint=file, every=0, **how)
+    assert made == list(range(5, 12))  # one begun anew would have come to the same
     assert resumed.steps == 12
+    assert resumed.status == whole.status
     assert resumed.losses.equal(whole.losses)
     for p, q in zip(numbers(resumed.network), numbers(whole.network), strict=True):
         assert p.equal(q)
     if whole.averaged is not None:
         for p, q in zip(numbers(resumed.averaged), numbers(whole.averaged), strict=True):
             assert p.equal(q)
+
+
+def test_who_is_dead_stays_so(tmp_path, monkeypatch):
+    """Without a step to die of once more."""
+    make, how = KINDS["a stack with a dead run"]
+    how = {"steps": 3, "batch": 20, "bar": False, "checkpoint": tmp_path / "run.safetensors", **how}
+    train(make(), TARGET, **how)
+    made = steps_made(monkeypatch)
+    assert train(make(), TARGET, **how).status == ["finished", "diverged"]
+    assert not made
 
 
 SCRIPT = """
@@ -118,12 +147,66 @@ def test_a_process_that_is_killed(tmp_path):
     assert not list(tmp_path.glob(".*"))  # nothing half written is left
 
 
-def test_more_steps_go_on(tmp_path):
+def test_more_steps_go_on(tmp_path, monkeypatch):
     file = tmp_path / "run.safetensors"
     how = {"batch": 20, "bar": False}
     train(KINDS["plain"][0](), TARGET, steps=5, checkpoint=file, **how)
+    made = steps_made(monkeypatch)
     longer = train(KINDS["plain"][0](), TARGET, steps=9, checkpoint=file, **how)
+    assert made == list(range(5, 9))
     assert longer.losses.equal(train(KINDS["plain"][0](), TARGET, steps=9, **how).losses)
+
+
+def remembering():
+    network = KINDS["plain"][0]()
+    network.register_buffer("memory", torch.zeros(2))
+    return network
+
+
+def partly():
+    network = KINDS["plain"][0]()
+    network.layers[0].requires_grad_(False)
+    return network
+
+
+def test_networks_that_differ_in_a_bend_only_are_not_mixed_up(tmp_path):
+    """Whatever they are made of: the modules are named in the file."""
+
+    def make(bend):
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Linear(3, 8), bend, torch.nn.Linear(8, 5))
+
+    how = {
+        "source": 3,
+        "steps": 2,
+        "batch": 20,
+        "bar": False,
+        "checkpoint": tmp_path / "a.safetensors",
+    }
+    train(make(torch.nn.ReLU()), TARGET, **how)
+    with pytest.raises(ValueError, match="belongs to another training"):
+        train(make(torch.nn.Tanh()), TARGET, **how)
+
+
+def test_steps_are_told_apart_where_slices_follow_their_number(tmp_path):
+    """RPSW's spread falls over the whole run: a longer one is another from its first step on."""
+    make = KINDS["plain"][0]
+    for variant, kappa, another in (
+        ("rpsw", Anneal(100), True),
+        ("ebrpsw", falling, True),
+        ("rpsw", 50.0, False),
+    ):
+        how = {"variant": variant, "kappa": kappa, "batch": 20, "bar": False}
+        how["checkpoint"] = tmp_path / f"{variant} {another}.safetensors"
+        train(make(), TARGET, steps=2, **how)
+        if another:
+            with pytest.raises(ValueError, match="belongs to another training"):
+                train(make(), TARGET, steps=4, **how)
+        assert train(make(), TARGET, steps=2 if another else 4, **how).status == "finished"
+
+
+def falling(progress):
+    return 100 - 90 * progress
 
 
 def finished(file):
@@ -163,6 +246,10 @@ def test_a_damaged_file_is_refused_and_stays(tmp_path, damage):
         {"decay": "linear"},
         {"target": TARGET + 1},
         {"network": lambda: Generator(5, noise=3, hidden=(9,), seed=0)},
+        {"network": lambda: Generator(5, noise=3, hidden=(8,), bend="tanh", seed=0)},
+        {"network": lambda: Layers((3, 8, 5), seed=0), "source": 3},
+        {"network": remembering},
+        {"network": partly},
     ],
     ids=lambda other: next(iter(other)),
 )

@@ -81,3 +81,9 @@ def test_variants_that_autograd_differentiates_learn(case):
     found = train(network, TARGET, name, scale="classic", **how, **options)
     assert found.status == "finished"
     assert found.losses[-10:].mean() < 0.7 * found.losses[:3].mean()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_variant_follows_the_number_of_steps_by_itself(case):
+    name, options = CASES[case]
+    assert not Settings(recipe_for(name, None, options)).follows_steps

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,11 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from slicewise.checks import check_choice, check_finite
-from slicewise.counting import DRAWS
 from slicewise.device import current
 from slicewise.gradient import Objective
-from slicewise.learn.checkpoint import fingerprint
-from slicewise.learn.latent.checkpoints import TrainingCheckpoint
+from slicewise.learn.latent.checkpoints import TrainingCheckpoint, identity_of
 from slicewise.learn.latent.loop import Loop, Writer, writer_for
 from slicewise.learn.latent.networks import Layers, Stack
 from slicewise.learn.latent.settings import Precision, Scale, Settings, arithmetic, decay_for
@@ -142,7 +139,7 @@ def train(
             _log.warning(note)
         kept = None
         if checkpoint is not None:
-            kept = TrainingCheckpoint(checkpoint, _identity(trainer, target, given), every)
+            kept = TrainingCheckpoint(checkpoint, identity_of(trainer), every)
         loop = Loop(trainer, kept, writer_for(tensorboard), graph)
         loop.run(bar)
     averaged = None
@@ -205,17 +202,3 @@ def _optimiser(
     if kinds[0] == "adam":
         return torch.optim.Adam(weights, lr=lr, capturable=weights[0].is_cuda)
     return torch.optim.SGD(weights, lr=lr, momentum=0.9 if kinds[0] == "momentum" else 0.0)
-
-
-def _identity(trainer: Trainer, target: Tensor, source: Tensor | int) -> str:
-    """What a checkpoint belongs to. More steps are the same training, unless the rate follows their number."""
-    settings = trainer.settings
-    if settings.decay is None:
-        settings = dataclasses.replace(settings, steps=0)
-    shapes = [(name, tuple(p.shape)) for name, p in trainer.network.named_parameters()]
-    groups = trainer.optimiser.param_groups
-    hyper = [sorted((k, v) for k, v in group.items() if k != "params") for group in groups]
-    kinds = getattr(trainer.optimiser, "kinds", ())
-    how = (type(trainer.optimiser).__qualname__, hyper, kinds)
-    seeds = trainer.seeds.which, trainer.batches.seeds.each
-    return fingerprint("training", DRAWS, settings, shapes, how, seeds, target, source)
