@@ -10,9 +10,9 @@ import torch
 from stand_ins import stand_in_for_graphs
 
 import slicewise as sw
-from slicewise.learn.latent import Generator, Stack, Translator, train
+from slicewise.learn.latent import Generator, Stack, Translator, loop, train
 from slicewise.learn.latent.batches import Batches, Deck
-from slicewise.learn.latent.graphs import Captured, can_capture
+from slicewise.learn.latent.graphs import BY_HAND, LENGTH, Captured, can_capture
 from slicewise.learn.latent.settings import Settings, decay_for
 from slicewise.learn.latent.stacked import StackedOptimiser
 from slicewise.learn.latent.trainer import Trainer
@@ -242,6 +242,63 @@ def test_no_graph_on_a_cpu():
     assert not can_capture(trainer_of(generator()))
     with pytest.raises(ValueError, match="graph=True"):
         train(generator(), TARGET, graph=True, steps=2, **QUIET)
+
+
+def own():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 5)).double()
+
+
+class Own(Generator):
+    pass
+
+
+class Says(torch.optim.SGD):
+    def __init__(self, parameters, *, capturable):
+        super().__init__(parameters, lr=0.1)
+        self.param_groups[0]["capturable"] = capturable
+
+
+@pytest.mark.parametrize(
+    ("make", "optimiser", "graph", "captured"),
+    [
+        (generator, "sgd", None, True),
+        (lambda: Stack([generator()]), "adam", None, True),
+        (generator, lambda p: Says(p, capturable=True), None, True),
+        (generator, lambda p: torch.optim.Adagrad(p), None, False),  # does not say
+        (generator, lambda p: torch.optim.Adagrad(p), True, True),
+        (own, "sgd", None, False),
+        (own, "sgd", True, True),
+        (lambda: Own(5, noise=3, hidden=(16,)).double(), "sgd", None, False),
+        (generator, "sgd", False, False),
+    ],
+)
+def test_who_becomes_a_graph_unasked(monkeypatch, make, optimiser, graph, captured):
+    """On a device that is made up: ours do; a network of one's own may look at numbers, so that it must be asked for."""
+    monkeypatch.setattr(loop, "can_capture", lambda trainer: True)
+    made = stand_in_for_graphs(monkeypatch, Captured)
+    train(
+        make(),
+        TARGET,
+        source=3,
+        optimiser=optimiser,
+        graph=graph,
+        steps=BY_HAND + 4 * LENGTH,
+        **QUIET,
+    )
+    assert bool(made) is captured
+
+
+def test_a_capture_that_fails_says_what_to_do(monkeypatch):
+    stand_in_for_graphs(monkeypatch, Captured)
+
+    def not_while_capturing(self):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(Captured, "_capture", not_while_capturing)
+    monkeypatch.setattr(loop, "can_capture", lambda trainer: True)
+    with pytest.raises(RuntimeError, match=r"not permitted.*give graph=False"):
+        train(generator(), TARGET, steps=BY_HAND + 4 * LENGTH, **QUIET)
 
 
 @pytest.mark.parametrize(

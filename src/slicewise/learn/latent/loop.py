@@ -11,7 +11,13 @@ from torch import Tensor
 
 from slicewise.learn.bar import progress_bar
 from slicewise.learn.latent.checkpoints import TrainingCheckpoint
-from slicewise.learn.latent.graphs import BY_HAND, LENGTH, Captured, can_capture
+from slicewise.learn.latent.graphs import (
+    BY_HAND,
+    LENGTH,
+    Captured,
+    can_capture,
+    may_capture_unasked,
+)
 from slicewise.learn.latent.stacked import sound
 from slicewise.learn.latent.trainer import Trainer
 
@@ -40,9 +46,10 @@ class Loop:
         if graph and not possible:
             raise ValueError(
                 "graph=True, but these steps cannot be one: it takes a CUDA device with kernels, a variant without parts "
-                "of your own, and an optimiser with capturable=True; leave graph=None"
+                "of your own whose gradient is known in closed form, and an optimiser with capturable=True; leave "
+                "graph=None"
             )
-        self._by_graph = possible if graph is None else graph
+        self._by_graph = possible and may_capture_unasked(trainer) if graph is None else graph
         self._losses: list[Tensor] = []  # (some steps, R) each
         self._captured: Captured | None = None
         self._by_hand = 0  # steps

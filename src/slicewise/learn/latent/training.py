@@ -102,7 +102,8 @@ def train(
         seed: of all that is drawn; of a stack one each if you like. Those with one seed see the same.
         checkpoint, every: a safetensors file to go on from if it exists, kept up to date every so many seconds.
         tensorboard: a folder, or a writer with `add_scalar`.
-        graph: make whole steps as CUDA graphs; None does where that is possible.
+        graph: make whole steps as CUDA graphs; None does for our networks with SGD or an optimiser that says it is
+            capturable. True does for a network of your own, which then must not look at its numbers.
 
     >>> from slicewise.learn.latent import Generator
     >>> target = torch.randn(500, 16) + 1
