@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -106,7 +109,7 @@ def test_a_network_and_an_optimiser_of_ones_own():
     assert found.losses[-10:].mean() < 0.5 * found.losses[:3].mean()
 
 
-def test_rows_come_without_replacement_until_all_have_come():
+def test_rows_come_without_replacement_until_no_whole_batch_is_left():
     deck, seeds = Deck(10, 3, 4), RunSeeds(torch.tensor([5, 6]), CPU)
     epoch = torch.cat([deck.deal(seeds, t) for t in range(3)], dim=1)
     assert epoch.shape == (2, 9)
@@ -313,12 +316,90 @@ def test_a_capture_that_fails_says_what_to_do(monkeypatch):
         ("ema = 2", {"ema": 2}),
         ("clip = 0", {"clip": 0}),
         ("one network has one of each", {"lr": [0.1, 0.2]}),
+        ("one network has one of each", {"lr": torch.tensor([0.1, 0.2])}),
         ("optimiser is a function", {"optimiser": torch.optim.SGD, "lr": 0.1}),
+        ("optimiser makes LBFGS, which", {"optimiser": torch.optim.LBFGS}),
+        ("that makes a NoneType", {"optimiser": lambda parameters: None}),
+        (r"seed has shape \(2,\) for one network", {"seed": [0, 1]}),
+        ("seed = 'now'", {"seed": "now"}),
+        ("give real numbers", {"source": torch.ones(40, 3, dtype=torch.complex64)}),
     ],
 )
 def test_what_is_refused(what, how):
     with pytest.raises(ValueError, match=what):
         train(generator(), TARGET, steps=2, **{**QUIET, **how})
+
+
+@pytest.mark.parametrize(
+    ("what", "how"),
+    [
+        (r"lr has shape \(3,\) for 2 networks", {"lr": [0.1] * 3}),
+        (r"lr has shape \(2, 1\) for 2 networks", {"lr": torch.ones(2, 1)}),
+        ("lr = 'fast'", {"lr": "fast"}),
+        (r"seed has shape \(3,\) for 2 networks", {"seed": range(3)}),
+        ("3 kinds of optimiser for 2 networks", {"optimiser": ["sgd"] * 3}),
+    ],
+)
+def test_what_is_refused_of_a_stack(what, how):
+    with pytest.raises(ValueError, match=what):
+        train(Stack([generator(), generator()]), TARGET, steps=2, **{**QUIET, **how})
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+@pytest.mark.parametrize("of_network", [torch.float32, torch.float64])
+@pytest.mark.parametrize("of_data", [torch.float16, torch.float32, torch.float64])
+def test_data_become_as_precise_as_the_network(of_data, of_network, stacked):
+    source = torch.randn(40, 3, dtype=torch.float64)
+    data = [rows.to(of_data) for rows in (TARGET, source)]
+    losses = []
+    for target, given in (data, [rows.to(of_network) for rows in data]):
+        one = generator().to(of_network)
+        network = Stack([one]) if stacked else one
+        found = train(network, target, source=given, steps=3, **QUIET)
+        assert next(network.parameters()).dtype == of_network
+        losses.append(found.losses)
+    assert losses[0].equal(losses[1])
+
+
+def test_modules_keep_their_modes():
+    """A frozen normalisation is not woken by the look at what the network makes."""
+    torch.manual_seed(0)
+    normal, free = torch.nn.BatchNorm1d(8), torch.nn.BatchNorm1d(8)
+    network = torch.nn.Sequential(torch.nn.Linear(3, 8), normal, free, torch.nn.Linear(8, 5))
+    normal.eval()
+    before = normal.running_mean.clone()
+    train(network, TARGET, source=3, steps=3, **QUIET)
+    assert [m.training for m in network.modules()] == [True, True, False, True, True]
+    assert normal.running_mean.equal(before)
+    assert free.running_mean.any()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_our_own_writer_is_closed(monkeypatch, tmp_path, fails):
+    made = []
+
+    class SummaryWriter:
+        def __init__(self, folder):
+            self.folder, self.closed, self.noted = folder, False, 0
+            made.append(self)
+
+        def add_scalar(self, *what):
+            self.noted += 1
+            if fails:
+                raise OSError("no space left")
+
+        def close(self):
+            self.closed = True
+
+    there = SimpleNamespace(SummaryWriter=SummaryWriter)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", there)
+    how = {"steps": 3, "tensorboard": tmp_path, **QUIET}
+    with pytest.raises(OSError, match="no space") if fails else nullcontext():
+        train(generator(), TARGET, **how)
+    (writer,) = made
+    assert writer.folder == str(tmp_path)
+    assert writer.closed
+    assert writer.noted == (1 if fails else 3)
 
 
 def test_what_the_data_must_be():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -25,6 +27,7 @@ from slicewise.learn.latent.trainer import Trainer
 _UNSEEN, _SECONDS = 1024, 0.5
 
 
+@runtime_checkable
 class Writer(Protocol):
     """Who notes losses: TensorBoard's SummaryWriter, or anything like it."""
 
@@ -152,15 +155,20 @@ def _wake(device: torch.device) -> None:
         torch.ones(1, device=device, requires_grad=True).add(1).sum().backward()
 
 
-def writer_for(asked: str | Path | Writer | None) -> Writer | None:
-    """TensorBoard's writer to a folder, or the one that is given."""
-    if asked is None or hasattr(asked, "add_scalar"):
-        return asked
+@contextmanager
+def writing(asked: str | Path | Writer | None) -> Iterator[Writer | None]:
+    """The writer that is given; or TensorBoard's to a folder, which is closed whatever happens."""
+    if asked is None or isinstance(asked, Writer):
+        yield asked
+        return
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as missing:
         raise ImportError(
             "tensorboard= a folder needs tensorboard: pip install tensorboard"
         ) from missing
-    writer: Writer = SummaryWriter(str(asked))
-    return writer
+    writer = SummaryWriter(str(asked))
+    try:
+        yield writer
+    finally:
+        writer.close()

@@ -66,11 +66,14 @@ class Trainer:
         """A checked problem of the right sizes, to be filled anew at every step."""
         settings = self.settings
         given, real = self.batches.at(self.batches.draw(0), 0)
+        modes = [(module, module.training) for module in self.network.modules()]
         with torch.no_grad():
-            was_training = self.network.training
             self.network.eval()  # a look must not move what a network remembers of its batches
-            made = self._made(given).float().to(real.dtype)
-            self.network.train(was_training)
+            try:
+                made = self._made(given).to(real.dtype)
+            finally:
+                for module, mode in modes:  # each its own: some may be frozen
+                    module.training = mode
         if made.dim() != real.dim() or made.shape != real.shape:
             raise ValueError(
                 f"the network makes samples of shape {tuple(made.shape)} of {tuple(given.shape)}, the target's are "

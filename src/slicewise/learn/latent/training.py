@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,10 @@ from slicewise.checks import check_choice, check_finite
 from slicewise.device import current
 from slicewise.gradient import Objective
 from slicewise.learn.latent.checkpoints import TrainingCheckpoint, identity_of
-from slicewise.learn.latent.loop import Loop, Writer, writer_for
+from slicewise.learn.latent.loop import Loop, Writer, writing
 from slicewise.learn.latent.networks import Layers, Stack
 from slicewise.learn.latent.settings import Precision, Scale, Settings, arithmetic, decay_for
-from slicewise.learn.latent.stacked import KINDS, StackedOptimiser
+from slicewise.learn.latent.stacked import KINDS, StackedOptimiser, one_each
 from slicewise.learn.latent.trainer import Trainer, with_weights
 from slicewise.recipe import Recipe, Variant
 from slicewise.request import recipe_for
@@ -128,12 +129,12 @@ def train(
     if not weights:
         raise ValueError("the network has no parameters to train: give one that has")
     device = weights[0].device
-    seeds = torch.as_tensor(seed, dtype=torch.int64).expand(network.runs if stacked else 1)  # type: ignore[arg-type]
+    seeds = one_each("seed", seed, network.runs if isinstance(network, Stack) else 1, torch.int64)
     made = _optimiser(optimiser, weights, lr, settings, stacked=stacked)
-    target = target.detach().to(device)
+    target = target.detach().to(weights[0])  # there, and as precise
     given = _source(source, network)
-    given = given.detach().to(device) if isinstance(given, Tensor) else given
-    with current(device), arithmetic(precision, device):
+    given = given.detach().to(weights[0]) if isinstance(given, Tensor) else given
+    with current(device), arithmetic(precision, device), writing(tensorboard) as writer:
         trainer = Trainer(network, target, given, settings, made, seeds, backend)
         notes = trainer.batches.notes()
         for note in notes:
@@ -141,7 +142,7 @@ def train(
         kept = None
         if checkpoint is not None:
             kept = TrainingCheckpoint(checkpoint, identity_of(trainer), every)
-        loop = Loop(trainer, kept, writer_for(tensorboard), graph)
+        loop = Loop(trainer, kept, writer, graph)
         loop.run(bar)
     averaged = None
     if trainer.averaged is not None:
@@ -160,6 +161,8 @@ def _check_data(target: Tensor, source: Tensor | int | None) -> None:
         if not isinstance(samples, Tensor) or samples.dim() != 2 or not len(samples):
             got = tuple(samples.shape) if isinstance(samples, Tensor) else type(samples).__name__
             raise ValueError(f"{name} is {got}: give a tensor of samples (N, d)")
+        if samples.is_complex():
+            raise ValueError(f"{name} is {samples.dtype}: give real numbers")
         check_finite(**{name: samples})
 
 
@@ -182,7 +185,7 @@ def _optimiser(
             raise ValueError(
                 f"optimiser is a function, but {what}: use a name ({', '.join(KINDS)}), or let the function say all"
             )
-        return asked(weights)
+        return _checked(asked(weights))
     kinds = [asked] if isinstance(asked, str) else list(asked)
     for kind in kinds:
         check_choice("optimiser", kind, KINDS)
@@ -196,10 +199,25 @@ def _optimiser(
         lr = lr[0] if isinstance(asked, str) else lr
     if stacked:
         return StackedOptimiser(weights, lr, asked)
-    if isinstance(lr, Tensor):
+    if isinstance(lr, Tensor) and lr.numel() == 1:
         lr = lr.item()
     if len(kinds) != 1 or not isinstance(lr, (int, float)):
         raise ValueError(f"lr = {lr!r}, optimiser = {asked!r}: one network has one of each")
     if kinds[0] == "adam":
         return torch.optim.Adam(weights, lr=lr, capturable=weights[0].is_cuda)
     return torch.optim.SGD(weights, lr=lr, momentum=0.9 if kinds[0] == "momentum" else 0.0)
+
+
+def _checked(made: object) -> torch.optim.Optimizer:
+    """What a function has made, if it makes steps of gradients that are given."""
+    if not isinstance(made, torch.optim.Optimizer):
+        raise ValueError(
+            f"optimiser is a function that makes a {type(made).__name__}: let it return one of torch's optimisers"
+        )
+    closure = inspect.signature(made.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise ValueError(
+            f"optimiser makes {type(made).__name__}, which evaluates the loss several times in a step, where each step "
+            f"here has a batch of its own: use one of torch's that does not, or a name ({', '.join(KINDS)})"
+        )
+    return made
