@@ -366,6 +366,7 @@ def test_modules_keep_their_modes():
     torch.manual_seed(0)
     normal, free = torch.nn.BatchNorm1d(8), torch.nn.BatchNorm1d(8)
     network = torch.nn.Sequential(torch.nn.Linear(3, 8), normal, free, torch.nn.Linear(8, 5))
+    network.double()
     normal.eval()
     before = normal.running_mean.clone()
     train(network, TARGET, source=3, steps=3, **QUIET)
