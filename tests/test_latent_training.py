@@ -247,6 +247,20 @@ def test_no_graph_on_a_cpu():
         train(generator(), TARGET, graph=True, steps=2, **QUIET)
 
 
+@pytest.mark.parametrize(
+    ("variant", "possible"), [("sw", True), ("ebsw", True), ("lcvsw", False), ("gsw", False)]
+)
+def test_what_autograd_differentiates_is_no_graph(monkeypatch, variant, possible):
+    trainer = trainer_of(generator(), variant)
+    recipe = trainer.settings.recipe
+    for part in (recipe.lift, recipe.weighting):  # as a part of one's own may say
+        if part is not None:
+            monkeypatch.setattr(type(part), "replayable", True, raising=False)
+    trainer.parameters = [SimpleNamespace(is_cuda=True)]
+    monkeypatch.setattr(RunSeeds, "counts_on_device", True)
+    assert can_capture(trainer) is possible
+
+
 def own():
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(3, 5)).double()
