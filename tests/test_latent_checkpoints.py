@@ -13,6 +13,10 @@ from safetensors.torch import load_file, save_file
 
 from slicewise.learn.latent import Generator, Stack, train
 from slicewise.learn.latent.checkpoints import TrainingCheckpoint
+from slicewise.learn.latent.loop import Loop
+from slicewise.learn.latent.networks import Layers
+from slicewise.learn.latent.trainer import Trainer
+from slicewise.schedules import Anneal
 
 TARGET = torch.randn(90, 5, generator=torch.Generator().manual_seed(7)) + 1
 
@@ -49,9 +53,22 @@ KINDS = {
         lambda: Stack([Generator(5, noise=3, hidden=(8,), seed=s) for s in (0, 1)]),
         {"optimiser": ["adam", "momentum"], "lr": [0.01, 0.02], "seed": [0, 1], "decay": "tail"},
     ),
+    "a stack with a dead run": (
+        lambda: Stack([Generator(5, noise=3, hidden=(8,), seed=s) for s in (0, 1)]),
+        {"lr": [0.05, 1e7], "seed": [0, 1]},
+    ),
     "dropout": (dropout, {"source": 3}),
     "bf16": (lambda: Generator(5, noise=3, hidden=(8,), seed=0), {"precision": "bf16"}),
 }
+
+
+def steps_made(monkeypatch):
+    """A list that grows by the number of every step that is made from now on."""
+    make, made = Trainer.make, []
+    monkeypatch.setattr(
+        Trainer, "make", lambda self, t, *rest: made.append(t) or make(self, t, *rest)
+    )
+    return made
 
 
 def numbers(network):
@@ -75,14 +92,27 @@ def test_killed_and_resumed_is_not_interrupted(tmp_path, monkeypatch, kind):
     with pytest.raises(Killed):
         train(make(), TARGET, checkpoint=file, every=0, **how)
     monkeypatch.setattr(TrainingCheckpoint, "save", save)
+    made = steps_made(monkeypatch)
     resumed = train(make(), TARGET, checkpoint=file, every=0, **how)
+    assert made == list(range(5, 12))  # one begun anew would have come to the same
     assert resumed.steps == 12
+    assert resumed.status == whole.status
     assert resumed.losses.equal(whole.losses)
     for p, q in zip(numbers(resumed.network), numbers(whole.network), strict=True):
         assert p.equal(q)
     if whole.averaged is not None:
         for p, q in zip(numbers(resumed.averaged), numbers(whole.averaged), strict=True):
             assert p.equal(q)
+
+
+def test_who_is_dead_stays_so(tmp_path, monkeypatch):
+    """Without a step to die of once more."""
+    make, how = KINDS["a stack with a dead run"]
+    how = {"steps": 3, "batch": 20, "bar": False, "checkpoint": tmp_path / "run.safetensors", **how}
+    train(make(), TARGET, **how)
+    made = steps_made(monkeypatch)
+    assert train(make(), TARGET, **how).status == ["finished", "diverged"]
+    assert not made
 
 
 SCRIPT = """
@@ -117,12 +147,66 @@ def test_a_process_that_is_killed(tmp_path):
     assert not list(tmp_path.glob(".*"))  # nothing half written is left
 
 
-def test_more_steps_go_on(tmp_path):
+def test_more_steps_go_on(tmp_path, monkeypatch):
     file = tmp_path / "run.safetensors"
     how = {"batch": 20, "bar": False}
     train(KINDS["plain"][0](), TARGET, steps=5, checkpoint=file, **how)
+    made = steps_made(monkeypatch)
     longer = train(KINDS["plain"][0](), TARGET, steps=9, checkpoint=file, **how)
+    assert made == list(range(5, 9))
     assert longer.losses.equal(train(KINDS["plain"][0](), TARGET, steps=9, **how).losses)
+
+
+def remembering():
+    network = KINDS["plain"][0]()
+    network.register_buffer("memory", torch.zeros(2))
+    return network
+
+
+def partly():
+    network = KINDS["plain"][0]()
+    network.layers[0].requires_grad_(False)
+    return network
+
+
+def test_networks_that_differ_in_a_bend_only_are_not_mixed_up(tmp_path):
+    """Whatever they are made of: the modules are named in the file."""
+
+    def make(bend):
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Linear(3, 8), bend, torch.nn.Linear(8, 5))
+
+    how = {
+        "source": 3,
+        "steps": 2,
+        "batch": 20,
+        "bar": False,
+        "checkpoint": tmp_path / "a.safetensors",
+    }
+    train(make(torch.nn.ReLU()), TARGET, **how)
+    with pytest.raises(ValueError, match="belongs to another training"):
+        train(make(torch.nn.Tanh()), TARGET, **how)
+
+
+def test_steps_are_told_apart_where_slices_follow_their_number(tmp_path):
+    """RPSW's spread falls over the whole run: a longer one is another from its first step on."""
+    make = KINDS["plain"][0]
+    for variant, kappa, another in (
+        ("rpsw", Anneal(100), True),
+        ("ebrpsw", falling, True),
+        ("rpsw", 50.0, False),
+    ):
+        how = {"variant": variant, "kappa": kappa, "batch": 20, "bar": False}
+        how["checkpoint"] = tmp_path / f"{variant} {another}.safetensors"
+        train(make(), TARGET, steps=2, **how)
+        if another:
+            with pytest.raises(ValueError, match="belongs to another training"):
+                train(make(), TARGET, steps=4, **how)
+        assert train(make(), TARGET, steps=2 if another else 4, **how).status == "finished"
+
+
+def falling(progress):
+    return 100 - 90 * progress
 
 
 def finished(file):
@@ -162,6 +246,10 @@ def test_a_damaged_file_is_refused_and_stays(tmp_path, damage):
         {"decay": "linear"},
         {"target": TARGET + 1},
         {"network": lambda: Generator(5, noise=3, hidden=(9,), seed=0)},
+        {"network": lambda: Generator(5, noise=3, hidden=(8,), bend="tanh", seed=0)},
+        {"network": lambda: Layers((3, 8, 5), seed=0), "source": 3},
+        {"network": remembering},
+        {"network": partly},
     ],
     ids=lambda other: next(iter(other)),
 )
@@ -199,8 +287,34 @@ def test_a_folder_is_no_file(tmp_path):
         train(KINDS["plain"][0](), TARGET, steps=1, batch=20, checkpoint=tmp_path, bar=False)
 
 
-def test_a_run_that_diverges_does_not_replace_what_was_good(tmp_path):
+@pytest.mark.parametrize(("lr", "steps"), [(1e9, 3), (1e9, 1), (1e38, 1), (2e4, 1)])
+@pytest.mark.parametrize("every", [0, 30])
+def test_a_run_that_diverges_is_not_kept(tmp_path, lr, steps, every):
+    """Not even by its last step, which no loss tells of."""
     file = tmp_path / "run.safetensors"
-    network = KINDS["plain"][0]()
-    train(network, TARGET, steps=3, batch=20, bar=False, checkpoint=file, scale="classic", lr=1e9)
+    how = {"steps": steps, "batch": 20, "bar": False, "scale": "classic", "lr": lr}
+    found = train(KINDS["plain"][0](), TARGET, checkpoint=file, every=every, **how)
+    assert found.status == "diverged"
+    assert found.steps == 1
     assert not file.exists()
+    stack = Stack([KINDS["plain"][0]()])
+    assert train(stack, TARGET, **how).status == ["diverged"]  # one rule for both
+
+
+def test_a_run_that_diverges_does_not_replace_what_was_good(tmp_path, monkeypatch):
+    """Even where looks are rare, as on a device."""
+    file, make = tmp_path / "run.safetensors", KINDS["plain"][0]
+    how = {"batch": 20, "bar": False, "scale": "classic", "lr": 0.1, "checkpoint": file, "every": 0}
+    train(make(), TARGET, steps=3, **how)
+    before = file.read_bytes()
+    step = torch.optim.SGD.step
+
+    def blown_up(self, closure=None):
+        step(self, closure)
+        with torch.no_grad():
+            self.param_groups[0]["params"][-1][0] = 1e4
+
+    monkeypatch.setattr(torch.optim.SGD, "step", blown_up)
+    monkeypatch.setattr(Loop, "_may_look", lambda self: False)
+    assert train(make(), TARGET, steps=6, **how).status == "diverged"
+    assert file.read_bytes() == before

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+import sys
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from stand_ins import stand_in_for_graphs
 
 import slicewise as sw
-from slicewise.learn.latent import Generator, Stack, Translator, train
+from slicewise.learn.latent import Generator, Stack, Translator, loop, train
 from slicewise.learn.latent.batches import Batches, Deck
-from slicewise.learn.latent.graphs import Captured, can_capture
+from slicewise.learn.latent.graphs import BY_HAND, LENGTH, Captured, can_capture
 from slicewise.learn.latent.settings import Settings, decay_for
 from slicewise.learn.latent.stacked import StackedOptimiser
 from slicewise.learn.latent.trainer import Trainer
@@ -106,7 +109,7 @@ def test_a_network_and_an_optimiser_of_ones_own():
     assert found.losses[-10:].mean() < 0.5 * found.losses[:3].mean()
 
 
-def test_rows_come_without_replacement_until_all_have_come():
+def test_rows_come_without_replacement_until_no_whole_batch_is_left():
     deck, seeds = Deck(10, 3, 4), RunSeeds(torch.tensor([5, 6]), CPU)
     epoch = torch.cat([deck.deal(seeds, t) for t in range(3)], dim=1)
     assert epoch.shape == (2, 9)
@@ -245,6 +248,77 @@ def test_no_graph_on_a_cpu():
 
 
 @pytest.mark.parametrize(
+    ("variant", "possible"), [("sw", True), ("ebsw", True), ("lcvsw", False), ("gsw", False)]
+)
+def test_what_autograd_differentiates_is_no_graph(monkeypatch, variant, possible):
+    trainer = trainer_of(generator(), variant)
+    recipe = trainer.settings.recipe
+    for part in (recipe.lift, recipe.weighting):  # as a part of one's own may say
+        if part is not None:
+            monkeypatch.setattr(type(part), "replayable", True, raising=False)
+    trainer.parameters = [SimpleNamespace(is_cuda=True)]
+    monkeypatch.setattr(RunSeeds, "counts_on_device", True)
+    assert can_capture(trainer) is possible
+
+
+def own():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 5)).double()
+
+
+class Own(Generator):
+    pass
+
+
+class Says(torch.optim.SGD):
+    def __init__(self, parameters, *, capturable):
+        super().__init__(parameters, lr=0.1)
+        self.param_groups[0]["capturable"] = capturable
+
+
+@pytest.mark.parametrize(
+    ("make", "optimiser", "graph", "captured"),
+    [
+        (generator, "sgd", None, True),
+        (lambda: Stack([generator()]), "adam", None, True),
+        (generator, lambda p: Says(p, capturable=True), None, True),
+        (generator, lambda p: torch.optim.Adagrad(p), None, False),  # does not say
+        (generator, lambda p: torch.optim.Adagrad(p), True, True),
+        (own, "sgd", None, False),
+        (own, "sgd", True, True),
+        (lambda: Own(5, noise=3, hidden=(16,)).double(), "sgd", None, False),
+        (generator, "sgd", False, False),
+    ],
+)
+def test_who_becomes_a_graph_unasked(monkeypatch, make, optimiser, graph, captured):
+    """On a device that is made up: ours do; a network of one's own may look at numbers, so that it must be asked for."""
+    monkeypatch.setattr(loop, "can_capture", lambda trainer: True)
+    made = stand_in_for_graphs(monkeypatch, Captured)
+    train(
+        make(),
+        TARGET,
+        source=3,
+        optimiser=optimiser,
+        graph=graph,
+        steps=BY_HAND + 4 * LENGTH,
+        **QUIET,
+    )
+    assert bool(made) is captured
+
+
+def test_a_capture_that_fails_says_what_to_do(monkeypatch):
+    stand_in_for_graphs(monkeypatch, Captured)
+
+    def not_while_capturing(self):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(Captured, "_capture", not_while_capturing)
+    monkeypatch.setattr(loop, "can_capture", lambda trainer: True)
+    with pytest.raises(RuntimeError, match=r"not permitted.*give graph=False"):
+        train(generator(), TARGET, steps=BY_HAND + 4 * LENGTH, **QUIET)
+
+
+@pytest.mark.parametrize(
     ("what", "how"),
     [
         ("lr = None with scale='classic'", {"scale": "classic"}),
@@ -256,12 +330,91 @@ def test_no_graph_on_a_cpu():
         ("ema = 2", {"ema": 2}),
         ("clip = 0", {"clip": 0}),
         ("one network has one of each", {"lr": [0.1, 0.2]}),
+        ("one network has one of each", {"lr": torch.tensor([0.1, 0.2])}),
         ("optimiser is a function", {"optimiser": torch.optim.SGD, "lr": 0.1}),
+        ("optimiser makes LBFGS, which", {"optimiser": torch.optim.LBFGS}),
+        ("that makes a NoneType", {"optimiser": lambda parameters: None}),
+        (r"seed has shape \(2,\) for one network", {"seed": [0, 1]}),
+        ("seed = 'now'", {"seed": "now"}),
+        ("give real numbers", {"source": torch.ones(40, 3, dtype=torch.complex64)}),
     ],
 )
 def test_what_is_refused(what, how):
     with pytest.raises(ValueError, match=what):
         train(generator(), TARGET, steps=2, **{**QUIET, **how})
+
+
+@pytest.mark.parametrize(
+    ("what", "how"),
+    [
+        (r"lr has shape \(3,\) for 2 networks", {"lr": [0.1] * 3}),
+        (r"lr has shape \(2, 1\) for 2 networks", {"lr": torch.ones(2, 1)}),
+        ("lr = 'fast'", {"lr": "fast"}),
+        (r"seed has shape \(3,\) for 2 networks", {"seed": range(3)}),
+        ("3 kinds of optimiser for 2 networks", {"optimiser": ["sgd"] * 3}),
+    ],
+)
+def test_what_is_refused_of_a_stack(what, how):
+    with pytest.raises(ValueError, match=what):
+        train(Stack([generator(), generator()]), TARGET, steps=2, **{**QUIET, **how})
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+@pytest.mark.parametrize("of_network", [torch.float32, torch.float64])
+@pytest.mark.parametrize("of_data", [torch.float16, torch.float32, torch.float64])
+def test_data_become_as_precise_as_the_network(of_data, of_network, stacked):
+    source = torch.randn(40, 3, dtype=torch.float64)
+    data = [rows.to(of_data) for rows in (TARGET, source)]
+    losses = []
+    for target, given in (data, [rows.to(of_network) for rows in data]):
+        one = generator().to(of_network)
+        network = Stack([one]) if stacked else one
+        found = train(network, target, source=given, steps=3, **QUIET)
+        assert next(network.parameters()).dtype == of_network
+        losses.append(found.losses)
+    assert losses[0].equal(losses[1])
+
+
+def test_modules_keep_their_modes():
+    """A frozen normalisation is not woken by the look at what the network makes."""
+    torch.manual_seed(0)
+    normal, free = torch.nn.BatchNorm1d(8), torch.nn.BatchNorm1d(8)
+    network = torch.nn.Sequential(torch.nn.Linear(3, 8), normal, free, torch.nn.Linear(8, 5))
+    network.double()
+    normal.eval()
+    before = normal.running_mean.clone()
+    train(network, TARGET, source=3, steps=3, **QUIET)
+    assert [m.training for m in network.modules()] == [True, True, False, True, True]
+    assert normal.running_mean.equal(before)
+    assert free.running_mean.any()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_our_own_writer_is_closed(monkeypatch, tmp_path, fails):
+    made = []
+
+    class SummaryWriter:
+        def __init__(self, folder):
+            self.folder, self.closed, self.noted = folder, False, 0
+            made.append(self)
+
+        def add_scalar(self, *what):
+            self.noted += 1
+            if fails:
+                raise OSError("no space left")
+
+        def close(self):
+            self.closed = True
+
+    there = SimpleNamespace(SummaryWriter=SummaryWriter)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", there)
+    how = {"steps": 3, "tensorboard": tmp_path, **QUIET}
+    with pytest.raises(OSError, match="no space") if fails else nullcontext():
+        train(generator(), TARGET, **how)
+    (writer,) = made
+    assert writer.folder == str(tmp_path)
+    assert writer.closed
+    assert writer.noted == (1 if fails else 3)
 
 
 def test_what_the_data_must_be():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ import torch
 from torch import Tensor
 
 from slicewise.checks import check_choice
+from slicewise.counting import DRAWS
 from slicewise.files import write_whole
+from slicewise.learn.checkpoint import fingerprint
 from slicewise.learn.latent.networks import Layers, Stack
 from slicewise.learn.latent.trainer import Trainer
 
@@ -83,6 +87,25 @@ class TrainingCheckpoint:
             f"checkpoint = {str(self.path)!r} cannot be read as a training's state ({wrong}): it was left as it is; "
             f"remove it to start anew, or give another name"
         )
+
+
+def identity_of(trainer: Trainer) -> str:
+    """What a checkpoint belongs to. More steps are the same training, unless something follows their number."""
+    settings, network = trainer.settings, trainer.network
+    if not settings.follows_steps:
+        settings = dataclasses.replace(settings, steps=0)
+    weights = [(k, tuple(p.shape), p.dtype, p.requires_grad) for k, p in network.named_parameters()]
+    buffers = [(k, tuple(b.shape), b.dtype) for k, b in network.named_buffers()]
+    # As it prints itself, but for where it happens to be: an address, a device.
+    printed = re.sub(r" at 0x[0-9a-fA-F]+| \(GPU \d+\)", "", repr(network))
+    made = type(network).__module__, type(network).__qualname__, printed, weights, buffers
+    groups = trainer.optimiser.param_groups
+    hyper = [sorted((k, v) for k, v in group.items() if k != "params") for group in groups]
+    kinds = getattr(trainer.optimiser, "kinds", ())
+    how = (type(trainer.optimiser).__qualname__, hyper, kinds)
+    seeds = trainer.seeds.which, trainer.batches.seeds.each
+    data = trainer.batches.target, trainer.batches.source
+    return fingerprint("training", DRAWS, settings, made, how, seeds, data)
 
 
 def _safetensors() -> Any:

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from slicewise.captured import can_replay
 from slicewise.device import capturing
+from slicewise.learn.latent.networks import Layers, Stack
+from slicewise.learn.latent.stacked import StackedOptimiser
 from slicewise.learn.latent.trainer import Trainer
 from slicewise.learn.replay import Scheduled, Timetable
 
@@ -22,8 +24,20 @@ def can_capture(trainer: Trainer) -> bool:
         return False
     # Those that can say so; others, such as SGD, have nothing on the host.
     asks = any(not group.get("capturable", True) for group in trainer.optimiser.param_groups)
-    draws = trainer.seeds.counts_on_device and can_replay(trainer.settings.recipe)
+    recipe = trainer.settings.recipe
+    # Where autograd finds the gradient of the loss, nothing was made to be captured.
+    draws = trainer.seeds.counts_on_device and recipe.by_hand and can_replay(recipe)
     return draws and not asks
+
+
+def may_capture_unasked(trainer: Trainer) -> bool:
+    """Is all of it known to be the same as a graph? A network of a caller's own may look at numbers, or draw."""
+    ours = type(trainer.network).__module__.startswith("slicewise.")
+    known = isinstance(trainer.network, (Layers, Stack)) and ours
+    optimiser = trainer.optimiser
+    plain = type(optimiser) in (torch.optim.SGD, StackedOptimiser)
+    says = all(group.get("capturable") is True for group in optimiser.param_groups)
+    return known and (plain or says)
 
 
 class Captured:
@@ -49,8 +63,14 @@ class Captured:
         self._losses = torch.empty(length, runs, dtype=trainer.precision, device=device)
         self._graph = torch.cuda.CUDAGraph()
         done = trainer.done
-        with capturing(self._graph):
-            self._capture()
+        try:
+            with capturing(self._graph):
+                self._capture()
+        except RuntimeError as wrong:
+            raise RuntimeError(
+                f"these steps of a {type(trainer.network).__name__} and {type(trainer.optimiser).__name__} cannot be "
+                f"captured as a CUDA graph ({wrong}): give graph=False"
+            ) from wrong
         trainer.done, trainer.slicer = done, self._slicer  # nothing was made yet
 
     def _capture(self) -> None:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from slicewise.learn.bar import progress_bar
 from slicewise.learn.latent.checkpoints import TrainingCheckpoint
-from slicewise.learn.latent.graphs import BY_HAND, LENGTH, Captured, can_capture
+from slicewise.learn.latent.graphs import (
+    BY_HAND,
+    LENGTH,
+    Captured,
+    can_capture,
+    may_capture_unasked,
+)
+from slicewise.learn.latent.stacked import sound
 from slicewise.learn.latent.trainer import Trainer
 
 # Steps that are made before a look on a device, where a look is a wait; and seconds at most between looks.
 _UNSEEN, _SECONDS = 1024, 0.5
 
 
+@runtime_checkable
 class Writer(Protocol):
     """Who notes losses: TensorBoard's SummaryWriter, or anything like it."""
 
@@ -39,9 +49,10 @@ class Loop:
         if graph and not possible:
             raise ValueError(
                 "graph=True, but these steps cannot be one: it takes a CUDA device with kernels, a variant without parts "
-                "of your own, and an optimiser with capturable=True; leave graph=None"
+                "of your own whose gradient is known in closed form, and an optimiser with capturable=True; leave "
+                "graph=None"
             )
-        self._by_graph = possible if graph is None else graph
+        self._by_graph = possible and may_capture_unasked(trainer) if graph is None else graph
         self._losses: list[Tensor] = []  # (some steps, R) each
         self._captured: Captured | None = None
         self._by_hand = 0  # steps
@@ -76,10 +87,13 @@ class Loop:
                 losses = self._advance(steps - trainer.done)
                 if self._may_look() or trainer.done == steps:
                     self._look(losses)
+                    self._note(losses)
                     tick(trainer.done, f"loss {losses[-1].mean().item():.4g}")
-                if checkpoint is not None and checkpoint.due() and not self._lost:
-                    self._save(checkpoint)
-                    saved = trainer.done
+                if checkpoint is not None and checkpoint.due():
+                    self._look(losses)  # what is lost must not replace what is good
+                    if not self._lost:
+                        self._save(checkpoint)
+                        saved = trainer.done
         if self._captured is not None:
             trainer.forget_gradients()  # they lie in the memory of a graph that goes
         self.seconds = time.perf_counter() - self._begun
@@ -111,12 +125,18 @@ class Loop:
         return max(LENGTH, min(_UNSEEN, int(_SECONDS / pace)))
 
     def _look(self, losses: Tensor) -> None:
-        """Has all been lost? Only a look tells, since nothing waits for the device in between."""
+        """Has all been lost? Only a look tells, since nothing waits for the device in between.
+
+        Losses are from before a step: what the last one did is seen from the weights alone.
+        """
         alive = self._trainer.alive
         if alive is None:
-            self._lost = not bool(losses.isfinite().all())
+            fine = bool(losses.isfinite().all()) and sound(self._trainer.parameters)
+            self._lost = not fine
         else:
             self._lost = not bool(alive.any())
+
+    def _note(self, losses: Tensor) -> None:
         if self._writer is not None:
             for run, mean in enumerate(losses.mean(dim=0).tolist()):
                 tag = "loss" if losses.shape[1] == 1 else f"loss/{run}"
@@ -135,15 +155,20 @@ def _wake(device: torch.device) -> None:
         torch.ones(1, device=device, requires_grad=True).add(1).sum().backward()
 
 
-def writer_for(asked: str | Path | Writer | None) -> Writer | None:
-    """TensorBoard's writer to a folder, or the one that is given."""
-    if asked is None or hasattr(asked, "add_scalar"):
-        return asked
+@contextmanager
+def writing(asked: str | Path | Writer | None) -> Iterator[Writer | None]:
+    """The writer that is given; or TensorBoard's to a folder, which is closed whatever happens."""
+    if asked is None or isinstance(asked, Writer):
+        yield asked
+        return
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as missing:
         raise ImportError(
             "tensorboard= a folder needs tensorboard: pip install tensorboard"
         ) from missing
-    writer: Writer = SummaryWriter(str(asked))
-    return writer
+    writer = SummaryWriter(str(asked))
+    try:
+        yield writer
+    finally:
+        writer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
+from torch import Tensor
 
 from slicewise.checks import check_choice, check_count
 from slicewise.gradient import Objective
@@ -60,10 +62,33 @@ class Settings:
                 f"scale='displacement' with objective={self.objective!r}: moves have the right length for the "
                 f"power alone; give objective='power', or scale='classic'"
             )
+        if self.scale == "displacement":
+            self.recipe.check_linear("scale='displacement'")
         if self.clip is not None and not 0 < self.clip < math.inf:
             raise ValueError(f"clip = {self.clip}: give the largest length of a gradient, or None")
         if self.ema is not None and not 0 < self.ema < 1:
             raise ValueError(f"ema = {self.ema}: give a share between 0 and 1 such as 0.999")
+
+    @property
+    def follows_steps(self) -> bool:
+        """Does what a step does depend on how many there will be?"""
+        return self.decay is not None or _may_follow(self.recipe)
+
+
+def _may_follow(part: object) -> bool:
+    """Might a part of a recipe look at how much of the run is over? One of a caller's own might."""
+    if part is None or isinstance(part, (bool, int, float, str, Tensor)):
+        return False
+    if isinstance(part, tuple):
+        return any(_may_follow(one) for one in part)
+    if not dataclasses.is_dataclass(part) or not type(part).__module__.startswith("slicewise."):
+        return True
+    scheduled = getattr(part, "scheduled", ())  # numbers that may be functions of the moment
+    values = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+    return any(
+        callable(value) if name in scheduled else _may_follow(value)
+        for name, value in values.items()
+    )
 
 
 def decay_for(decay: str | Callable[[float], float] | None) -> Schedule | None:

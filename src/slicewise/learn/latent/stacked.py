@@ -16,6 +16,20 @@ _LARGEST = 1e3
 _MOMENTUM, _EARLY, _LATE, _LEAST = 0.9, 0.9, 0.999, 1e-8
 
 
+def one_each(name: str, given: Any, runs: int, dtype: torch.dtype) -> Tensor:
+    """A number for each network (R,), of one for all or one each."""
+    try:
+        numbers = torch.as_tensor(given, dtype=dtype).detach()
+    except (TypeError, ValueError, RuntimeError) as wrong:
+        raise ValueError(f"{name} = {given!r}: give a number, or one for each network") from wrong
+    if numbers.dim() > 1 or numbers.numel() not in (1, runs):
+        networks = "one network" if runs == 1 else f"{runs} networks"
+        raise ValueError(
+            f"{name} has shape {tuple(numbers.shape)} for {networks}: give one number, or one for each"
+        )
+    return numbers.expand(runs).clone()
+
+
 class StackedOptimiser(torch.optim.Optimizer):
     """Plain, momentum or Adam steps of parameters (R, ...): those of torch, run by run.
 
@@ -37,9 +51,9 @@ class StackedOptimiser(torch.optim.Optimizer):
         each = [kinds] * runs if isinstance(kinds, str) else list(kinds)
         for kind in each:
             check_choice("kind of optimiser", kind, KINDS)
-        rates = torch.as_tensor(lr, dtype=some[0].dtype, device=device).expand(runs).clone()
         if len(each) != runs:
             raise ValueError(f"{len(each)} kinds of optimiser for {runs} networks: give one each")
+        rates = one_each("lr", lr, runs, some[0].dtype).to(device)
         if not bool((rates.isfinite() & (rates >= 0)).all()):
             raise ValueError(f"lr = {rates.tolist()}: give finite rates of at least 0")
         super().__init__(some, {"lr": rates})
@@ -94,6 +108,16 @@ class StackedOptimiser(torch.optim.Optimizer):
         if all(kind == "adam" for kind in self.kinds):
             return scaled
         return torch.where(adam, scaled, torch.where(momentum, first, gradient))
+
+
+@torch.no_grad()
+def sound(weights: Iterable[Tensor]) -> bool:
+    """Are all weights of a network by itself finite and no larger than those of a stack may be?"""
+    some = [weight for weight in weights if weight.numel()]
+    reach = [
+        length.to(some[0].device, torch.float32) for length in torch._foreach_norm(some, torch.inf)
+    ]
+    return bool(torch.stack(reach).max() < _LARGEST)  # False for NaN too
 
 
 def _shaped(each: Tensor, like: Tensor) -> Tensor:

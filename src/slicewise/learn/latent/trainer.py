@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from slicewise.checks import check_samples
 from slicewise.displacement import valued
-from slicewise.gradient import priced
+from slicewise.gradient import differentiated, priced
 from slicewise.learn.foresight import Ahead, Foresight
 from slicewise.learn.latent.batches import Batches, Drawn
 from slicewise.learn.latent.networks import Stack
 from slicewise.learn.latent.settings import Settings
 from slicewise.learn.latent.stacked import StackedOptimiser, clip
 from slicewise.learn.seeds import RunSeeds
-from slicewise.learn.slicing import blind_slices, cold, named, sliced
+from slicewise.learn.slicing import blind_slices, cold, drawn, named, sliced
 from slicewise.learned import State
 from slicewise.precision import full_precision
 from slicewise.problem import Problem
@@ -33,7 +33,8 @@ _MOST = 2**30
 class Trainer:
     """Makes steps, one after another; `done` is how many there were.
 
-    The gradient of the loss in the samples is known in closed form; autograd carries it through the network alone.
+    The gradient of the loss in the samples is mostly known in closed form; autograd carries it through the network
+    alone. Recipes that lift samples, or weigh slices by them, need it for the loss as well.
     """
 
     def __init__(
@@ -65,11 +66,14 @@ class Trainer:
         """A checked problem of the right sizes, to be filled anew at every step."""
         settings = self.settings
         given, real = self.batches.at(self.batches.draw(0), 0)
+        modes = [(module, module.training) for module in self.network.modules()]
         with torch.no_grad():
-            was_training = self.network.training
             self.network.eval()  # a look must not move what a network remembers of its batches
-            made = self._made(given).float().to(real.dtype)
-            self.network.train(was_training)
+            try:
+                made = self._made(given).to(real.dtype)
+            finally:
+                for module, mode in modes:  # each its own: some may be frozen
+                    module.training = mode
         if made.dim() != real.dim() or made.shape != real.shape:
             raise ValueError(
                 f"the network makes samples of shape {tuple(made.shape)} of {tuple(given.shape)}, the target's are "
@@ -156,15 +160,27 @@ class Trainer:
             moment=moment,
             progress=progress,
         )
+        classic, objective = self.settings.scale == "classic", self.settings.objective
         with full_precision(made.device.type):
-            slices, learned, problem = sliced(recipe, problem, self.seeds, t, self.slicer, ahead)
-            if learned is not None:
-                self.slicer = named(learned)
-            if self.settings.scale == "displacement":
-                value, pull = valued(recipe, problem, slices)
-                gradient = moved(pull) * (-1 / problem.n)
+            if classic and not recipe.by_hand:
+                value, gradient, found = differentiated(
+                    recipe,
+                    problem,
+                    objective,
+                    lambda p: drawn(recipe, p, self.seeds, t, self.slicer),
+                )
+                learned = found.state
             else:
-                value, gradient = priced(recipe, problem, slices, self.settings.objective)
+                slices, learned, problem = sliced(
+                    recipe, problem, self.seeds, t, self.slicer, ahead
+                )
+                if classic:
+                    value, gradient = priced(recipe, problem, slices, objective)
+                else:
+                    value, pull = valued(recipe, problem, slices)
+                    gradient = moved(pull) * (-1 / problem.n)
+        if learned is not None:
+            self.slicer = named(learned)
         return value, gradient if self.stacked else gradient.squeeze(0)
 
     def _set_rates(self, moment: Moment) -> None:

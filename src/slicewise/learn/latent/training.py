@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
+import inspect
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,15 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from slicewise.checks import check_choice, check_finite
-from slicewise.counting import DRAWS
 from slicewise.device import current
 from slicewise.gradient import Objective
-from slicewise.learn.checkpoint import fingerprint
-from slicewise.learn.latent.checkpoints import TrainingCheckpoint
-from slicewise.learn.latent.loop import Loop, Writer, writer_for
+from slicewise.learn.latent.checkpoints import TrainingCheckpoint, identity_of
+from slicewise.learn.latent.loop import Loop, Writer, writing
 from slicewise.learn.latent.networks import Layers, Stack
 from slicewise.learn.latent.settings import Precision, Scale, Settings, arithmetic, decay_for
-from slicewise.learn.latent.stacked import KINDS, StackedOptimiser
+from slicewise.learn.latent.stacked import KINDS, StackedOptimiser, one_each
 from slicewise.learn.latent.trainer import Trainer, with_weights
 from slicewise.recipe import Recipe, Variant
 from slicewise.request import recipe_for
@@ -82,8 +80,9 @@ def train(
 ) -> Training:
     """Train a network until what it makes of noise, or of samples, is like the target (N, d).
 
-    With the default scale nothing needs tuning: rate 0.1 for plain SGD serves every dimension, batch size, slice
-    count and variant. What a step draws depends on the seed and the step alone, on every device.
+    With the default scale a rate of 0.1 for plain SGD is near the best for "sw" and its like over batch sizes and
+    slice counts (docs/latents.md has what was measured). What a step draws depends on the seed and the step alone, on
+    every device.
 
     Args:
         network: `Generator`, `Translator`, a `Stack` of them, or any module from (B, ·) to (B, d). It is trained
@@ -105,7 +104,8 @@ def train(
         seed: of all that is drawn; of a stack one each if you like. Those with one seed see the same.
         checkpoint, every: a safetensors file to go on from if it exists, kept up to date every so many seconds.
         tensorboard: a folder, or a writer with `add_scalar`.
-        graph: make whole steps as CUDA graphs; None does where that is possible.
+        graph: make whole steps as CUDA graphs; None does for our networks with SGD or an optimiser that says it is
+            capturable. True does for a network of your own, which then must not look at its numbers.
 
     >>> from slicewise.learn.latent import Generator
     >>> target = torch.randn(500, 16) + 1
@@ -130,20 +130,20 @@ def train(
     if not weights:
         raise ValueError("the network has no parameters to train: give one that has")
     device = weights[0].device
-    seeds = torch.as_tensor(seed, dtype=torch.int64).expand(network.runs if stacked else 1)  # type: ignore[arg-type]
+    seeds = one_each("seed", seed, network.runs if isinstance(network, Stack) else 1, torch.int64)
     made = _optimiser(optimiser, weights, lr, settings, stacked=stacked)
-    target = target.detach().to(device)
+    target = target.detach().to(weights[0])  # there, and as precise
     given = _source(source, network)
-    given = given.detach().to(device) if isinstance(given, Tensor) else given
-    with current(device), arithmetic(precision, device):
+    given = given.detach().to(weights[0]) if isinstance(given, Tensor) else given
+    with current(device), arithmetic(precision, device), writing(tensorboard) as writer:
         trainer = Trainer(network, target, given, settings, made, seeds, backend)
         notes = trainer.batches.notes()
         for note in notes:
             _log.warning(note)
         kept = None
         if checkpoint is not None:
-            kept = TrainingCheckpoint(checkpoint, _identity(trainer, target, given), every)
-        loop = Loop(trainer, kept, writer_for(tensorboard), graph)
+            kept = TrainingCheckpoint(checkpoint, identity_of(trainer), every)
+        loop = Loop(trainer, kept, writer, graph)
         loop.run(bar)
     averaged = None
     if trainer.averaged is not None:
@@ -162,6 +162,8 @@ def _check_data(target: Tensor, source: Tensor | int | None) -> None:
         if not isinstance(samples, Tensor) or samples.dim() != 2 or not len(samples):
             got = tuple(samples.shape) if isinstance(samples, Tensor) else type(samples).__name__
             raise ValueError(f"{name} is {got}: give a tensor of samples (N, d)")
+        if samples.is_complex():
+            raise ValueError(f"{name} is {samples.dtype}: give real numbers")
         check_finite(**{name: samples})
 
 
@@ -184,7 +186,7 @@ def _optimiser(
             raise ValueError(
                 f"optimiser is a function, but {what}: use a name ({', '.join(KINDS)}), or let the function say all"
             )
-        return asked(weights)
+        return _checked(asked(weights))
     kinds = [asked] if isinstance(asked, str) else list(asked)
     for kind in kinds:
         check_choice("optimiser", kind, KINDS)
@@ -198,7 +200,7 @@ def _optimiser(
         lr = lr[0] if isinstance(asked, str) else lr
     if stacked:
         return StackedOptimiser(weights, lr, asked)
-    if isinstance(lr, Tensor):
+    if isinstance(lr, Tensor) and lr.numel() == 1:
         lr = lr.item()
     if len(kinds) != 1 or not isinstance(lr, (int, float)):
         raise ValueError(f"lr = {lr!r}, optimiser = {asked!r}: one network has one of each")
@@ -207,15 +209,16 @@ def _optimiser(
     return torch.optim.SGD(weights, lr=lr, momentum=0.9 if kinds[0] == "momentum" else 0.0)
 
 
-def _identity(trainer: Trainer, target: Tensor, source: Tensor | int) -> str:
-    """What a checkpoint belongs to. More steps are the same training, unless the rate follows their number."""
-    settings = trainer.settings
-    if settings.decay is None:
-        settings = dataclasses.replace(settings, steps=0)
-    shapes = [(name, tuple(p.shape)) for name, p in trainer.network.named_parameters()]
-    groups = trainer.optimiser.param_groups
-    hyper = [sorted((k, v) for k, v in group.items() if k != "params") for group in groups]
-    kinds = getattr(trainer.optimiser, "kinds", ())
-    how = (type(trainer.optimiser).__qualname__, hyper, kinds)
-    seeds = trainer.seeds.which, trainer.batches.seeds.each
-    return fingerprint("training", DRAWS, settings, shapes, how, seeds, target, source)
+def _checked(made: object) -> torch.optim.Optimizer:
+    """What a function has made, if it makes steps of gradients that are given."""
+    if not isinstance(made, torch.optim.Optimizer):
+        raise ValueError(
+            f"optimiser is a function that makes a {type(made).__name__}: let it return one of torch's optimisers"
+        )
+    closure = inspect.signature(made.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise ValueError(
+            f"optimiser makes {type(made).__name__}, which evaluates the loss several times in a step, where each step "
+            f"here has a batch of its own: use one of torch's that does not, or a name ({', '.join(KINDS)})"
+        )
+    return made
