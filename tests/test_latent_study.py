@@ -214,10 +214,31 @@ def test_promises_are_measured(folder, tmp_path, capsys):
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 3 + 2 + 2 + 3
     assert '"met": false' in printed[0]
+
+
+def test_one_rate_is_held_against_the_best_of_a_grid(folder, monkeypatch):
+    """0.1 is 1.2 of the best: within 1.25, not within 1.15. If it diverged, it is within nothing."""
     cell = next(claims.sizes(folder, 3, "float32", 8))[0]
-    row = claims.one_rate(cell, "cpu", {DISPLACEMENT: (0.05, 0.1)}, "two rates", 1e9)
-    assert row["met"]
-    assert row["ratio"] >= 1
+    scores = {0.05: 2.0, 0.1: 1.2, 0.3: 1.0}
+    lost = set()
+
+    def measured(self, runs, device, checkpoint=None):
+        return [
+            Result(run, "diverged" if run.lr in lost else "finished", 0.0, measures={"sw2": scores[run.lr]})
+            for run in runs
+        ]  # fmt: skip
+
+    monkeypatch.setattr(TrainingCell, "measure", measured)
+
+    def asked(most):
+        return claims.one_rate(cell, "cpu", {DISPLACEMENT: tuple(scores)}, "three rates", most)
+
+    assert asked(1.25)["met"]
+    assert asked(1.25)["ratio"] == pytest.approx(1.2)
+    assert asked(1.25)["best"] == [DISPLACEMENT, 0.3]
+    assert not asked(1.15)["met"]
+    lost.add(0.1)
+    assert not asked(1e9)["met"]
 
 
 def test_networks_of_one_seed_begin_alike(folder):
