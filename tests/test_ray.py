@@ -317,6 +317,41 @@ def test_devices_are_those_of_the_cluster(cluster):
         engine.device("auto")
 
 
+def fails(threads):
+    raise ValueError("it was to be")
+
+
+def ends(threads):
+    return threads
+
+
+def goes_on(folder, threads):
+    (folder / f"it@{node_here()}").touch()
+    wait_for((folder / "never").exists, 600)
+
+
+def test_only_what_goes_on_is_cancelled(tmp_path, cluster, monkeypatch):
+    """Ray aborts the whole process if a task is cancelled while its reply is being taken in."""
+    cancelled = []
+    cancel = ray.cancel
+    monkeypatch.setattr(
+        ray, "cancel", lambda one, **how: (cancelled.append(one), cancel(one, **how))
+    )
+    ours = clusters.Cluster(None, 1.0, 1.0, quiet=True)
+    for _ in range(50):
+        with pytest.raises(ValueError, match="it was to be"):
+            ours.at(ours.alive()[0], "cpu", fails)
+    assert cancelled == []
+    done, going = ours.submit("done", "cpu", ends), ours.submit("going", "cpu", goes_on, tmp_path)
+    wait_for(lambda: begun(tmp_path) and ray.wait([done], timeout=1)[0])
+    ours.cancel(one for one in (done, going))
+    assert cancelled == [going]
+    with pytest.raises(ours.Lost):
+        ray.get(going, timeout=60)
+    ours.cancel([])
+    assert ray.get(done) == 1
+
+
 def test_a_connection_of_the_callers_is_left(cluster):
     OnRay("127.0.0.1:1").close()
     assert ray.is_initialized()

@@ -110,9 +110,12 @@ class Cluster:
 
     def cancel(self, references: Iterable[Any]) -> None:
         """End what is not done; without a connection that has happened already."""
-        if self.ray.is_initialized():
-            for reference in references:
-                self.ray.cancel(reference, force=True)
+        if not (asked := list(references)) or not self.ray.is_initialized():
+            return
+        # What is done is left alone: Ray 2.60 aborts this process if the reply is still being taken in.
+        _, going = self.ray.wait(asked, num_returns=len(asked), timeout=0, fetch_local=False)
+        for reference in going:
+            self.ray.cancel(reference, force=True)
 
     def close(self) -> None:
         """Leave it; one that was started for us ends."""
