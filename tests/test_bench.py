@@ -39,6 +39,7 @@ def test_a_wrong_contender_is_not_timed():
         timing.check(SMALL, "wrong", wrong)
 
 
+@pytest.mark.slow
 def test_it_ends_in_a_record_a_table_and_a_picture(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(scaling, "AXES", {"n": [10, 30], "d": [2, 4], "n_slices": [5, 10]})
     assert bench.main(["--quick", "--only", "A2", "--out", str(tmp_path)]) == 0

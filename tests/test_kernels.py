@@ -309,6 +309,7 @@ def test_without_numba(monkeypatch, request):
     assert sw.sliced_wasserstein(torch.randn(9, 2), torch.randn(9, 2)).isfinite()
 
 
+@pytest.mark.slow
 def test_compiled_code_is_kept_between_processes(tmp_path):
     """A second process that runs the kernels compiles nothing. Their own cache: others write to the shared one."""
     code = (

@@ -90,6 +90,7 @@ def test_a_cell_that_fails_stops_nobody_else(tmp_path, engine):
         assert sweep([Plain("a", (0,))], store).made == 1
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_takes_only_its_own_cell_down(tmp_path):
     many = [Plain(f"c{i}", (0,)) for i in range(6)]
     with Store(tmp_path / "runs.db") as store:
@@ -215,6 +216,7 @@ def workers_of(group):
     return [stat for pgid, stat in lines if int(pgid) == group and not stat.startswith("Z")]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ps") is None, reason="no ps")
 def test_workers_do_not_outlive_the_process_they_work_for(tmp_path):
     command = [sys.executable, str(HERE / "sweep_to_kill.py"), str(tmp_path / "runs.db"), "2"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ def write_report(store: str | Path, out: str | Path) -> Path:
         rows = kept.rows()
         if not rows:
             raise Trouble(f"{store} holds no runs yet: `slicewise reproduce all` makes some")
+        _place(folder)  # drawing takes a while: whoever names a wrong folder hears of it at once
         sections = [*_sections(kept), *surroundings.sections(rows)]
     page = _page(sections, len(rows), Path(store), max(row["finished"] for row in rows))
     try:
@@ -36,6 +38,15 @@ def write_report(store: str | Path, out: str | Path) -> Path:
     except OSError as wrong:
         raise Trouble(f"cannot write {folder}: {wrong}; name another folder with --out") from wrong
     return folder / "index.html"
+
+
+def _place(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as wrong:
+        raise Trouble(f"cannot write {folder}: {wrong}; name another folder with --out") from wrong
 
 
 def _sections(store: Store) -> list[Section]:
