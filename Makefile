@@ -38,7 +38,7 @@ browser: $(READY) ## the report in Chromium, if there is one on the path; of rep
 	$(BIN)/python -m pytest -p no:xdist -m browser tests/test_report_browser.py
 
 gpu: ## the tests that need a CUDA device, with the python on the path
-	PYTHONPATH=src python3 -m pytest tests/test_gpu.py tests/test_gpu_relatives.py tests/test_cuda_kernels.py tests/test_latent_gpu.py -m gpu -p no:xdist -v
+	PYTHONPATH=src python3 -m pytest $$(grep -l 'mark\.gpu' tests/test_*.py) -m gpu -p no:xdist -v
 
 # torch's own kernels are left out: racecheck finds hazards in its reduction for max().
 sanitize: ## the CUDA kernels under compute-sanitizer: no access out of bounds, no race
