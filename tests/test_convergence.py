@@ -126,6 +126,7 @@ def test_clouds_like_colours():
     assert found.steps.median() <= 600
 
 
+@pytest.mark.slow
 def test_the_example_runs():
     script = Path(__file__).parent.parent / "examples" / "train_generator.py"
     command = [sys.executable, str(script), "--steps", "2"]

@@ -70,6 +70,7 @@ def test_a_sample_at_the_centre_of_a_circle_has_a_gradient():
     assert torch.autograd.grad(gradient.square().sum(), x)[0].isfinite().all()
 
 
+@pytest.mark.slow
 @needs_no_strictness
 @pytest.mark.parametrize(
     ("name", "options"),
