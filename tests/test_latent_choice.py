@@ -11,7 +11,7 @@ from command_line import accepted, refused
 from slicewise.lab import experiments
 from slicewise.lab.cli import main
 from slicewise.lab.experiments import Options
-from slicewise.lab.experiments.latent.cells import BaselineCell
+from slicewise.lab.experiments.latent.cells import DISPLACEMENT, BaselineCell, TrainingCell
 from slicewise.lab.experiments.latent.presets import cells
 from slicewise.lab.experiments.latent.tasks import LatentTask
 from slicewise.lab.latents import LatentChoice, load
@@ -185,6 +185,18 @@ def test_without_labels_all_but_translation_is_run(files, first_only, capsys):
     assert "none.npy" in refused(capsys, "reproduce", "all", "--latents", "../none.npy")
     assert main(["reproduce", "all", *asked, "--quiet"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_few_rows_are_told_once_and_not_by_every_training(files, first_only, capsys, caplog):
+    task = LatentTask("adult to child", LatentChoice(str(files / "w.npy"), str(files / "labels" / "age.npy")), 8, 128)  # fmt: skip
+    cell = TrainingCell("translate", task, "sw", DISPLACEMENT, (0.1,), (0,), 2)
+    cell.measure(cell.runs, "cpu")
+    assert "replacement" not in caplog.text
+    arguments = [str(one) for one in translate(files) if one != "--quiet"]
+    assert main(arguments) == 0
+    err = capsys.readouterr().err
+    assert err.count("slicewise: translate: target of 27 rows drawn with replacement\n") == 1
+    assert err.count("replacement") == 2  # the source, too
 
 
 def test_only_having_nothing_to_do_is_left_out(files):

@@ -153,7 +153,7 @@ def reproduce(
         n_runs = sum(len(cell.runs) for cell in cells)
         with Store(store) as kept:
             if not quiet:
-                for line in left_out:
+                for line in (*left_out, *_notes(cells)):
                     print(f"slicewise: {line}", file=sys.stderr)
                 print(f"{n_runs} runs in {len(cells)} cells, on {place.words}", file=sys.stderr)
             try:
@@ -206,6 +206,17 @@ def _cells(names: Sequence[str], asked: Options) -> tuple[list[Cell], list[str]]
                 raise
             left_out.append(f"{name} is left out: {why}")
     return cells, left_out
+
+
+def _notes(cells: Sequence[Cell]) -> list[str]:
+    """What is to be known of the data, each once."""
+    found = [
+        f"{run.experiment}: {note}"
+        for cell in cells
+        for run in cell.runs
+        for note in run.noted.get("notes", ())
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _whole(path: Path | str | None) -> str | None:

@@ -126,7 +126,7 @@ def lines(row: Row) -> Iterator[str]:
     width = max(map(len, row["figures"]), default=0)
     for name, one in row["figures"].items():
         verdict = "holds" if one["holds"] else "FAILS"
-        yield f"  {verdict}  {name:{width}}  {one['number']:<9.5g} {one['bound']}"
+        yield f"  {verdict}  {name:{width}}  {one['number']:<10.5g} {one['bound']}"
 
 
 def main(arguments: list[str] | None = None) -> int:
