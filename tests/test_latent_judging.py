@@ -324,6 +324,11 @@ def test_domains_of_unequal_sizes_are_compared_by_the_smaller():
     judged = TranslationJudge(source, target, source_held, target_held[:15])
     assert judged.n == len(judged.source) == len(judged.target) == 15
     assert TranslationJudge(*domains(), most=12).n == 12
+    few = TranslationJudge(source, target[:9], source_held, target_held)
+    assert few.n == 9  # a floor is of as many of those to train on
+    assert math.isfinite(few(few.source).w2_removed)
+    kept = {"source_train": source, "target_train": target[:9]}
+    assert math.isfinite(judge_moves(source_held, source_held, target_held, **kept).w2_removed)
     with pytest.raises(ValueError, match=r"\(runs, 15, 6\)"):
         judged(source_held)
 

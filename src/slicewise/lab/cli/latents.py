@@ -12,6 +12,7 @@ from slicewise.files import write_whole
 from slicewise.lab.cli import options
 from slicewise.lab.cli.saying import place_for, say_json, say_lines
 from slicewise.lab.latents import Latents, load, tasks
+from slicewise.lab.latents.domains import ADULT, CHILD
 from slicewise.lab.latents.sets import subset_sizes
 from slicewise.learn.latent.baselines import baselines
 from slicewise.learn.latent.judging import Judgement
@@ -22,36 +23,11 @@ def latents(
         str | None,
         typer.Argument(metavar="PATH", show_default=False, help="A folder or file of latents."),
     ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="Labels, one for each row.", rich_help_panel=options.DATA
-        ),
-    ] = None,
-    held_out: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="How many rows, the last, are held out. \\[default: by the layout]",
-            rich_help_panel=options.DATA,
-        ),
-    ] = None,
-    adult: Annotated[
-        float,
-        typer.Option(help="Who is older is an adult.", rich_help_panel=options.DATA),
-    ] = 18,
-    child: Annotated[
-        float,
-        typer.Option(help="Who is younger is a child.", rich_help_panel=options.DATA),
-    ] = 10,
-    more: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="Draw so many more rows to train on, by random-face, for stylegan_ffhq_w512.",
-            rich_help_panel=options.DATA,
-        ),
-    ] = 0,
+    labels: options.LatentLabels = None,
+    held_out: options.LatentsHeldOut = None,
+    adult: options.AdultAge = ADULT,
+    child: options.ChildAge = CHILD,
+    more: options.MoreLatents = 0,
     judge: Annotated[
         bool,
         typer.Option(

@@ -19,6 +19,7 @@ from slicewise.request import recipe_for
 
 MOST_SLICES = 10**8
 DATA, TOY, RUNS, SAYS = "What is read", "A toy", "How it runs", "What is said"
+LATENTS = "Which latents"
 
 VariantName = Annotated[
     str,
@@ -70,6 +71,32 @@ ToySize = Annotated[
 ToyDimension = Annotated[
     int | None,
     typer.Option("--d", help="Of how many dimensions. \\[default: 2]", rich_help_panel=TOY),
+]
+LatentLabels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Labels of latents, one for each row.", rich_help_panel=LATENTS
+    ),
+]
+LatentsHeldOut = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="How many rows, the last, are held out. \\[default: by the layout]",
+        rich_help_panel=LATENTS,
+    ),
+]
+AdultAge = Annotated[float, typer.Option(help="Who is older is an adult.", rich_help_panel=LATENTS)]
+ChildAge = Annotated[
+    float, typer.Option(help="Who is younger is a child.", rich_help_panel=LATENTS)
+]
+MoreLatents = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        help="Draw so many more rows to train on, by random-face, for stylegan_ffhq_w512.",
+        rich_help_panel=LATENTS,
+    ),
 ]
 Seed = Annotated[
     int,

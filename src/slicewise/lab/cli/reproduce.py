@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 
 from slicewise.checks import check_choice
-from slicewise.lab.cli import PARTLY, STOPPED
+from slicewise.lab.cli import PARTLY, STOPPED, options
 from slicewise.lab.cli.engine import Asked, workplace
-from slicewise.lab.experiments import EXPERIMENTS, PRESETS, Options
+from slicewise.lab.experiments import EXPERIMENTS, PRESETS, READ_BY, Options
+from slicewise.lab.latents import LatentChoice
+from slicewise.lab.latents.domains import ADULT, CHILD
+from slicewise.lab.study.run import Cell
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
 from slicewise.lab.study.watch import Watch
-from slicewise.lab.trouble import Trouble
+from slicewise.lab.trouble import NothingToDo, Trouble
 from slicewise.problem import Convention
 
 HELP = f"""Run the paper's experiments: {", ".join(EXPERIMENTS)}, or all.
@@ -28,6 +32,7 @@ is not made twice.
   slicewise reproduce gradient-flow --preset paper     all as published
   slicewise reproduce image-flow --faces img_align_celeba --device cuda
   slicewise reproduce generate --latents alae_ffhq     in a latent space of one's own
+  slicewise reproduce translate --latents w.npy --labels age.npy --adult 30 --child 12
   slicewise reproduce all --engine ray --address auto  on a Ray cluster
 """
 CLUSTER = "A Ray cluster"
@@ -75,18 +80,36 @@ def reproduce(
         str, typer.Option(help="mean, or reference: the scale of the published scripts.")
     ] = "mean",
     mnist: Annotated[
-        Path | None, typer.Option(help="npz or folder of idx files, for image-flow.")
+        Path | None,
+        typer.Option(
+            help="npz or folder of idx files, for image-flow.", rich_help_panel=options.DATA
+        ),
     ] = None,
     faces: Annotated[
-        Path | None, typer.Option(help="Folder of pictures (CelebA) or npz, for image-flow.")
+        Path | None,
+        typer.Option(
+            help="Folder of pictures (CelebA) or npz, for image-flow.",
+            rich_help_panel=options.DATA,
+        ),
     ] = None,
     photographs: Annotated[
-        Path | None, typer.Option(help="Folder of set1_source, set1_target, … for color.")
+        Path | None,
+        typer.Option(
+            help="Folder of set1_source, set1_target, … for color.", rich_help_panel=options.DATA
+        ),
     ] = None,
     latents: Annotated[
         Path | None,
-        typer.Option(help="Folder or file of latents with labels, for generate and translate."),
+        typer.Option(
+            help="Folder or file of latents with labels, for generate and translate.",
+            rich_help_panel=options.LATENTS,
+        ),
     ] = None,
+    labels: options.LatentLabels = None,
+    held_out: options.LatentsHeldOut = None,
+    adult: options.AdultAge = ADULT,
+    child: options.ChildAge = CHILD,
+    more: options.MoreLatents = 0,
     report: Annotated[bool, typer.Option(help="End in a report.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
 ) -> int:
@@ -95,26 +118,43 @@ def reproduce(
         check_choice("experiment", experiment, (*EXPERIMENTS, "all"))
     check_choice("--preset", preset, PRESETS)
     check_choice("--convention", convention, ("mean", "reference"))
+    usual = {"--convention": "mean", "--adult": ADULT, "--child": CHILD, "--more": 0}
+    given = {
+        "--convention": convention,
+        "--mnist": mnist,
+        "--faces": faces,
+        "--photographs": photographs,
+        "--latents": latents,
+        "--labels": labels,
+        "--held-out": held_out,
+        "--adult": adult,
+        "--child": child,
+        "--more": more,
+    }
+    _check_read(experiment, [name for name, v in given.items() if v != usual.get(name)])
     asked = Asked(engine, device, jobs, address, cpus_per_task, gpus_per_task, quiet)
     if report and out.exists() and not out.is_dir():
         raise Trouble(f"--out {out} is a file: name a folder for the report")
     names = list(EXPERIMENTS) if experiment == "all" else [experiment]
     with workplace(asked) as place:
-        options = Options(
-            preset,
-            cast(Convention, convention),
-            # Whole paths: who works for us may be in another folder.
-            None if mnist is None else str(mnist.absolute()),
-            None if faces is None else str(faces.absolute()),
-            None if photographs is None else str(photographs.absolute()),
-            place.machine,
-            None if latents is None else str(latents.absolute()),
+        cells, left_out = _cells(
+            names,
+            Options(
+                preset,
+                cast(Convention, convention),
+                _whole(mnist),
+                _whole(faces),
+                _whole(photographs),
+                place.machine,
+                LatentChoice(_whole(latents), _whole(labels), held_out, adult, child, more),
+            ),
         )
-        cells = [cell for name in names for cell in EXPERIMENTS[name](options)]
         # Files that are not what they should be come out here, before anything is written.
         n_runs = sum(len(cell.runs) for cell in cells)
         with Store(store) as kept:
             if not quiet:
+                for line in (*left_out, *_notes(cells)):
+                    print(f"slicewise: {line}", file=sys.stderr)
                 print(f"{n_runs} runs in {len(cells)} cells, on {place.words}", file=sys.stderr)
             try:
                 outcome = sweep(
@@ -142,3 +182,43 @@ def reproduce(
         if not quiet:
             print(f"report: {page}")
     return PARTLY if outcome.failed else 0
+
+
+def _check_read(experiment: str, given: Iterable[str]) -> None:
+    """What an experiment would not look at is a mistake, and told before it runs without it."""
+    for option in given:
+        readers = READ_BY[option]
+        if experiment not in (*readers, "all"):
+            raise Trouble(
+                f"{option} is for {' and '.join(readers)}: {experiment} has no use for it; leave it out"
+            )
+
+
+def _cells(names: Sequence[str], asked: Options) -> tuple[list[Cell], list[str]]:
+    """All cells; of several experiments those that have something to do, and a line on each that has not."""
+    cells: list[Cell] = []
+    left_out: list[str] = []
+    for name in names:
+        try:
+            cells += EXPERIMENTS[name](asked)
+        except NothingToDo as why:
+            if len(names) == 1:
+                raise
+            left_out.append(f"{name} is left out: {why}")
+    return cells, left_out
+
+
+def _notes(cells: Sequence[Cell]) -> list[str]:
+    """What is to be known of the data, each once."""
+    found = [
+        f"{run.experiment}: {note}"
+        for cell in cells
+        for run in cell.runs
+        for note in run.noted.get("notes", ())
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _whole(path: Path | str | None) -> str | None:
+    """A path from the root: who works for us may be in another folder."""
+    return None if path is None else str(Path(path).absolute())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from slicewise.lab.experiments import color, gradient_flow, image_flow
 from slicewise.lab.experiments.latent import presets as latent
 from slicewise.lab.experiments.theory.cells import NAME as THEORY
 from slicewise.lab.experiments.theory.cells import cells as theory_cells
+from slicewise.lab.latents import LatentChoice
 from slicewise.lab.study.run import Cell
 from slicewise.problem import Convention
 
@@ -27,7 +28,8 @@ class Options:
         None  # a user's pairs instead of those inside scikit-image and scikit-learn
     )
     machine: str = "here"  # what runs are timed on
-    latents: str | None = None  # a user's latents instead of those of digits, encoded here
+    # A user's latents instead of those of digits, encoded here.
+    latents: LatentChoice = field(default_factory=LatentChoice)
 
 
 EXPERIMENTS: dict[str, Callable[[Options], Sequence[Cell]]] = {
@@ -48,4 +50,16 @@ EXPERIMENTS: dict[str, Callable[[Options], Sequence[Cell]]] = {
         latent.TRANSLATE, asked.preset, asked.latents, asked.machine
     ),
     "estimators": lambda asked: theory_cells(asked.preset, "estimators", asked.machine),
+}
+
+# What only some have use for.
+READ_BY: Mapping[str, Sequence[str]] = {
+    "--convention": (gradient_flow.NAME, image_flow.NAME),
+    "--mnist": (image_flow.NAME,),
+    "--faces": (image_flow.NAME,),
+    "--photographs": (color.NAME,),
+    **dict.fromkeys(
+        ("--latents", "--labels", "--held-out", "--adult", "--child", "--more"),
+        (latent.GENERATE, latent.TRANSLATE),
+    ),
 }

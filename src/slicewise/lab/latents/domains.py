@@ -9,6 +9,9 @@ from slicewise.lab.trouble import Trouble
 
 GENDER_PAIR = ("male", "female")
 AGE_PAIR = ("adult", "child")
+# The paper's: who is older is an adult, who is younger a child.
+ADULT: float = 18
+CHILD: float = 10
 # Labels of more values than this are measurements, not names of domains.
 _MOST_VALUES = 50
 # Rows of a domain of its own.

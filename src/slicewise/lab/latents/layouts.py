@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,15 @@ from torch import Tensor
 
 from slicewise.checks import check_count
 from slicewise.lab.arrays import Array, place, printable, read_array, read_arrays
-from slicewise.lab.latents.domains import AGE_PAIR, GENDER_PAIR, by_age, by_gender, by_value
+from slicewise.lab.latents.domains import (
+    ADULT,
+    AGE_PAIR,
+    CHILD,
+    GENDER_PAIR,
+    by_age,
+    by_gender,
+    by_value,
+)
 from slicewise.lab.latents.sets import LEAST_ROWS, Decoder, Latents
 from slicewise.lab.trouble import Trouble
 
@@ -29,8 +38,8 @@ def load(
     *,
     labels: str | None = None,
     held_out: int | None = None,
-    adult: float = 18,
-    child: float = 10,
+    adult: float = ADULT,
+    child: float = CHILD,
     more: int = 0,
 ) -> Latents:
     """Latents from a folder or a file; without one, of MNIST digits, by an encoder trained here in seconds.
@@ -42,7 +51,8 @@ def load(
         labels: an npy, npz or safetensors file of further labels, one for each row.
         held_out: how many rows, the last ones, are never trained on. Default: what the layout says, else 2,048, and at most a
             fifth.
-        adult, child: who is older than `adult` is one, who is younger than `child` is one; an age below 0 is unknown.
+        adult, child: who is older than `adult` is one, who is younger than `child` is one; an age below 0 is unknown. Others
+            than the usual ones are refused where no ages are known.
         more: so many further rows for training, drawn by the mapping network of the package random-face; only for the folder
             of stylegan_ffhq_w512 files, which are from that network.
     """
@@ -54,16 +64,22 @@ def load(
         raise Trouble(
             f"more = {more}: further rows can be drawn only for a folder of {_STYLEGAN} files, from the same network"
         )
+    other_ages = (adult, child) != (ADULT, CHILD)
     if where is None:
-        if labels is not None or held_out is not None:
-            raise Trouble("labels and held_out are for latents from a file: give their path, too")
+        if labels is not None or held_out is not None or other_ages:
+            raise Trouble(
+                "labels, held_out, adult and child are for latents from a file: give their path, too"
+            )
         from slicewise.lab.latents.digits import digits
 
         return digits()
     if stylegan:
+        found_there = _stylegan(where, held_out, more)
         if labels is not None:
             raise Trouble(f"labels are in the folder of {_STYLEGAN} files already: leave them out")
-        return _stylegan(where, held_out, more)
+        if other_ages:
+            raise Trouble(_no_ages(adult, child, f"a folder of {_STYLEGAN} files"))
+        return found_there
     found, matrix = _files(str(path), where)
     shown = printable(str(path))
     rows = _rows(matrix, shown)
@@ -72,6 +88,8 @@ def load(
         further = read_arrays(file) if name is None else {name: read_array(file, name)}
         found = {**found, **further}
     given = {name: _column(array, name, len(rows), shown) for name, array in found.items()}
+    if other_ages and "age" not in given:
+        raise Trouble(_no_ages(adult, child, shown))
     domains, pairs = _domains(given, adult, child)
     alae = len(rows) == _ALAE_ROWS and held_out is None
     held = _ALAE_ROWS - _ALAE_TRAIN if alae else _held(len(rows), held_out, shown)
@@ -82,9 +100,22 @@ def load(
         given,
         domains,
         pairs,
-        ("the public split: the first 60,000 rows are for training",) if alae else (),
+        tuple(_notes(alae, labels, (adult, child) if other_ages else None)),
         fixed_split=alae or held_out is not None,
     )
+
+
+def _notes(alae: bool, labels: str | None, ages: tuple[float, float] | None) -> Iterator[str]:
+    if alae:
+        yield "the public split: the first 60,000 rows are for training"
+    if labels is not None:
+        yield f"labels from {printable(Path(labels).name)}"
+    if ages is not None:
+        yield f"who is older than {ages[0]:g} is an adult, who is younger than {ages[1]:g} a child"
+
+
+def _no_ages(adult: float, child: float, shown: str) -> str:
+    return f"adult = {adult:g} and child = {child:g}: {shown} has no ages in years; leave these out, or give labels named age"
 
 
 def _files(path: str, where: Path) -> tuple[dict[str, Array], Array]:

@@ -163,7 +163,8 @@ def _basins(experiment: str, place: Place) -> list[Charts]:
         caption = f"{words} over the learning rate. Left of the line: {_BESIDE}, for all. A line ends where runs diverge."
         some_charts = [
             Chart(
-                f"{o} objective", charts.basin(lines, beside, None, measure=words, beside=_BESIDE)
+                f"{words}, {o} objective",
+                charts.basin(lines, beside, None, measure=words, beside=_BESIDE),
             )
             for o, lines in searched.items()
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,16 +109,36 @@ def places(store: Store, experiment: str) -> tuple[list[Place], list[Row]]:
         if row not in lone:
             key = as_json([row["setting"], row["given"]["task"]])
             groups.setdefault(key, []).append(row)
-    settings = [rows[0]["setting"] for rows in groups.values()]
-    found = []
-    for rows in groups.values():
-        setting, task = rows[0]["setting"], rows[0]["given"]["task"]
-        words = setting
-        if settings.count(setting) > 1:
-            source = rows[0]["given"].get("source", "")
-            words += f", {source} ({task['latents'][:6]}), batches of {task['batch']}"
-        found.append(Place(words, setting, _longest(rows)))
+    named = _told_apart([rows[0] for rows in groups.values()])
+    found = [
+        Place(words, rows[0]["setting"], _longest(rows))
+        for words, rows in zip(named, groups.values(), strict=True)
+    ]
     return found, lone
+
+
+def _told_apart(rows: Sequence[Row]) -> list[str]:
+    """Words for places, of each any run: as few as tell them apart, since their figures and tables are files by these."""
+    words = [row["setting"] for row in rows]
+    for more in (_data, _network):
+        many = {some for some in words if words.count(some) > 1}
+        words = [
+            f"{some}, {more(row['given'])}" if some in many else some
+            for some, row in zip(words, rows, strict=True)
+        ]
+    return words
+
+
+def _data(given: Mapping[str, Any]) -> str:
+    task = given["task"]
+    words = f"{given.get('source', '')} ({task['latents'][:6]}), batches of {task['batch']}"
+    if ages := task.get("ages"):
+        words += f", adults over {ages['adult']:g}, children under {ages['child']:g}"
+    return words
+
+
+def _network(given: Mapping[str, Any]) -> str:
+    return f"network {' → '.join(map(str, given['task']['network']))}"
 
 
 def _longest(rows: list[Row]) -> list[Row]:

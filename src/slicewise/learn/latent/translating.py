@@ -37,7 +37,8 @@ class Moved:
 class TranslationJudge:
     """Two domains, of each what may be trained on and what is held out: (n, d) tensors on one device.
 
-    As many held-out samples are compared as the smaller domain has, and at most `most`: exact distances grow as n³. The probe is fitted to training samples only.
+    As many held-out samples are compared as the smaller domain has, not more than there are of the target to train on, and at most
+    `most`: exact distances grow as n³. The probe is fitted to training samples only.
     """
 
     source_train: Tensor
@@ -50,8 +51,9 @@ class TranslationJudge:
 
     @property
     def n(self) -> int:
-        """How many samples of each domain are compared."""
-        return min(len(self.source_held), len(self.target_held), self.most)
+        """How many samples of each domain are compared: for the floor, as many of the target must be there to train on."""
+        there = (self.source_held, self.target_held, self.target_train)
+        return min(*map(len, there), self.most)
 
     @functools.cached_property
     def source(self) -> Tensor:
@@ -152,4 +154,4 @@ def judge_moves(
     """Judge held-out source samples (n, d) after a translation; for many, keep a `TranslationJudge`."""
     n = min(len(source), len(target))
     judge = TranslationJudge(source_train, target_train, source[:n], target[:n], seed, exact)
-    return judge(moved[:n])
+    return judge(moved[: judge.n])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -130,19 +132,20 @@ class TrainingCell:
             "precision": self.precision,
         }
         by_itself = self.alone and len(runs) == 1
-        found = train(
-            networks[0].to(device) if by_itself else stack,
-            self.task.target,
-            self._recipe,
-            source=self.task.source,
-            steps=self.steps if steps is None else steps,
-            batch=self.task.batch,
-            lr=rates[0] if by_itself else rates,
-            seed=seeds[0] if by_itself else seeds,
-            checkpoint=checkpoint,
-            bar=False,
-            **how,
-        )
+        with _unsaid():
+            found = train(
+                networks[0].to(device) if by_itself else stack,
+                self.task.target,
+                self._recipe,
+                source=self.task.source,
+                steps=self.steps if steps is None else steps,
+                batch=self.task.batch,
+                lr=rates[0] if by_itself else rates,
+                seed=seeds[0] if by_itself else seeds,
+                checkpoint=checkpoint,
+                bar=False,
+                **how,
+            )
         return stack, found
 
     def _result(
@@ -212,6 +215,18 @@ class BaselineCell:
             w2 = measures.pop("w2")
             results.append(Result(run, "finished", 0.0, len(runs), w2, {**measures, "steps": 0.0}))
         return results
+
+
+@contextlib.contextmanager
+def _unsaid() -> Iterator[None]:
+    """What a training has to say of its data is in the notes of its runs: not once more for each of them."""
+    log = logging.getLogger("slicewise")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _best_rate(runs: Sequence[Run], judged: Sequence[Measures], status: Sequence[str]) -> list[int]:

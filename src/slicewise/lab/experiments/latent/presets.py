@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT, BaselineCell, TrainingCell
 from slicewise.lab.experiments.latent.tasks import GENERATION, LatentTask
-from slicewise.lab.latents import load, tasks
+from slicewise.lab.latents import LatentChoice, tasks
 from slicewise.lab.study.run import Cell
-from slicewise.lab.trouble import Trouble
+from slicewise.lab.trouble import NothingToDo
 from slicewise.learn.latent.settings import Precision
 
 GENERATE, TRANSLATE = "generate", "translate"
@@ -31,23 +31,23 @@ _TIMED: Precision = "tf32"
 
 
 def cells(
-    experiment: str, preset: str, latents: str | None = None, machine: str = "here"
+    experiment: str, preset: str, data: LatentChoice = LatentChoice(), machine: str = "here"
 ) -> list[Cell]:
     """All cells of one of the two experiments, those that matter first."""
     quick = preset == "quick"
-    known = load(latents)
+    known = data.load()
     names = [task.name for task in tasks(known)]
     wanted = [name for name in names if (name == GENERATION) == (experiment == GENERATE)]
     if not wanted:
-        raise Trouble(
+        raise NothingToDo(
             f"{known.name} has no two domains to translate between: give latents with labels, such as a folder with "
-            f"latents.npy, gender.npy and age.npy (`slicewise latents PATH` says what is there)"
+            f"latents.npy, gender.npy and age.npy, or --labels FILE (`slicewise latents PATH` says what is there)"
         )
     if quick:
         wanted = wanted[:1]
-        some = [LatentTask(name, latents, hidden=64, batch=128) for name in wanted]
+        some = [LatentTask(name, data, hidden=64, batch=128) for name in wanted]
         return [cell for task in some for cell in _quick(experiment, task, machine)]
-    some = [LatentTask(name, latents, hidden=512, batch=2048) for name in wanted[:2]]
+    some = [LatentTask(name, data, hidden=512, batch=2048) for name in wanted[:2]]
     return list(_paper(experiment, some, machine))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.lab.latents import Latents, load
+from slicewise.lab.latents import LatentChoice, Latents
 from slicewise.lab.latents.sets import task_of
 from slicewise.learn.latent import Generator, Judge, Stack, Translator
 from slicewise.learn.latent.baselines import baselines
@@ -31,19 +31,19 @@ class LatentTask:
     """One task on one set of latents, with a network of a certain size and batches of a certain size."""
 
     name: str  # "generation", or "male to female"
-    path: str | None
+    data: LatentChoice
     hidden: int
     batch: int
     noise: int = 8
 
     @property
     def latents(self) -> Latents:
-        return load(self.path)
+        return self.data.load()
 
     @property
     def _domains(self) -> tuple[Tensor, ...]:
         """Source and target to train on, then those held out."""
-        return _domains_of(self.path, self.name)
+        return _domains_of(self.data, self.name)
 
     @property
     def _judged(self) -> Tensor:
@@ -74,6 +74,7 @@ class LatentTask:
             "task": self.name,
             "network": list(sizes),
             "batch": self.batch,
+            **self.data.given,
         }
 
     @property
@@ -151,7 +152,7 @@ class LatentTask:
     @property
     def pictured(self) -> bool:
         """Whether pictures of its samples cost next to nothing, as those of digits."""
-        return self.path is None
+        return self.data.path is None
 
     def pictures(self, samples: Any) -> Any:
         """Pictures (..., height, width) of samples (..., d) that were kept."""
@@ -168,8 +169,8 @@ class LatentTask:
 
 # Kept here and not in tasks, which travel to other processes: rows are read there.
 @functools.cache
-def _domains_of(path: str | None, name: str) -> tuple[Tensor, ...]:
-    latents = load(path)
+def _domains_of(data: LatentChoice, name: str) -> tuple[Tensor, ...]:
+    latents = data.load()
     task = task_of(latents, name)
     assert task.source is not None
     assert task.target is not None
