@@ -59,6 +59,14 @@ CASES = {
     "n_slices zero": ((X, Y), {"n_slices": 0}, "n_slices = 0", "at least 1"),
     "n_slices fraction": ((X, Y), {"n_slices": 2.5}, "n_slices = 2.5", "whole number"),
     "variant": ((X, Y, "ebws"), {}, "variant = 'ebws'", "did you mean 'ebsw'"),
+    "variant in capitals": ((X, Y, "EBSW"), {}, "variant = 'EBSW'", "did you mean 'ebsw'"),
+    "no variant": ((X, Y, None), {}, "variant is a NoneType", "e.g. 'sw'"),
+    "a number of slices": ((X, Y, 100), {}, "variant is a int", "n_slices="),
+    "POT's count": ((X, Y), {"n_projections": 9}, "'n_projections'", "did you mean 'n_slices'"),
+    "POT's directions": ((X, Y), {"projections": None}, "'projections'", "did you mean 'slices'"),
+    "POT's weights": ((X, Y), {"a": None}, "'a'", "did you mean 'x_weights'"),
+    "POT's seed": ((X, Y), {"seed": 0}, "'seed'", "did you mean 'generator'"),
+    "argument": ((X, Y), {"y_weight": None}, "'y_weight'", "did you mean 'y_weights'"),
     "option": ((X, Y, "ebsw"), {"temprature": 1}, "'temprature'", "did you mean 'temperature'"),
     "no such option": ((X, Y, "sw"), {"kappa": 1}, "option of variant 'sw' = 'kappa'", "n_slices"),
     "no legacy": ((X, Y, "sw"), {"legacy": True}, "'legacy'", "n_slices"),
@@ -118,6 +126,7 @@ MODULE_CASES = {
     "reduction": ({"reduction": "avg"}, "reduction = 'avg'", "mean, sum, none"),
     "variant": ({"variant": "sww"}, "variant = 'sww'", "'sw'"),
     "p": ({"p": 0}, "p = 0", "p >= 1"),
+    "of the call": ({"generator": None}, "'generator'", "where the distance is computed"),
     "subspace_dim": ({"subspace_dim": 0}, "subspace_dim = 0", "at least 1"),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import numbers
 from collections.abc import Iterable
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicewise.naming import OF_THE_CALL, did_you_mean, meant
 from slicewise.shapes import broadcast
 from slicewise.transforms import is_transformed
 
@@ -210,9 +210,20 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
     """One of a few words; the error names the nearest."""
     known = list(choices)
     if value not in known:
-        near = difflib.get_close_matches(str(value), known, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+        hint = did_you_mean(meant(str(value), known))
         raise ValueError(f"{name} = {value!r} is unknown: {hint}choose from {', '.join(known)}")
+
+
+def check_option(variant: str, option: str, options: Iterable[str]) -> None:
+    """An option that the variant has. What a call takes beside them is told apart: all meet in **options."""
+    known = list(options)
+    if option in known:
+        return
+    what = f"option of variant {variant!r} = {option!r} is unknown"
+    if option in OF_THE_CALL:
+        raise ValueError(f"{what}: it is no option, but given where the distance is computed")
+    near = did_you_mean(meant(option, [*known, *OF_THE_CALL]))
+    raise ValueError(f"{what}: {near}choose from {', '.join(known)}")
 
 
 def values_readable(*tensors: Tensor) -> bool:

@@ -33,7 +33,12 @@ def recipe_for(
     if isinstance(variant, str):
         check_choice("variant", variant, VARIANTS)
         variant = VARIANTS[variant]
-    if not isinstance(variant, Variant):
+    if not isinstance(variant, Variant | Recipe):
+        raise ValueError(
+            f"variant is a {type(variant).__name__}: give a name, e.g. 'sw', or a Recipe; how many slices there are "
+            f"is n_slices="
+        )
+    if isinstance(variant, Recipe):
         if n_slices is not None or options:
             given = ", ".join(["n_slices"] * (n_slices is not None) + list(options))
             raise ValueError(
