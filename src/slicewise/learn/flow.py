@@ -104,7 +104,8 @@ def flow(
     _check(steps=steps, lr=lr, objective=objective, finish=finish, stop_w2=stop_w2, y=y)
     _check_names(variant, options)
     recipe = recipe_for(variant, n_slices, options)
-    problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, 0.0, backend).detached()
+    what = (x, y, p, x_weights, y_weights, recipe.convention, 0.0, backend)
+    problem = problem_for(*what, keep_absent=True).detached()
     settings = Settings(
         recipe=recipe,
         objective=objective,
