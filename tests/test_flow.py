@@ -670,7 +670,7 @@ def test_zero_steps():
         ({"finish": "assign", "lr": 1.0}, "needs lr='auto'"),
         ({"finish": "assign", "y": torch.randn(9, 2)}, "equal numbers"),
         ({"reduce": "yes"}, "True, False or 'auto'"),
-        ({"share": 0.0}, "positive share"),
+        ({"share": 0.0}, "share = 0.0"),
         ({"step": "trace", "lr": 1.0}, "give lr='auto'"),
         ({"seeds": [1, 2, 3], "lr": torch.ones(2)}, "do not fit together"),
         ({"seeds": 0.5}, "whole numbers"),

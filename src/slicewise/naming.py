@@ -45,3 +45,15 @@ def comes_from_elsewhere(name: str) -> bool:
 def did_you_mean(names: list[str]) -> str:
     """The question, or nothing where no name is near."""
     return f"did you mean {' or '.join(map(repr, names))}? " if names else ""
+
+
+def check_option(variant: str, option: str, options: Iterable[str]) -> None:
+    """An option that the variant has. What a call takes beside them is told apart: all meet in **options."""
+    known = list(options)
+    if option in known:
+        return
+    what = f"option of variant {variant!r} = {option!r} is unknown"
+    if option in OF_THE_CALL:
+        raise ValueError(f"{what}: it is no option, but given where the distance is computed")
+    near = did_you_mean(meant(option, [*known, *OF_THE_CALL]))
+    raise ValueError(f"{what}: {near}choose from {', '.join(known)}")

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slicewise.checks import check_choice, check_count, check_option
+from slicewise.checks import check_choice, check_count
+from slicewise.naming import check_option
 from slicewise.presets import PRESETS, REFERENCE_ASCENT
 from slicewise.printing import Part
 from slicewise.problem import Convention, Lift, Slicer, Weighting
