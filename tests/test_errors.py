@@ -164,6 +164,10 @@ def test_theory_functions_say_so_too():
         pad([X[:0]])
     with pytest.raises(ValueError, match=re.escape("shapes [(6, 3), (5, 2)]")):
         pad([X, Y[:, :2]])
+    with pytest.raises(ValueError, match=r"float32.* and .*float64.*: give tensors of one dtype"):
+        pad([X, Y.double()])
+    with pytest.raises(ValueError, match="samples are of ndarray"):
+        pad([X.numpy()])
     with pytest.raises(ValueError, match="18 NaN"):
         sw.effective_subspace(NAN, Y)
     with pytest.raises(ValueError, match="n_slices = 0"):

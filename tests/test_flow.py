@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -674,6 +675,12 @@ def test_zero_steps():
         ({"step": "trace", "lr": 1.0}, "give lr='auto'"),
         ({"seeds": [1, 2, 3], "lr": torch.ones(2)}, "do not fit together"),
         ({"seeds": 0.5}, "whole numbers"),
+        ({"seeds": "one"}, "seeds = 'one'"),
+        ({"seeds": 2**70}, "whole numbers below 2"),
+        ({"w2_at": 5}, "w2_at = 5: give a list"),
+        ({"w2_at": [-1]}, "w2_at"),
+        ({"particles_at": [0.5]}, "particles_at"),
+        ({"lr": [0.1, "fast"]}, "lr = "),
         ({"variant": "swx"}, "did you mean"),
         ({"y": torch.full((10, 2), torch.nan)}, "NaN or infinite"),
         ({"tolerance": -1.0}, "tolerance = -1.0"),
@@ -698,6 +705,14 @@ def test_errors_speak(arguments, words):
     given = {"x": torch.randn(10, 2), "y": torch.randn(10, 2), **arguments}
     with pytest.raises(ValueError, match=words):
         sw.flow(**given)
+
+
+def test_rates_may_be_a_list_or_an_array():
+    x, y = clouds(10, 2)
+    wanted = sw.flow(x, y, lr=torch.tensor([1.0, 2.0]), seeds=1, steps=3).particles
+    for rates in ([1.0, 2.0], np.array([1.0, 2.0])):
+        assert torch.equal(sw.flow(x, y, lr=rates, seeds=1, steps=3).particles, wanted)
+    assert torch.equal(sw.flow(x, y, lr=np.float32(1), seeds=1, steps=3).particles, wanted[0])
 
 
 # Steps made without looking, as on a device.

@@ -70,7 +70,7 @@ def flow(
     seeds (3,) are 108 runs in one call. What a run draws depends on its seed and the step alone.
 
     Args:
-        lr: "auto", or plain gradient steps of this rate: a number, or a tensor over the batch.
+        lr: "auto", or plain gradient steps of this rate: a number, or a tensor (a list, an array) over the batch.
         n_slices: in a step. None is the variant's own default; "sw" with lr="auto" takes 50, and from 8 dimensions
             on 7 for each.
         objective: what is descended: "power" (SW_p^p), "root" (SW_p) or "mean_root" (the mean W_p).
