@@ -589,7 +589,7 @@ def test_variants_that_cannot_work_in_so_few_dimensions_stay_where_they_are():
 
 def test_tiny_samples_in_single_precision():
     x, y = clouds(30, 2)
-    for scale in (1e-15, 1e15):
+    for scale in (1e-30, 1e-15, 1e15):
         small = (scale * x).float(), (scale * y).float()
         found = sw.flow(*small, seeds=0)
         assert found.converged
