@@ -281,7 +281,7 @@ def test_help_shows_examples(capsys, monkeypatch):
 
 
 def test_in_a_process_of_its_own(files, tmp_path):
-    call = [sys.executable, "-c", "from slicewise.lab.cli import main; raise SystemExit(main())"]
+    call = [sys.executable, "-m", "slicewise"]
     where = {"cwd": tmp_path, "env": os.environ, "capture_output": True, "text": True}
     a, b = files("x", [0, 1]), files("y", [2, 3])
     done = subprocess.run([*call, "distance", a, b, "-q"], check=False, **where)

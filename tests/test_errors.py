@@ -53,12 +53,20 @@ CASES = {
     ),
     "slices as columns": ((X, Y), {"slices": torch.randn(3, 7)}, "slices has shape (3, 7)", "transpose"),
     "slices empty": ((X, Y), {"slices": torch.randn(0, 3)}, "slices has shape (0, 3)", "at least one"),
-    "slices list": ((X, Y), {"slices": [1.0]}, "slices has shape list", "(L, 3)"),
+    "slices list": ((X, Y), {"slices": [1.0]}, "slices is a list", "(L, 3)"),
     "slices NaN": ((X, Y), {"slices": NAN}, "slices of shape (6, 3)", "finite"),
     "slices beyond the batch": ((X, Y), {"slices": torch.randn(4, 7, 3)}, "slices has shape (4, 7, 3)", "expand"),
     "n_slices zero": ((X, Y), {"n_slices": 0}, "n_slices = 0", "at least 1"),
     "n_slices fraction": ((X, Y), {"n_slices": 2.5}, "n_slices = 2.5", "whole number"),
     "variant": ((X, Y, "ebws"), {}, "variant = 'ebws'", "did you mean 'ebsw'"),
+    "variant in capitals": ((X, Y, "EBSW"), {}, "variant = 'EBSW'", "did you mean 'ebsw'"),
+    "no variant": ((X, Y, None), {}, "variant is a NoneType", "e.g. 'sw'"),
+    "a number of slices": ((X, Y, 100), {}, "variant is a int", "n_slices="),
+    "POT's count": ((X, Y), {"n_projections": 9}, "'n_projections'", "did you mean 'n_slices'"),
+    "POT's directions": ((X, Y), {"projections": None}, "'projections'", "did you mean 'slices'"),
+    "POT's weights": ((X, Y), {"a": None}, "'a'", "did you mean 'x_weights'"),
+    "POT's seed": ((X, Y), {"seed": 0}, "'seed'", "did you mean 'generator'"),
+    "argument": ((X, Y), {"y_weight": None}, "'y_weight'", "did you mean 'y_weights'"),
     "option": ((X, Y, "ebsw"), {"temprature": 1}, "'temprature'", "did you mean 'temperature'"),
     "no such option": ((X, Y, "sw"), {"kappa": 1}, "option of variant 'sw' = 'kappa'", "n_slices"),
     "no legacy": ((X, Y, "sw"), {"legacy": True}, "'legacy'", "n_slices"),
@@ -85,7 +93,17 @@ CASES = {
     "all burnt": ((X, Y, "omsw"), {"burn_in": 10}, "burn_in = 10", "lower it"),
     "no steps": ((X, Y, "maxsw"), {"n_steps": 0}, "n_steps = 0", "at least 1"),
     "energy": ((X, Y, "ebsw"), {"energy": "exponential"}, "energy = 'exponential'", "exp, identity, poly"),
-    "temperature": ((X, Y, "ebsw"), {"temperature": 0}, "temperature = 0", "positive"),
+    "temperature": ((X, Y, "ebsw"), {"temperature": 0}, "temperature = 0", "above 0"),
+    "temperature a word": ((X, Y, "ebsw"), {"temperature": "1"}, "temperature = '1'", "finite number"),
+    "kappa a word": ((X, Y, "rpsw"), {"kappa": "5"}, "kappa = '5'", "above 0"),
+    "ascent downwards": ((X, Y, "maxsw"), {"ascent_step": -1.0}, "ascent_step = -1.0", "above 0"),
+    "ascent NaN": ((X, Y, "imsw"), {"ascent_step": float("nan")}, "ascent_step = nan", "finite"),
+    "learning downwards": ((X, Y, "dsw"), {"inner_lr": -1.0}, "inner_lr = -1.0", "above 0"),
+    "penalty": ((X, Y, "asw"), {"penalty": -0.5}, "penalty = -0.5", "at least 0"),
+    "betas": ((X, Y, "dsw"), {"betas": (2.0, 3.0)}, "betas = (2.0, 3.0)", "[0, 1)"),
+    "one beta": ((X, Y, "asw"), {"betas": 0.5}, "betas = 0.5", "two numbers"),
+    "radius": ((X, Y, "gsw"), {"function": "circular", "radius": 0}, "radius = 0", "above 0"),
+    "basis an array": ((X, Y, "phisw"), {"basis": np.eye(3)}, "basis is a ndarray", "torch.Tensor"),
     "orthogonal on a line": ((X[:, :1], Y[:, :1], "omsw"), {}, "d = 1", "'sw'"),
     "basis not orthonormal": ((X, Y, "phisw"), {"basis": torch.ones(3, 2)}, "basis of shape (3, 2)", "orthonormal"),
     "basis dimension": ((X, Y, "phisw"), {"basis": torch.eye(4)[:, :2]}, "basis has shape (4, 2)", "(3, k)"),
@@ -118,6 +136,7 @@ MODULE_CASES = {
     "reduction": ({"reduction": "avg"}, "reduction = 'avg'", "mean, sum, none"),
     "variant": ({"variant": "sww"}, "variant = 'sww'", "'sw'"),
     "p": ({"p": 0}, "p = 0", "p >= 1"),
+    "of the call": ({"generator": None}, "'generator'", "where the distance is computed"),
     "subspace_dim": ({"subspace_dim": 0}, "subspace_dim = 0", "at least 1"),
 }
 
@@ -145,6 +164,10 @@ def test_theory_functions_say_so_too():
         pad([X[:0]])
     with pytest.raises(ValueError, match=re.escape("shapes [(6, 3), (5, 2)]")):
         pad([X, Y[:, :2]])
+    with pytest.raises(ValueError, match=r"float32.* and .*float64.*: give tensors of one dtype"):
+        pad([X, Y.double()])
+    with pytest.raises(ValueError, match="samples are of ndarray"):
+        pad([X.numpy()])
     with pytest.raises(ValueError, match="18 NaN"):
         sw.effective_subspace(NAN, Y)
     with pytest.raises(ValueError, match="n_slices = 0"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -588,7 +589,7 @@ def test_variants_that_cannot_work_in_so_few_dimensions_stay_where_they_are():
 
 def test_tiny_samples_in_single_precision():
     x, y = clouds(30, 2)
-    for scale in (1e-15, 1e15):
+    for scale in (1e-30, 1e-15, 1e15):
         small = (scale * x).float(), (scale * y).float()
         found = sw.flow(*small, seeds=0)
         assert found.converged
@@ -670,10 +671,16 @@ def test_zero_steps():
         ({"finish": "assign", "lr": 1.0}, "needs lr='auto'"),
         ({"finish": "assign", "y": torch.randn(9, 2)}, "equal numbers"),
         ({"reduce": "yes"}, "True, False or 'auto'"),
-        ({"share": 0.0}, "positive share"),
+        ({"share": 0.0}, "share = 0.0"),
         ({"step": "trace", "lr": 1.0}, "give lr='auto'"),
         ({"seeds": [1, 2, 3], "lr": torch.ones(2)}, "do not fit together"),
         ({"seeds": 0.5}, "whole numbers"),
+        ({"seeds": "one"}, "seeds = 'one'"),
+        ({"seeds": 2**70}, "whole numbers below 2"),
+        ({"w2_at": 5}, "w2_at = 5: give a list"),
+        ({"w2_at": [-1]}, "w2_at"),
+        ({"particles_at": [0.5]}, "particles_at"),
+        ({"lr": [0.1, "fast"]}, "lr = "),
         ({"variant": "swx"}, "did you mean"),
         ({"y": torch.full((10, 2), torch.nan)}, "NaN or infinite"),
         ({"tolerance": -1.0}, "tolerance = -1.0"),
@@ -682,6 +689,11 @@ def test_zero_steps():
         ({"steps": None}, "steps = None"),
         ({"seed": 1}, "did you mean 'seeds'"),
         ({"learning_rate": 1.0}, "did you mean 'lr'"),
+        ({"n_projections": 9}, "did you mean 'n_slices'"),
+        ({"n_steps": 9}, "did you mean 'steps'"),
+        ({"max_iter": 9}, "did you mean 'steps'"),
+        ({"tol": 0.1}, "did you mean 'tolerance'"),
+        ({"temperature": 1.0}, "option of variant 'sw' = 'temperature'"),
         ({"step": -1.0}, "positive, finite step"),
         ({"share": 0.5, "lr": 1.0}, "about computed steps"),
         ({"objective": "mean_root", "variant": "ebsw"}, "follow the costs"),
@@ -693,6 +705,14 @@ def test_errors_speak(arguments, words):
     given = {"x": torch.randn(10, 2), "y": torch.randn(10, 2), **arguments}
     with pytest.raises(ValueError, match=words):
         sw.flow(**given)
+
+
+def test_rates_may_be_a_list_or_an_array():
+    x, y = clouds(10, 2)
+    wanted = sw.flow(x, y, lr=torch.tensor([1.0, 2.0]), seeds=1, steps=3).particles
+    for rates in ([1.0, 2.0], np.array([1.0, 2.0])):
+        assert torch.equal(sw.flow(x, y, lr=rates, seeds=1, steps=3).particles, wanted)
+    assert torch.equal(sw.flow(x, y, lr=np.float32(1), seeds=1, steps=3).particles, wanted[0])
 
 
 # Steps made without looking, as on a device.

@@ -288,6 +288,32 @@ def test_zero_weight_means_absent(name, whole_climb):
 
 
 @every_variant
+def test_absent_samples_may_lie_at_nan(name):
+    options = {"check": False} if name == "momentsw" else {}
+    x, y = samples(2, 12, 4), samples(9, 4, shift=0.5, seed=2)
+    present = torch.full((2, 12), 1 / 10, dtype=torch.float64)
+    present[0, :2], present[1, 5:7] = 0, 0
+    lost = torch.where(present.unsqueeze(-1) > 0, x, torch.nan)
+    inputs = [t.clone().requires_grad_() for t in (x, lost)]
+    found = [value(t, y, name, x_weights=present, **options) for t in inputs]
+    assert torch.equal(*found)
+    assert torch.equal(*torch.autograd.grad(sum(found).sum(), inputs))
+
+
+def test_a_sample_that_is_absent_from_one_set_of_weights_alone_must_be_finite():
+    x, y = samples(6, 4), samples(9, 4, shift=0.5, seed=2)
+    weights = torch.full((2, 6), 1 / 5, dtype=torch.float64)
+    weights[:, 2] = 0
+    x[2] = torch.nan
+    assert value(x, y, "maxsw", x_weights=weights).isfinite().all()
+    assert sw.effective_subspace(x, y, x_weights=weights).k == 4
+    weights = torch.tensor([[0.2] * 5 + [0.0], [0.0] + [0.2] * 5], dtype=torch.float64)
+    x[2], x[0] = 0, torch.nan
+    with pytest.raises(ValueError, match="4 NaN"):
+        value(x, y, "maxsw", x_weights=weights)
+
+
+@every_variant
 def test_reference_convention_ignores_padding_too(name):
     x, y = samples(12, 4), samples(12, 4, shift=0.5, seed=2)
     plain = value(x, y, name, convention="reference")

@@ -86,18 +86,27 @@ def test_flags_and_steps(kind):
 @pytest.mark.parametrize("kind", BOTH)
 def test_what_is_wrong_is_said(kind):
     metric = kind()
-    with pytest.raises(ValueError, match=r"x is \(2, 3, 4\): give .* x\.flatten\(1\)"):
+    with pytest.raises(
+        ValueError, match=r"x is \(2, 3, 4\), torch.float32: give .* x\.flatten\(1\)"
+    ):
         metric.update(torch.zeros(2, 3, 4))
     metric.update(x=samples(5))
     with pytest.raises(ValueError, match="no samples of y yet"):
         metric.compute()
 
 
-def test_a_stream_has_one_dimension():
-    metric = StreamingSlicedWassersteinMetric()
+@pytest.mark.parametrize("kind", BOTH)
+def test_samples_have_one_dimension(kind):
+    metric = kind()
     metric.update(x=samples(5))
     with pytest.raises(ValueError, match="samples have d = 4, but earlier ones d = 3"):
         metric.update(y=samples(5, d=4))
+    metric.update(y=samples(5) + 1)
+    assert metric.compute() > 0
+
+
+def test_a_stream_is_finite():
+    metric = StreamingSlicedWassersteinMetric()
     with pytest.raises(ValueError, match=r"y of shape .* NaN"):
         metric.update(y=samples(5) * float("nan"))
 

@@ -386,6 +386,14 @@ def test_chains_of_any_length_have_a_default():
         assert sw.VARIANTS[name](burn_in=5).slicer.start.n == 10
 
 
+def test_an_evaluation_is_told_in_a_line():
+    x, y = torch.zeros(4, 1), torch.full((4, 1), 3.0)
+    said = "Evaluation(SW_p 3, p=2, 50 slices by Recipe(Uniform(50)))"
+    assert repr(sw.evaluate(x, y)) == said
+    assert "SW_p^p 9" in repr(sw.evaluate(x, y, power=True))
+    assert "of shape (2,)" in repr(sw.evaluate(x.expand(2, 4, 1), y))
+
+
 def test_a_variant_uncalled_is_taken_for_its_recipe(pair):
     named = sw.sliced_wasserstein(*pair, "ebsw", generator=seeded(), temperature=0.5)
     entry = sw.VARIANTS["ebsw"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import numbers
 from collections.abc import Iterable
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicewise.naming import did_you_mean, meant
 from slicewise.shapes import broadcast
 from slicewise.transforms import is_transformed
 
@@ -106,9 +106,10 @@ def check_weight_sum(name: str, weights: Tensor | None) -> None:
 def check_slices(slices: Tensor, x: Tensor, batch: tuple[int, ...], d: int) -> None:
     """Directions of d dimensions as rows, (L, d) or (*batch, L, d), for samples x."""
     if not isinstance(slices, Tensor) or slices.dim() < 2 or slices.shape[-1] != d:
-        got = tuple(slices.shape) if isinstance(slices, Tensor) else type(slices).__name__
+        plain = not isinstance(slices, Tensor)
+        got = f"is a {type(slices).__name__}" if plain else f"has shape {tuple(slices.shape)}"
         raise ValueError(
-            f"slices has shape {got}: give (L, {d}) or (*batch, L, {d}), a direction in each row; "
+            f"slices {got}: give a tensor (L, {d}) or (*batch, L, {d}), a direction in each row; "
             f"transpose directions that are columns"
         )
     if slices.shape[-2] == 0:
@@ -127,6 +128,8 @@ def check_slices(slices: Tensor, x: Tensor, batch: tuple[int, ...], d: int) -> N
 
 def check_basis(basis: Tensor) -> None:
     """Orthonormal columns (d, k), zero ones aside, which pad a batched `Subspace` of lower rank."""
+    if not isinstance(basis, Tensor):
+        raise ValueError(f"basis is a {type(basis).__name__}: give a torch.Tensor (d, k)")
     error = math.inf
     if basis.dim() >= 2:
         gram = basis.double().mT @ basis.double()
@@ -151,6 +154,16 @@ def check_count(name: str, value: object, *, at_least: int = 1) -> None:
         isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < at_least
     ):
         raise ValueError(f"{name} = {value!r}: give a whole number of at least {at_least}")
+
+
+def check_number(name: str, value: object, *, above: float, or_equal: bool = False) -> None:
+    """A real, finite number above another."""
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    number = float(value) if real and isinstance(value, numbers.Real) else math.nan
+    if not (math.isfinite(number) and (number > above or (or_equal and number == above))):
+        raise ValueError(
+            f"{name} = {value!r}: give a finite number {'of at least' if or_equal else 'above'} {above:g}"
+        )
 
 
 def check_finite(**tensors: Tensor | None) -> None:
@@ -210,8 +223,7 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
     """One of a few words; the error names the nearest."""
     known = list(choices)
     if value not in known:
-        near = difflib.get_close_matches(str(value), known, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+        hint = did_you_mean(meant(str(value), known))
         raise ValueError(f"{name} = {value!r} is unknown: {hint}choose from {', '.join(known)}")
 
 

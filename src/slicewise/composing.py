@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slicewise.checks import check_choice, check_count
+from slicewise.checks import check_choice, check_count, check_number
 from slicewise.moves import Ascend, Best, InTurn, Repeat
 from slicewise.problem import Move, Slicer
 from slicewise.schedules import Schedule
@@ -48,6 +48,17 @@ def chains_for(n_slices: int | None, n_steps: int, burn_in: int, thin: int) -> i
 def energy_of(energy: EnergyKind, temperature: float, detach: bool) -> Energy:
     """The energy of a slice's cost."""
     check_choice("energy", energy, ("exp", "identity", "poly"))
-    if not temperature > 0:
-        raise ValueError(f"temperature = {temperature}: give a positive number")
+    check_number("temperature", temperature, above=0)
     return Energy(energy, temperature, detach)
+
+
+def check_learning(
+    n_steps: int, penalty: float, inner_lr: float, betas: tuple[float, float]
+) -> None:
+    """The options of a part that learns by Adam."""
+    check_count("n_steps", n_steps, at_least=0)
+    check_number("penalty", penalty, above=0, or_equal=True)
+    check_number("inner_lr", inner_lr, above=0)
+    pair = isinstance(betas, (tuple, list)) and len(betas) == 2
+    if not pair or not all(isinstance(b, (int, float)) and 0 <= b < 1 for b in betas):
+        raise ValueError(f"betas = {betas!r}: give two numbers in [0, 1), e.g. (0.5, 0.999)")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from slicewise.checks import check_value
+from slicewise.checks import check_value, values_readable
 from slicewise.lifts import Curved
 from slicewise.precision import full_precision
 from slicewise.preparation import fixed_slices, prepare
@@ -23,7 +23,7 @@ from slicewise.target import Target
 from slicewise.weighting import constant_weights
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """A distance and what it was made of."""
 
@@ -34,7 +34,15 @@ class Evaluation:
     slices: Tensor  # (*batch, L, d), or as they were given
     group_size: int | None  # how many successive slices depend on each other, if that is known
     recipe: Recipe
-    problem: Problem = field(repr=False)  # what was sliced
+    problem: Problem  # what was sliced
+
+    def __repr__(self) -> str:
+        """One line: all costs and slices would be a page of numbers."""
+        known = self.value.dim() == 0 and values_readable(self.value)
+        value = f"{self.value.item():.6g}" if known else f"of shape {tuple(self.value.shape)}"
+        order, n_slices = self.problem.p, self.costs.shape[-1]
+        kind = "SW_p^p" if self.value is self.power else "SW_p"
+        return f"Evaluation({kind} {value}, p={order:g}, {n_slices} slices by {self.recipe!r})"
 
     @property
     def displacement(self) -> Tensor:
@@ -127,8 +135,8 @@ def sliced_wasserstein(
         options: of the variant, and `defaults`, `convention`, `legacy`.
 
     >>> x, y = torch.zeros(4, 2), torch.tensor([3.0, 4.0]).expand(5, 2)
-    >>> sliced_wasserstein(x, y, "maxsw")  # all of the distance lies along one direction
-    tensor(5.0000)
+    >>> sliced_wasserstein(x, y, "maxsw").round(decimals=4)  # all of the distance lies along one direction
+    tensor(5.)
     """
     if may_be_captured(x, slices, generator):
         recipe = recipe_for(variant, n_slices, options)

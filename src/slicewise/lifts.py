@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicewise.checks import check_number
 from slicewise.nodes import slice_costs
 from slicewise.printing import Part
 from slicewise.problem import Problem, fields_of
@@ -117,8 +118,7 @@ class Circles(Part):
     needs_all_samples = True  # curves are matched by one process, which has them all
 
     def __post_init__(self) -> None:
-        if not 0 < self.radius < math.inf:
-            raise ValueError(f"radius = {self.radius}: give a positive, finite one, e.g. 2")
+        check_number("radius", self.radius, above=0)
 
     def __call__(self, problem: Problem, rng: Randomness) -> Problem:
         return curved(problem, functools.partial(_distances, self.radius), problem.d)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from slicewise import legacy, sphere
+from slicewise.checks import check_number
 from slicewise.device import kernels_for
 from slicewise.printing import Part
 from slicewise.problem import Move, Problem, at_progress
@@ -34,6 +34,10 @@ class Ascend(Part):
     coupled: bool = False
     frame: bool = False
     through: Move | None = None
+
+    def __post_init__(self) -> None:
+        if self.rate is not None:
+            check_number("ascent_step", self.rate, above=0)
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         if self.frame:
@@ -110,8 +114,7 @@ class Concentration:
 
     def __call__(self, progress: float) -> float:
         kappa = self.kappa(progress) if callable(self.kappa) else self.kappa
-        if not 0 < kappa < math.inf:
-            raise ValueError(f"kappa = {kappa}: give a finite concentration above 0, e.g. 50")
+        check_number("kappa", kappa, above=0)
         return kappa
 
 

@@ -19,12 +19,18 @@ def pad(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     (torch.Size([2, 2, 3]), tensor([[0.5000, 0.5000],
             [1.0000, 0.0000]]))
     """
+    samples = list(samples)
+    kinds = {(s.dtype, s.device) if isinstance(s, Tensor) else type(s).__name__ for s in samples}
+    if len(kinds) > 1 or not all(isinstance(s, Tensor) for s in samples):
+        raise ValueError(
+            f"samples are of {' and '.join(sorted(map(str, kinds)))}: give tensors of one dtype on one device"
+        )
     shapes = [tuple(s.shape) for s in samples]
     if not shapes or any(len(s) != 2 or s[0] == 0 or s[1] != shapes[0][1] for s in shapes):
         raise ValueError(
             f"samples has shapes {shapes}: give a list of non-empty (n, d) tensors of one dimension d"
         )
-    x = torch.nn.utils.rnn.pad_sequence(list(samples), batch_first=True)
+    x = torch.nn.utils.rnn.pad_sequence(samples, batch_first=True)
     sizes = torch.tensor([s.shape[0] for s in samples], device=x.device)
     present = torch.arange(x.shape[1], device=x.device) < sizes[:, None]
     dtype = torch.promote_types(x.dtype, torch.float32)  # half precision would not sum to one

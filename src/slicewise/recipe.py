@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slicewise.checks import check_choice, check_count
+from slicewise.naming import check_option
 from slicewise.presets import PRESETS, REFERENCE_ASCENT
 from slicewise.printing import Part
 from slicewise.problem import Convention, Lift, Slicer, Weighting
@@ -96,7 +97,7 @@ class Variant:
     ) -> Recipe:
         check_choice("convention", convention, ("mean", "reference"))
         for option in options:
-            check_choice(f"option of variant {self.name!r}", option, self.options)
+            check_option(self.name, option, self.options)
         check_count("n_slices", options.get("n_slices"))
         if defaults is not None:
             check_choice("defaults", defaults, PRESETS)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from slicewise.augmented import Activation, Augment
 from slicewise.checks import check_choice, check_count
-from slicewise.composing import Kappa, chains_for, climb_from, energy_of
+from slicewise.composing import Kappa, chains_for, check_learning, climb_from, energy_of
 from slicewise.control import ControlVariate
 from slicewise.energies import Drawn, Metropolis, Resample
 from slicewise.lattices import Points
@@ -74,7 +74,7 @@ def asw(
     The function learns on from call to call in `SlicedWasserstein`; a functional call starts cold. A metric
     for a function that is fixed, not where each pair has its own.
     """
-    check_count("n_steps", n_steps, at_least=0)
+    check_learning(n_steps, penalty, inner_lr, betas)
     check_choice("activation", activation, ("linear", "leaky_relu"))
     lift = Augment(n_slices, n_steps, penalty, inner_lr, betas, activation)
     return Recipe(Uniform(n_slices), lift=lift)

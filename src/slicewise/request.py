@@ -17,6 +17,7 @@ from slicewise.checks import (
     check_samples,
     check_weights,
 )
+from slicewise.pool import present
 from slicewise.problem import Convention, Problem
 from slicewise.recipe import Recipe, Variant
 from slicewise.target import Target
@@ -33,7 +34,12 @@ def recipe_for(
     if isinstance(variant, str):
         check_choice("variant", variant, VARIANTS)
         variant = VARIANTS[variant]
-    if not isinstance(variant, Variant):
+    if not isinstance(variant, Variant | Recipe):
+        raise ValueError(
+            f"variant is a {type(variant).__name__}: give a name, e.g. 'sw', or a Recipe; how many slices there are "
+            f"is n_slices="
+        )
+    if isinstance(variant, Recipe):
         if n_slices is not None or options:
             given = ", ".join(["n_slices"] * (n_slices is not None) + list(options))
             raise ValueError(
@@ -62,10 +68,12 @@ def problem_for(
     backend: str,
     *,
     share: bool = False,
+    keep_absent: bool = False,
 ) -> Problem:
     """A checked problem in at least single precision, with the backend that will price it.
 
-    A `share` of the samples may be empty, and its weights need not sum to one.
+    A `share` of the samples may be empty, and its weights need not sum to one. Samples of weight zero are
+    taken to the origin unless they are to be kept where they are.
     """
     y_sorted = None
     if isinstance(y, Target):
@@ -81,6 +89,8 @@ def problem_for(
         given = {"x_weights": x_weights, "y_weights": y_weights}
         shapes = {name: w.shape[:-1] for name, w in given.items() if w is not None}
         check_broadcast(x=x.shape[:-2], y=y.shape[:-2], **shapes)
+        if not keep_absent:
+            x, y = present(x, x_weights), present(y, y_weights)
     if not 0 <= progress <= 1:
         raise ValueError(f"progress = {progress}: give the share of the run that is over, 0 to 1")
     came = x.dtype

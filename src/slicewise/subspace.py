@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from slicewise.checks import check_finite, check_samples, check_weights
-from slicewise.pool import ALONE, Pool, shares_of
+from slicewise.pool import ALONE, Pool, present, shares_of
 from slicewise.problem import Problem
 
 
@@ -100,6 +100,7 @@ def effective_subspace(
     check_samples(x, y)
     check_weights("x_weights", x_weights, x)
     check_weights("y_weights", y_weights, y)
+    x, y = present(x, x_weights), present(y, y_weights)
     return _span(x, y, variance, x_weights, y_weights, x.dtype)
 
 

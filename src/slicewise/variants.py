@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from slicewise.checks import check_basis, check_choice, check_count
-from slicewise.composing import Kappa, chains_for, climb_from, energy_of
+from slicewise.composing import Kappa, chains_for, check_learning, climb_from, energy_of
 from slicewise.learned import PushForward
 from slicewise.legacy import AliasedTrace
 from slicewise.moves import Ascend, InTurn, Orthogonal, Repeat, Spread
@@ -82,7 +82,7 @@ def dsw(
 
     The network learns on from call to call in `SlicedWasserstein`; a functional call starts cold.
     """
-    check_count("n_steps", n_steps, at_least=0)
+    check_learning(n_steps, penalty, inner_lr, betas)
     return Recipe(PushForward(n_slices, n_steps, penalty, inner_lr, betas, redraw))
 
 

@@ -17,7 +17,7 @@ from slicewise.gradient import Objective
 from slicewise.judge import assignment, wasserstein, within
 from slicewise.learn.courses import sliced_distance
 from slicewise.learn.seeds import RunSeeds
-from slicewise.learn.track import Track, largest
+from slicewise.learn.track import Track, furthest, largest
 from slicewise.problem import Problem
 from slicewise.rules import moved, pull_of
 
@@ -147,8 +147,7 @@ class Hindsight:
         n_slices = max(50, 5 * k)
         slices = sphere.uniform((runs, n_slices, k), self.seeds.at(steps, purpose=3), x.dtype)
         pull = pull_of(problem, slices, slices.new_full((runs, n_slices), 1 / n_slices))
-        reach = torch.linalg.vector_norm(moved(pull), dim=-1).amax(dim=-1)
-        return reach <= 100 * self.stopping.tolerance * self.size
+        return furthest(moved(pull)) <= 100 * self.stopping.tolerance * self.size
 
     def _arrived(self, x: Tensor, row: int) -> bool:
         """Is the exact W_2 small enough? The sliced loss only said that a look is worth it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +21,7 @@ from slicewise.learn.loop import Loop, check_state
 from slicewise.learn.record import Flow, Trace
 from slicewise.learn.settings import Settings
 from slicewise.learn.setup import Rates, Seeds, groups_for, runs_of
+from slicewise.naming import comes_from_elsewhere, did_you_mean, meant
 from slicewise.precision import full_precision
 from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
@@ -70,7 +70,7 @@ def flow(
     seeds (3,) are 108 runs in one call. What a run draws depends on its seed and the step alone.
 
     Args:
-        lr: "auto", or plain gradient steps of this rate: a number, or a tensor over the batch.
+        lr: "auto", or plain gradient steps of this rate: a number, or a tensor (a list, an array) over the batch.
         n_slices: in a step. None is the variant's own default; "sw" with lr="auto" takes 50, and from 8 dimensions
             on 7 for each.
         objective: what is descended: "power" (SW_p^p), "root" (SW_p) or "mean_root" (the mean W_p).
@@ -102,9 +102,10 @@ def flow(
     (True, True)
     """
     _check(steps=steps, lr=lr, objective=objective, finish=finish, stop_w2=stop_w2, y=y)
-    _check_names(options)
+    _check_names(variant, options)
     recipe = recipe_for(variant, n_slices, options)
-    problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, 0.0, backend).detached()
+    what = (x, y, p, x_weights, y_weights, recipe.convention, 0.0, backend)
+    problem = problem_for(*what, keep_absent=True).detached()
     settings = Settings(
         recipe=recipe,
         objective=objective,
@@ -173,11 +174,16 @@ def _check(*, steps: Any, lr: Any, objective: str, finish: Any, stop_w2: Any, y:
         )
 
 
-def _check_names(options: dict[str, Any]) -> None:
+def _check_names(variant: str | Variant | Recipe, options: dict[str, Any]) -> None:
     """A misspelt argument of `flow` lands among the variant's options, which would not know it."""
-    own = inspect.signature(flow).parameters
+    one = VARIANTS.get(variant) if isinstance(variant, str) else variant
+    has = one.options if isinstance(one, Variant) else ()
+    own = [name for name in inspect.signature(flow).parameters if name not in ("x", "y", "options")]
     for name in options:
-        near = difflib.get_close_matches({"learning_rate": "lr"}.get(name, name), own, n=1)
-        known = any(name in variant.options for variant in VARIANTS.values())
-        if near and not known and name not in ("defaults", "convention", "legacy"):
-            raise ValueError(f"flow has no argument {name!r}: did you mean {near[0]!r}?")
+        if name in has or name in ("defaults", "convention", "legacy"):
+            continue
+        # An option of another variant is told what this one has.
+        strange = not any(name in other.options for other in VARIANTS.values())
+        near = meant(name, own, cutoff=0.6) if strange or comes_from_elsewhere(name) else []
+        if near:
+            raise ValueError(f"flow has no argument {name!r}: {did_you_mean(near[:1]).strip()}")

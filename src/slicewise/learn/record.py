@@ -29,9 +29,8 @@ class Trace:
         self, batch: tuple[int, ...], w2_at: Iterable[int] = (), particles_at: Iterable[int] = ()
     ) -> None:
         self.batch = batch
-        self.w2_at, self.particles_at = (
-            sorted({int(step) for step in at}) for at in (w2_at, particles_at)
-        )
+        self.w2_at = _steps("w2_at", w2_at)
+        self.particles_at = _steps("particles_at", particles_at)
         self._rows: dict[str, list[Tensor]] = {"loss": [], "step": [], "seconds": []}
         self._kept: dict[str, dict[int, Tensor]] = {"w2": {}, "particles": {}}
 
@@ -100,6 +99,14 @@ class Trace:
         for name, rows in saved["rows"].items():
             self._rows[name] = [rows]
         self._kept = {name: dict(kept) for name, kept in saved["kept"].items()}
+
+
+def _steps(name: str, at: Iterable[int]) -> list[int]:
+    """After how many steps to look, in order."""
+    steps = list(at) if isinstance(at, Iterable) else [-1]
+    if not all(int(step) == step >= 0 for step in steps):
+        raise ValueError(f"{name} = {at!r}: give a list of numbers of steps, e.g. [0, 100]")
+    return sorted({int(step) for step in steps})
 
 
 @dataclass(eq=False)

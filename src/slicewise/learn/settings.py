@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 
+from slicewise.checks import check_number
 from slicewise.gradient import Objective
 from slicewise.learn.accelerated import Accelerated
 from slicewise.learn.courses import Computed, Course, Descent
@@ -66,10 +67,7 @@ class Settings:
             )
         if self.reduce not in (True, False, "auto"):
             raise ValueError(f"reduce = {self.reduce!r}: give True, False or 'auto'")
-        if not 0 < self.share < math.inf:
-            raise ValueError(
-                f"share = {self.share}: give a positive share of the step, 1 as a rule"
-            )
+        check_number("share", self.share, above=0)
 
     def _check_floor(self, at_least: float) -> None:
         if not (isinstance(at_least, (int, float)) and math.isfinite(at_least)):

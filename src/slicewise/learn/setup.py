@@ -24,7 +24,7 @@ from slicewise.randomness import Generators
 from slicewise.subspace import Subspace, span_of
 from slicewise.weighting import weights_for
 
-Rates = float | Tensor | Literal["auto"]
+Rates = float | Sequence[float] | Tensor | Literal["auto"]
 Seeds = int | Sequence[int] | Tensor | None
 
 
@@ -133,19 +133,27 @@ def _frame(span: Subspace, batch: tuple[int, ...], ids: Tensor, rank: int) -> Su
     return Subspace(basis, mean, span.spectrum, span.ranks)
 
 
-def _rates(lr: float | Tensor) -> Tensor:
-    if not isinstance(lr, (int, float, Tensor)):
-        raise ValueError(f"lr = {lr!r}: give 'auto', a number, or a tensor over the batch")
-    rates = torch.as_tensor(lr, dtype=torch.float64).detach().cpu()
+def _rates(lr: float | Sequence[float] | Tensor) -> Tensor:
+    try:
+        rates = torch.as_tensor(lr, dtype=torch.float64).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"lr = {lr!r}: give 'auto', a number, or a tensor over the batch"
+        ) from None
     if not bool((torch.isfinite(rates) & (rates > 0)).all()):
         raise ValueError(f"lr = {lr}: give positive, finite rates, or 'auto'")
     return rates
 
 
 def _whole(seeds: int | Sequence[int] | Tensor) -> Tensor:
-    whole = torch.as_tensor(seeds, device="cpu")
-    if whole.is_floating_point() or whole.is_complex():
-        raise ValueError(f"seeds = {seeds}: give whole numbers, one for each run or one for all")
+    try:
+        whole = torch.as_tensor(seeds, device="cpu")
+    except (TypeError, ValueError, RuntimeError):  # words; numbers of more than 64 bits
+        whole = None
+    if whole is None or whole.is_floating_point() or whole.is_complex():
+        raise ValueError(
+            f"seeds = {seeds!r}: give whole numbers below 2^63, one for each run or one for all"
+        )
     return whole.long()
 
 

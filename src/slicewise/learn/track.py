@@ -84,7 +84,7 @@ def steps_in_a_row(
     reasons = watch.reasons(
         loss,
         largest(xs[-1]),
-        _measured(moves, _reach) if moves else None,
+        _measured(moves, furthest) if moves else None,
         _stacked(escaping) if escaping else None,
     )
     numbers = torch.stack([loss, _stacked(sizes), reasons.to(loss.dtype)])
@@ -114,5 +114,6 @@ def largest(x: Tensor) -> Tensor:
     return torch.linalg.vector_norm(x, ord=torch.inf, dim=(-2, -1))
 
 
-def _reach(move: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(move, dim=-1).amax(dim=-1)
+def furthest(move: Tensor) -> Tensor:
+    """How far the particle goes that goes furthest, (..., R); in float64, where squares of small moves are not zero."""
+    return torch.linalg.vector_norm(move, dim=-1, dtype=torch.float64).amax(dim=-1)

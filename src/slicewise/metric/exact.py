@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
@@ -70,11 +71,14 @@ class SlicedWassersteinMetric(Metric):
 
     def update(self, x: Tensor | None = None, y: Tensor | None = None) -> None:
         """Further samples (n, d) of either side, or of both."""
-        for name, samples, kept in (("x", x, self.x), ("y", y, self.y)):
-            if samples is not None:
-                check_rows(name, samples)
-                # Without this a metric that is only looked at would keep what every batch was computed from.
-                kept.append(samples if torch.is_grad_enabled() else samples.detach())
+        given = {name: t for name, t in (("x", x), ("y", y)) if t is not None}
+        for name, samples in given.items():
+            check_rows(name, samples)
+            first = next(itertools.chain(self.x, self.y, given.values()))
+            check_dimension(samples, first.shape[-1])
+        for name, samples in given.items():
+            # Without this a metric that is only looked at would keep what every batch was computed from.
+            getattr(self, name).append(samples if torch.is_grad_enabled() else samples.detach())
 
     def _sync_dist(self, dist_sync_fn: Any = gather_all_tensors, process_group: Any = None) -> None:
         # What torchmetrics sends for a rank without samples has another shape: gloo would end the process.
@@ -114,8 +118,20 @@ def joined(name: str, kept: list[Tensor] | Tensor) -> Tensor:
 def check_rows(name: str, samples: Tensor) -> None:
     """Samples (n, d)."""
     if not isinstance(samples, Tensor) or samples.dim() != 2 or not samples.is_floating_point():
-        got = tuple(samples.shape) if isinstance(samples, Tensor) else type(samples).__name__
+        got = type(samples).__name__
+        if isinstance(samples, Tensor):
+            got = f"{tuple(samples.shape)}, {samples.dtype}"
         raise ValueError(
             f"{name} is {got}: give floating-point samples (n, d); flatten images or features first, "
             f"e.g. {name}.flatten(1)"
+        )
+
+
+def check_dimension(samples: Tensor, earlier: int | None) -> None:
+    """Samples of the dimension that earlier ones had, if there were any."""
+    d = samples.shape[-1]
+    if earlier not in (None, d):
+        raise ValueError(
+            f"samples have d = {d}, but earlier ones d = {earlier}: give samples of one dimension, or "
+            f"reset() the metric"
         )

@@ -11,7 +11,7 @@ from torchmetrics import Metric
 
 from slicewise.checks import check_count, check_finite, check_order
 from slicewise.distance import sliced_wasserstein
-from slicewise.metric.exact import check_rows
+from slicewise.metric.exact import check_dimension, check_rows
 from slicewise.precision import full_precision
 from slicewise.randomness import Randomness
 from slicewise.sketch import Sketch
@@ -112,11 +112,7 @@ class StreamingSlicedWassersteinMetric(Metric):
 
     def _slices_for(self, samples: Tensor) -> Tensor:
         d = samples.shape[-1]
-        if self.d.item() not in (0, d):
-            raise ValueError(
-                f"samples have d = {d}, but earlier ones d = {self.d.item()}: give samples of one dimension, or "
-                f"reset() the metric"
-            )
+        check_dimension(samples, int(self.d) or None)
         self.d.fill_(d)
         wide = torch.promote_types(samples.dtype, torch.float32)
         known = self._slices
