@@ -14,6 +14,7 @@ from slicewise.judge import wasserstein
 from slicewise.lab.arrays import printable
 from slicewise.lab.pictures import READ, Array, Picture, check_kind, read_picture
 from slicewise.lab.trouble import Trouble
+from slicewise.learn.bar import progress_bar
 
 
 class Frames(Sequence[Array]):
@@ -58,6 +59,13 @@ class Frames(Sequence[Array]):
                 )
             self._latest = index, picture
         return self._latest[1]
+
+    def check(self, bar: bool | None) -> None:
+        """Read all of them once: what cannot be used is to be known before anything is written."""
+        with progress_bar(len(self), bar if len(self) > 1 else False, "read") as tick:
+            for index in range(len(self)):
+                self.picture(index)
+                tick(index + 1, "")
 
     @overload
     def __getitem__(self, index: int) -> Array: ...
