@@ -140,6 +140,31 @@ def _can_write(folder):
     return True
 
 
+def test_a_folder_goes_into_a_folder(capsys):
+    frames()
+    before = files()
+    assert "name a folder" in refused(capsys, "transfer", "frames", "cup.png", "-o", "new.png")
+    assert "name a folder" in refused(capsys, "transfer", "frames", "cup.png", "-o", "cat.png")
+    assert files() == before
+    Path("odd.png").mkdir()
+    accepted(capsys, "transfer", "frames", "cup.png", "-o", "odd.png", *QUICK)
+    assert len(list(Path("odd.png").iterdir())) == 2
+
+
+def test_a_mask_says_what_is_judged(capsys):
+    """What is left as it was says nothing of how near the rest came."""
+    whole = np.concatenate([np.full((20, 30, 3), 50, np.uint8), np.zeros((60, 30, 3), np.uint8)])
+    saved("half.png", whole)
+    saved("far.png", np.full((9, 9, 3), (200, 60, 50), np.uint8))
+    mask = np.zeros((80, 30), np.uint8)
+    mask[:20] = 255
+    saved("mask.png", mask)
+    given = ("half.png", "far.png", "-o", "new.png", "--mask", "mask.png", "--json", *QUICK)
+    said = json.loads(accepted(capsys, "transfer", *given))
+    assert said["w2_before"] == pytest.approx(np.sqrt(150**2 + 10**2))
+    assert said["w2"] < 5
+
+
 def test_reading_frames_is_seen(capsys, monkeypatch):
     """Of a folder one may wait for that longest; a single photograph is read in no time."""
     frames()

@@ -90,6 +90,14 @@ def as_colours(pixels: Array) -> Array:
     return np.asarray(colours)
 
 
+def shown(pixels: Array, mask: Array | None) -> Array:
+    """The pixels (n, 1, channels) that a mask (H, W) shows for the most part; without one, all as they are."""
+    if mask is None:
+        return pixels
+    white = 2 * mask.astype(np.int64) >= np.iinfo(mask.dtype).max
+    return pixels[white if white.any() else mask > 0][:, None]
+
+
 def palette_w2(first: Array, second: Array, seed: int, *, n: int = 1000, repeats: int = 1) -> float:
     """The exact W_2 between random visible pixels of two images, levels of 0 to 255, averaged over samples.
 

@@ -19,7 +19,7 @@ from slicewise.lab.cli import options
 from slicewise.lab.cli.kept_map import kept_map
 from slicewise.lab.cli.saying import one_way_to_say, place_for, say_json, say_lines
 from slicewise.lab.cli.sets import generator_for
-from slicewise.lab.frames import Frames, as_colours, palette_w2
+from slicewise.lab.frames import Frames, as_colours, palette_w2, shown
 from slicewise.lab.pictures import (
     WRITTEN,
     Array,
@@ -109,7 +109,8 @@ def transfer(
     Pixels flow to the target's palette; the photograph follows by smooth
     displacements, its texture kept. A folder of frames gets one map, so that
     colours do not flicker. Told at the end is the exact W_2 between 1,000 random
-    pixels of either side, in levels of 0 to 255 (the number --quiet prints).
+    pixels of either side, in levels of 0 to 255 (the number --quiet prints);
+    with a mask, of what it shows.
 
     Photographs are turned upright and keep their transparency, EXIF and colour
     profile; 16 bits are kept in TIFF. Nothing is written over without --force.
@@ -171,8 +172,10 @@ def transfer(
         "images": len(frames),
         "height": last.pixels.shape[0],
         "width": last.pixels.shape[1],
-        "w2_before": None if wanted is None else palette_w2(last.pixels, wanted, seed),
-        "w2": None if wanted is None else palette_w2(moved, wanted, seed),
+        "w2_before": None
+        if wanted is None
+        else palette_w2(shown(last.pixels, share), wanted, seed),
+        "w2": None if wanted is None else palette_w2(shown(moved, share), wanted, seed),
         "seconds": seconds,
         "strength": strength,
         "variant": str(fitted.variant),
@@ -182,10 +185,10 @@ def transfer(
     if save_map is not None:
         fitted.save(save_map)
     if compare is not None:
-        shown = [("before", as_colours(last.pixels)), ("after", as_colours(moved))]
+        sheet = [("before", as_colours(last.pixels)), ("after", as_colours(moved))]
         if wanted is not None:
-            shown.append((f"colours of {printable(target.name)}", as_colours(wanted)))
-        write_whole(compare, before_after(shown, compare.suffix.lower()))
+            sheet.append((f"colours of {printable(target.name)}", as_colours(wanted)))
+        write_whole(compare, before_after(sheet, compare.suffix.lower()))
     if as_json:
         files = {"compare": compare, "map": save_map}
         say_json({**said, **{name: None if f is None else str(f) for name, f in files.items()}})
@@ -203,6 +206,10 @@ def _places(
     if many:
         if out.exists() and not out.is_dir():
             raise Trouble(f"--out {shown} is a file, the source a folder: name a folder")
+        if out.suffix.lower() in WRITTEN and not out.exists():
+            raise Trouble(
+                f"--out {shown} is the name of a file, the source a folder: name a folder"
+            )
         places = [out / path.name for path in frames.paths]
         for place in places:
             if place.suffix.lower() not in WRITTEN:
