@@ -273,6 +273,24 @@ class TestSmoothness:
         assert grain(moved) < 2.2 * grain(grainy.astype(float))
         assert np.ptp(moved.mean((0, 2))) > 3 * 30
 
+    def test_nor_is_it_beside_an_edge(self):
+        """Towers before a sky: grain around their struts is the sky's, and not to become speckle."""
+        rng = np.random.default_rng(0)
+        sky = np.linspace(100, 130, 400)[None, :, None].repeat(200, 0).repeat(3, 2)
+        grainy = (sky + rng.normal(0, 1.5, sky.shape)).round().astype(np.uint8)
+        strut = np.zeros(400, bool)
+        strut[40::40] = True
+        beside = sum(np.roll(strut, by) for by in (-3, -2, -1, 1, 2, 3)) > 0
+        grainy[:, strut] = 20
+        moved = transfer(grainy, small("coffee"), n_pixels=500, seed=0).astype(float)
+
+        def grain(image):
+            return np.diff(image[:, beside], axis=0).std() / np.sqrt(2)
+
+        assert grain(moved) < 2.5 * grain(grainy.astype(float))
+        assert np.ptp(moved[:, beside].mean((0, 2))) > 3 * 30
+        assert np.abs(moved[:, strut].mean(0) - moved[:, beside].mean((0, 1))).max() > 30
+
 
 class TestKinds:
     def test_alpha_stays(self, fitted):

@@ -238,6 +238,34 @@ def test_known_steps():
     assert step(drawn[0], steps.Constant()) == pytest.approx(0.7 * steps.best_step(20, 8))
 
 
+def test_the_tempered_step_is_shorter_where_all_slices_would_be_right_at_once():
+    x, y = torch.randn(2, 30, 8, dtype=torch.float64)
+    for slices in (*(sphere.orthonormal((n, 8), rng()) for n in (1, 2, 8)), *random_frames()):
+        for dtype in (torch.float32, torch.float64):
+            weights = torch.full((len(slices),), 1 / len(slices), dtype=dtype)
+            pull = pull_of(Problem(x.to(dtype), y.to(dtype)), slices.to(dtype), weights)
+            share = float(steps.Tempered()(pull) / steps.Cauchy()(pull))
+            frame = torch.allclose(slices @ slices.mT, torch.eye(len(slices)).double())
+            assert share == (0.75 if frame else 1)
+    with pytest.raises(ValueError, match="p = 2 only"):
+        sw.displacement(x, y, step="tempered", p=1)
+
+
+def random_frames():
+    """Slices that are not orthonormal: as few as a frame has, and more."""
+    return [sphere.uniform((n, 8), rng()) for n in (2, 8, 20)]
+
+
+def test_few_slices_arrive_in_three_dimensions():
+    """Whole steps along few slices rattle, and are still far away when tempered ones have arrived."""
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(2, 400, 3, generator=g, dtype=torch.float64)
+    y = y * torch.tensor([4.0, 1.0, 0.4])
+    how = {"seeds": 0, "steps": 1400, "stop_w2": 1e-2, "bar": False}
+    assert bool(sw.flow(x, y, "ksw", **how).converged)
+    assert float(sw.flow(x, y, "ksw", step="cauchy", **how).w2) > 0.05
+
+
 def test_trace_of_wide_and_tall_slices():
     for d, n_slices in ((3, 20), (20, 3)):
         pull = random_pull(d=d, n_slices=n_slices)
@@ -254,7 +282,9 @@ def test_polyak_is_loss_over_squared_pull(p):
     assert_close(steps.Polyak()(pull), wanted.reshape(1))
 
 
-@pytest.mark.parametrize("rule", [steps.Cauchy(), steps.Trace(), steps.Polyak(), steps.Constant()])
+@pytest.mark.parametrize(
+    "rule", [steps.Cauchy(), steps.Tempered(), steps.Trace(), steps.Polyak(), steps.Constant()]
+)
 def test_nothing_to_move_is_no_move(rule):
     x = torch.randn(10, 3, dtype=torch.float64)
     move = sw.displacement(x, x, step=rule)

@@ -42,8 +42,8 @@ def displacement(
     slices drawn. Samples of weight zero do not move. The other arguments are those of `sliced_wasserstein`.
 
     Args:
-        step: "cauchy" (the exact line search on these slices' plans), "trace", "polyak", "constant", a number
-            (the dimensionless a itself) or a `slicewise.steps.Rule` of your own.
+        step: "cauchy" (the exact line search on these slices' plans), "tempered", "trace", "polyak", "constant", a
+            number (the dimensionless a itself) or a `slicewise.steps.Rule` of your own.
         hold_weights: take slice weights as constants. With False energies are differentiated, as the
             loss does; slices may then push samples away.
 

@@ -112,6 +112,22 @@ class Cauchy(Part):
 
 
 @dataclass(frozen=True, repr=False)
+class Tempered(Part):
+    """Cauchy's step, but three quarters of it where that would set every slice right at once. p = 2 only.
+
+    So it is for one slice, and for any orthonormal frame: a = L. Samples then go where their ranks on these few slices say,
+    and nothing of what earlier slices said is left to average; from three dimensions on flows rattle far from the target.
+    Three quarters still lower the error along a slice by 15/16 of what the whole step does, when its plan is right.
+    """
+
+    def __call__(self, pull: Pull) -> Tensor:
+        _only_squares(self, pull)
+        step = Cauchy()(pull)
+        # Slices that are all but orthonormal are no better off; others are well below.
+        return torch.where(step >= 0.999 * pull.slices.shape[-2], 0.75 * step, step)
+
+
+@dataclass(frozen=True, repr=False)
 class Trace(Part):
     """The best step for an error of unknown direction: a = tr M / tr M². It looks at slices alone.
 
@@ -161,6 +177,7 @@ class Constant(Part):
 
 RULES: dict[str, Rule] = {
     "cauchy": Cauchy(),
+    "tempered": Tempered(),
     "trace": Trace(),
     "polyak": Polyak(),
     "constant": Constant(),

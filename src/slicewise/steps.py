@@ -22,13 +22,14 @@ import torch
 from torch import Tensor
 
 from slicewise.checks import check_choice
-from slicewise.rules import Cauchy, Constant, Polyak, Rule, Trace
+from slicewise.rules import Cauchy, Constant, Polyak, Rule, Tempered, Trace
 
 __all__ = [
     "Cauchy",
     "Constant",
     "Polyak",
     "Rule",
+    "Tempered",
     "Trace",
     "best_step",
     "contraction",

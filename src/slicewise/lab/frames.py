@@ -14,6 +14,7 @@ from slicewise.judge import wasserstein
 from slicewise.lab.arrays import printable
 from slicewise.lab.pictures import READ, Array, Picture, check_kind, read_picture
 from slicewise.lab.trouble import Trouble
+from slicewise.learn.bar import progress_bar
 
 
 class Frames(Sequence[Array]):
@@ -59,6 +60,13 @@ class Frames(Sequence[Array]):
             self._latest = index, picture
         return self._latest[1]
 
+    def check(self, bar: bool | None) -> None:
+        """Read all of them once: what cannot be used is to be known before anything is written."""
+        with progress_bar(len(self), bar if len(self) > 1 else False, "read") as tick:
+            for index in range(len(self)):
+                self.picture(index)
+                tick(index + 1, "")
+
     @overload
     def __getitem__(self, index: int) -> Array: ...
     @overload
@@ -80,6 +88,14 @@ def as_colours(pixels: Array) -> Array:
     if colours.dtype == np.uint16:
         colours = np.round(colours / 257).astype(np.uint8)
     return np.asarray(colours)
+
+
+def shown(pixels: Array, mask: Array | None) -> Array:
+    """The pixels (n, 1, channels) that a mask (H, W) shows for the most part; without one, all as they are."""
+    if mask is None:
+        return pixels
+    white = 2 * mask.astype(np.int64) >= np.iinfo(mask.dtype).max
+    return pixels[white if white.any() else mask > 0][:, None]
 
 
 def palette_w2(first: Array, second: Array, seed: int, *, n: int = 1000, repeats: int = 1) -> float:

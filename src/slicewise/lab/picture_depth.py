@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from slicewise.lab.arrays import printable
+from slicewise.lab.picture_facts import stood_up, turn_of
 from slicewise.lab.trouble import Trouble
 
 Array = np.ndarray[Any, Any]
 # Tags of TIFF.
-_BITS, _KIND, _TURNED, _PLANAR, _EXTRA = 258, 262, 274, 284, 338
+_BITS, _KIND, _PLANAR, _EXTRA = 258, 262, 284, 338
 
 
 def bits_of(path: Path, image: Any) -> int:
@@ -28,7 +29,7 @@ def bits_of(path: Path, image: Any) -> int:
 
 
 def deep_tiff(path: Path, image: Any) -> Array:
-    """The pixels (H, W, channels) of a TIFF of 16 bits, uint16."""
+    """The pixels (H, W, channels) of a TIFF of 16 bits, uint16, upright."""
     import tifffile
 
     try:
@@ -43,14 +44,14 @@ def deep_tiff(path: Path, image: Any) -> Array:
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
     tags = image.tag_v2
     plain = pixels.ndim == 3 and pixels.shape[2] in (1, 2, 3, 4) and tags.get(_PLANAR, 1) == 1
-    plain = plain and tags.get(_KIND) in (1, 2) and tags.get(_TURNED, 1) == 1
+    plain = plain and tags.get(_KIND) in (1, 2)
     if pixels.dtype != np.uint16 or not plain:
         raise Trouble(
-            f"{printable(str(path))} is a TIFF of {pixels.dtype} {pixels.shape}, perhaps turned: give 16 bits, "
-            f"upright, grey or RGB with channels last"
+            f"{printable(str(path))} is a TIFF of {pixels.dtype} {pixels.shape}: give 16 bits, grey or RGB with "
+            f"channels last"
         )
     if 1 in tags.get(_EXTRA, ()):
         raise Trouble(
             f"{printable(str(path))} has colours multiplied by their alpha: save it with straight alpha"
         )
-    return np.asarray(pixels)
+    return stood_up(np.asarray(pixels), turn_of(image))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ import numpy as np
 
 from slicewise.lab.arrays import printable
 from slicewise.lab.picture_depth import bits_of, deep_tiff
+from slicewise.lab.picture_facts import dpi_of, exif_of, exif_of_size
+from slicewise.lab.picture_tiff import tiff_of
 from slicewise.lab.trouble import Trouble
 
 Array = np.ndarray[Any, Any]
@@ -23,8 +25,6 @@ WRITTEN = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 _WITH_ALPHA = (".png", ".webp", ".tif", ".tiff")
 # The longest side that a format has room for.
 _LONGEST = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
-# Tags of EXIF that a TIFF may have among its own: what is shown, with what, when, by whom; the camera's, the place.
-_TOLD, _TOLD_INSIDE = (270, 271, 272, 305, 306, 315, 33432), (0x8769, 0x8825)
 _GREY, _COLOURED = (
     ("1", "L", "LA", "La"),
     ("RGB", "RGBA", "RGBa", "RGBX", "P", "PA", "YCbCr", "HSV"),
@@ -39,6 +39,7 @@ class Picture:
     pixels: Array  # (H, W, 1 | 2 | 3 | 4), uint8 or uint16; the last of 2 or 4 is alpha
     profile: bytes | None = None  # ICC, of RGB
     exif: bytes | None = None
+    dpi: tuple[float, float] | None = None  # dots per inch, across and down
 
     @property
     def has_alpha(self) -> bool:
@@ -79,8 +80,7 @@ def read_picture(path: Path, *, reduce: bool = False) -> Picture:
             raise Trouble(f"{shown} is no image that can be read: give one of {kinds}") from None
         raise Trouble(f"{shown} cannot be read as an image: {said}; save it anew") from None
     if reduce and picture.deep:
-        pixels = np.round(picture.pixels / 257).astype(np.uint8)
-        return Picture(picture.name, pixels, picture.profile, picture.exif)
+        return replace(picture, pixels=np.round(picture.pixels / 257).astype(np.uint8))
     return picture
 
 
@@ -101,18 +101,17 @@ def _read(path: Path, reduce: bool) -> Picture:
             )
         profile = _rgb_profile(image.info.get("icc_profile"))
         deep = bits_of(path, image) > 8
-        if deep and image.format == "TIFF":
-            return Picture(printable(path.name), deep_tiff(path, image), profile)
-        if deep and not image.mode.startswith("I;16") and not reduce:
+        if deep and not image.mode.startswith("I;16") and image.format != "TIFF" and not reduce:
             raise Trouble(
                 f"{shown} has 16 bits a channel, kept of TIFF files only: save it as TIFF, or with 8 bits"
             )
+        # Before any pixel is read: of a TIFF one can learn no more after that.
+        name, dpi, exif = printable(path.name), dpi_of(image), exif_of(image)
+        if deep and image.format == "TIFF":
+            return Picture(name, deep_tiff(path, image), profile, exif, dpi)
         upright: Image.Image = ImageOps.exif_transpose(image)
-        exif = _exif(image, upright)
         if upright.mode.startswith("I;16"):
-            return Picture(
-                printable(path.name), np.asarray(upright, np.uint16)[:, :, None], None, exif
-            )
+            return Picture(name, np.asarray(upright, np.uint16)[:, :, None], None, exif, dpi)
         if upright.mode not in _GREY + _COLOURED:
             raise Trouble(
                 f"{shown} has pixels of kind {upright.mode}: give 8 or 16 bits, grey or RGB"
@@ -121,27 +120,7 @@ def _read(path: Path, reduce: bool) -> Picture:
         kind = ("LA" if clear else "L") if upright.mode in _GREY else "RGBA" if clear else "RGB"
         pixels = np.asarray(upright.convert(kind))
         pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
-        return Picture(printable(path.name), pixels, profile, exif)
-
-
-def _exif(image: Any, upright: Any) -> bytes | None:
-    """EXIF, without the turn that is done; of a TIFF, in which it is spread, gathered."""
-    if image.format == "TIFF":
-        return _told(image.getexif())
-    found: bytes | None = upright.info.get("exif")
-    return found
-
-
-def _told(exif: Any) -> bytes | None:
-    """What EXIF tells of the photograph, and not of the file that held it."""
-    from PIL import Image
-
-    kept = Image.Exif()
-    kept.update({tag: exif[tag] for tag in _TOLD if tag in exif})
-    inner = {tag: dict(exif.get_ifd(tag)) for tag in _TOLD_INSIDE}
-    for tag, told in inner.items():
-        kept.get_ifd(tag).update(told)
-    return kept.tobytes() if len(kept) or any(inner.values()) else None
+        return Picture(name, pixels, profile, exif, dpi)
 
 
 def _rgb_profile(profile: bytes | None) -> bytes | None:
@@ -172,7 +151,7 @@ def in_profile_of(target: Picture, source: Picture) -> Picture:
         ) from None
     assert turned is not None
     pixels = np.concatenate([np.asarray(turned), target.pixels[:, :, 3:]], axis=2)
-    return Picture(target.name, pixels, source.profile, target.exif)
+    return replace(target, pixels=pixels, profile=source.profile)
 
 
 def read_mask(path: Path) -> Array:
@@ -215,32 +194,19 @@ def encoded(picture: Picture, suffix: str) -> bytes:
     """The content of a file, as good as its format has it."""
     from PIL import Image
 
-    file = io.BytesIO()
-    if picture.deep:
-        import tifffile
-
-        extra = ["unassalpha"] if picture.has_alpha else None
-        pixels, profile = picture.pixels, picture.profile
-        tifffile.imwrite(file, pixels, photometric="rgb", extrasamples=extra, iccprofile=profile)
-        return file.getvalue()
-    kind = {".jpg": "JPEG", ".jpeg": "JPEG", ".tif": "TIFF", ".tiff": "TIFF"}.get(
-        suffix, suffix[1:]
-    )
+    if suffix in (".tif", ".tiff"):
+        return tiff_of(picture.pixels, picture.profile, picture.exif, picture.dpi)
+    kind = {".jpg": "JPEG", ".jpeg": "JPEG"}.get(suffix, suffix[1:])
     best: dict[str, dict[str, Any]] = {
         "JPEG": {"quality": 95, "subsampling": 0},
         "png": {"compress_level": 3},
         "webp": {"quality": 95, "exact": True},
-        "TIFF": {"compression": "tiff_adobe_deflate"},
     }
-    options = best.get(kind, {})
-    if picture.profile is not None and kind != "bmp":
-        options["icc_profile"] = picture.profile
-    if picture.exif is not None and kind in ("JPEG", "png", "webp"):
-        options["exif"] = picture.exif
-    if picture.exif is not None and kind == "TIFF":
-        exif = Image.Exif()
-        exif.load(picture.exif)
-        if told := _told(exif):
-            options = {**options, "exif": told, "compression": None}  # the compressor knows no EXIF
-    Image.fromarray(picture.pixels).save(file, kind, **options)
+    told = {"icc_profile": picture.profile, "exif": picture.exif, "dpi": picture.dpi}
+    if kind == "webp" and picture.exif is None and picture.dpi is not None:
+        told["exif"] = exif_of_size(picture.dpi)
+    file = io.BytesIO()
+    options = best.get(kind, {}) | {name: found for name, found in told.items() if found}
+    pixels = picture.pixels if picture.pixels.shape[2] > 1 else picture.pixels[:, :, 0]
+    Image.fromarray(pixels).save(file, kind, **options)
     return file.getvalue()

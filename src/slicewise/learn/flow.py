@@ -64,7 +64,7 @@ def flow(
 
     With `lr="auto"` nothing needs tuning: each step is computed from the slices it draws. For "sw" that is
     the whole default: exact reduction to the data's own dimensions, evenly spread slices, momentum with
-    restarts, escapes from dead ends. Other variants take their own slices and the Cauchy step.
+    restarts, escapes from dead ends. Other variants take their own slices and the Cauchy step (tempered, beyond the plane).
 
     Every leading dimension is a batch of runs, those of `lr` and `seeds` included: 36 rates (36, 1) and 3
     seeds (3,) are 108 runs in one call. What a run draws depends on its seed and the step alone.
@@ -77,8 +77,8 @@ def flow(
         seeds: one for each run, or one for all; None draws them from `generator`.
         reduce: work in the data's own k dimensions. Distances and the minimiser stay, a given rate means d / k
             times as much; "auto" does so for computed steps, where the variant can.
-        step: "cauchy", "trace", "polyak", "constant", a number (the dimensionless a) or a rule: plain computed
-            steps by that rule, also for "sw". Needs lr="auto".
+        step: "cauchy", "tempered", "trace", "polyak", "constant", a number (the dimensionless a) or a rule: plain
+            computed steps by that rule, also for "sw". Needs lr="auto".
         share: of the computed step; stable below 2, and 1 is right.
         hold_weights: computed steps take slice weights as constants; False differentiates energies.
         stop_w2: end a run once its exact W_2 is at most this (extra `exact`).

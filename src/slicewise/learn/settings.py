@@ -15,7 +15,7 @@ from slicewise.learn.courses import Computed, Course, Descent
 from slicewise.learn.escape import Escapes, escapes_for
 from slicewise.problem import Problem
 from slicewise.recipe import Recipe
-from slicewise.rules import Cauchy, Rule
+from slicewise.rules import Cauchy, Rule, Tempered
 from slicewise.slicers import Uniform
 from slicewise.weighting import Equal
 
@@ -97,8 +97,11 @@ class Settings:
                 f"numbers of equal weight"
             )
         if not self.accelerated(problem):
-            rule = Cauchy() if self.rule is None else self.rule
-            escapes = escapes_for(k) if exact and problem.p == 2 else None
+            squares = exact and problem.p == 2
+            # In the plane escapes free runs of few slices, and whole steps arrive sooner.
+            own = Tempered() if squares and k > 2 else Cauchy()
+            rule = own if self.rule is None else self.rule
+            escapes = escapes_for(k) if squares else None
             if self.assign:
                 escapes = AT_FIRST_STALL
             held = self.hold_weights

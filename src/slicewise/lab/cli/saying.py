@@ -14,15 +14,15 @@ from slicewise.lab.trouble import Trouble
 
 
 def place_for(option: str, path: Path, suffixes: tuple[str, ...]) -> Path:
-    """A path that can be written to, found out before the work is done."""
+    """A path that can be written to, found out before the work is done; nothing is made yet, not even its folder."""
     given = f"{option} {printable(str(path))}"
     if path.suffix.lower() not in suffixes:
         raise Trouble(f"{given}: give a name that ends in {' or '.join(suffixes)}")
     if path.is_dir():
         raise Trouble(f"{given} is a folder: name a file")
+    there = next(folder for folder in path.absolute().parents if folder.exists())
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=path.parent).close()
+        tempfile.TemporaryFile(dir=there).close()
     except OSError as trouble:
         raise Trouble(
             f"{given} cannot be written: {trouble.strerror}; name another place"

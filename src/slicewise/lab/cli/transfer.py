@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,13 +16,13 @@ from slicewise.files import write_whole
 from slicewise.lab.arrays import printable
 from slicewise.lab.before_after import before_after
 from slicewise.lab.cli import options
+from slicewise.lab.cli.kept_map import kept_map
 from slicewise.lab.cli.saying import one_way_to_say, place_for, say_json, say_lines
 from slicewise.lab.cli.sets import generator_for
-from slicewise.lab.frames import Frames, as_colours, palette_w2
+from slicewise.lab.frames import Frames, as_colours, palette_w2, shown
 from slicewise.lab.pictures import (
     WRITTEN,
     Array,
-    Picture,
     encoded,
     in_profile_of,
     read_mask,
@@ -34,6 +35,7 @@ from slicewise.learn.color.keeping import SUFFIXES as MAPS
 
 
 def transfer(
+    context: typer.Context,
     source: Annotated[
         Path,
         typer.Argument(
@@ -107,7 +109,8 @@ def transfer(
     Pixels flow to the target's palette; the photograph follows by smooth
     displacements, its texture kept. A folder of frames gets one map, so that
     colours do not flicker. Told at the end is the exact W_2 between 1,000 random
-    pixels of either side, in levels of 0 to 255 (the number --quiet prints).
+    pixels of either side, in levels of 0 to 255 (the number --quiet prints);
+    with a mask, of what it shows.
 
     Photographs are turned upright and keep their transparency, EXIF and colour
     profile; 16 bits are kept in TIFF. Nothing is written over without --force.
@@ -121,33 +124,36 @@ def transfer(
     one_way_to_say(as_json=as_json, quiet=quiet)
     generator_for(seed)  # says what is wrong with it
     check_choice("variant", variant, VARIANTS)
+    if VARIANTS[variant]().lift is not None:
+        usable = [name for name, own in VARIANTS.items() if own().lift is None]
+        raise Trouble(
+            f"--variant {variant}: no step can be computed for its slices, which are not linear; give one of "
+            f"{', '.join(usable)}"
+        )
     if not 0 <= strength <= 1:
         raise Trouble(f"--strength {strength:g}: give a number from 0 to 1")
     fitted = ColorTransfer(variant, space=space, palette=palette, smoothness=smoothness, seed=seed)
+    kept = target.suffix.lower() in MAPS
+    if kept:
+        fitted = kept_map(target, context)
     many = source.is_dir()
     frames = Frames.of_folder(source) if many else Frames([source])
     frames.places = places = _places(out, frames, many, compare, save_map, force)
-    frames.mask = share = None if mask is None else read_mask(mask)
-    bar = False if quiet or as_json else None
-    start = time.perf_counter()
-    first = frames.picture(0)
-    wanted: Array | None = None
-    if target.suffix.lower() in MAPS:
-        if palette is not None or save_map is not None:
-            raise Trouble(
-                f"{printable(str(target))} is a map: --palette and --save-map make one, leave them out"
-            )
-        fitted = ColorTransfer.load(target)
-        for index in range(1, len(frames)):
-            frames.picture(index)  # what cannot be read is to be known before anything is written
-    else:
-        picture = in_profile_of(read_picture(target, reduce=True), first)
-        wanted = picture.pixels
     place_for("--out", places[0], WRITTEN)
     if compare is not None:
         place_for("--compare", compare, (".png", ".jpg", ".jpeg"))
     if save_map is not None:
         place_for("--save-map", save_map, MAPS)
+    frames.mask = share = None if mask is None else read_mask(mask)
+    bar = False if quiet or as_json else None
+    start = time.perf_counter()
+    first = frames.picture(0)
+    wanted: Array | None = None
+    if kept:
+        frames.check(bar)
+    else:
+        picture = in_profile_of(read_picture(target, reduce=True), first)
+        wanted = picture.pixels
     if wanted is not None:
         fitted.fit(frames, wanted, mask=share, bar=bar)
     moved = first.pixels
@@ -157,8 +163,7 @@ def transfer(
             moved = fitted.transform(
                 own.pixels, strength=strength, mask=share, bar=False if many else bar
             )
-            result = Picture(own.name, moved, own.profile, own.exif)
-            write_whole(place, encoded(result, place.suffix.lower()))
+            write_whole(place, encoded(replace(own, pixels=moved), place.suffix.lower()))
             tick(index + 1, own.name)
     seconds = time.perf_counter() - start
     last = frames.picture(len(frames) - 1)
@@ -167,21 +172,23 @@ def transfer(
         "images": len(frames),
         "height": last.pixels.shape[0],
         "width": last.pixels.shape[1],
-        "w2_before": None if wanted is None else palette_w2(last.pixels, wanted, seed),
-        "w2": None if wanted is None else palette_w2(moved, wanted, seed),
+        "w2_before": None
+        if wanted is None
+        else palette_w2(shown(last.pixels, share), wanted, seed),
+        "w2": None if wanted is None else palette_w2(shown(moved, share), wanted, seed),
         "seconds": seconds,
         "strength": strength,
         "variant": str(fitted.variant),
         "space": fitted.space,
-        "seed": seed,
+        "seed": fitted.seed,
     }
     if save_map is not None:
         fitted.save(save_map)
     if compare is not None:
-        shown = [("before", as_colours(last.pixels)), ("after", as_colours(moved))]
+        sheet = [("before", as_colours(last.pixels)), ("after", as_colours(moved))]
         if wanted is not None:
-            shown.append((f"colours of {printable(target.name)}", as_colours(wanted)))
-        write_whole(compare, before_after(shown, compare.suffix.lower()))
+            sheet.append((f"colours of {printable(target.name)}", as_colours(wanted)))
+        write_whole(compare, before_after(sheet, compare.suffix.lower()))
     if as_json:
         files = {"compare": compare, "map": save_map}
         say_json({**said, **{name: None if f is None else str(f) for name, f in files.items()}})
@@ -199,6 +206,10 @@ def _places(
     if many:
         if out.exists() and not out.is_dir():
             raise Trouble(f"--out {shown} is a file, the source a folder: name a folder")
+        if out.suffix.lower() in WRITTEN and not out.exists():
+            raise Trouble(
+                f"--out {shown} is the name of a file, the source a folder: name a folder"
+            )
         places = [out / path.name for path in frames.paths]
         for place in places:
             if place.suffix.lower() not in WRITTEN:
@@ -228,4 +239,5 @@ def _lines(said: dict[str, Any]) -> list[tuple[str, str]]:
     if said["w2"] is not None and math.isfinite(said["w2"]):
         lines.append(("palette W_2", f"{said['w2_before']:.1f} before, {said['w2']:.1f} after"))
     by = f"{printable(said['variant'])} in {said['space']}"  # a map's own words, from a file
-    return [*lines, ("by", f"{by}, strength {said['strength']:g}, seed {said['seed']}")]
+    seed = "" if said["seed"] is None else f", seed {said['seed']}"  # older maps do not say it
+    return [*lines, ("by", f"{by}, strength {said['strength']:g}{seed}")]

@@ -6,21 +6,28 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import avg_pool2d, pad
+from torch.nn.functional import avg_pool2d, max_pool2d, pad
 
 # The broad picture is made on a copy of about so many pixels a side, from squares of 2 × 4 + 1 of them.
 _SIDE, _RADIUS = 512, 4
-# Contrast in a square, as a share of black to white, that counts as an edge rather than as grain.
-_EDGE = 0.02
+# Contrast in a square, as a share of black to white, up to which it is calm: what is there is grain.
+_CALM = 0.015
+# So far from a calm square grain is still known to be grain, though there be an edge in between.
+_NEAR = 6
+# What differs by more than this from its surroundings is no grain, wherever it is.
+_ALIKE = 0.06
+# Of the pixels around, every other one is asked; the pixel itself counts for less than any that is alike.
+_EVERY, _ITSELF = 2, 0.1
 # How many times a map may magnify detail. Twice a step of 1/255 is still hard to see.
 MAGNIFIED = 2.0
 
 
 class Broad:
-    """The picture without its grain: the mean around each pixel where little happens, the pixel itself at edges.
+    """The picture without its grain: near calm places the mean of what is alike around a pixel, else the pixel itself.
 
-    A guided filter (He, Sun and Tang, 2010) with the image as its own guide, its coefficients found on a
-    small copy and drawn large, so that an image of any size is worked through a few rows at a time.
+    A bilateral filter (Tomasi and Manduchi, 1998) on a small copy, which is drawn large, so that an image of any size is
+    worked through a few rows at a time. Next to an edge those on its own side speak for a pixel, and grain is found there
+    as it is elsewhere. Where no square nearby is calm there is texture, which is not held back.
     """
 
     def __init__(self, rows: Callable[[int, int], Tensor], height: int, width: int) -> None:
@@ -35,15 +42,34 @@ class Broad:
         small = torch.cat(pieces, dim=2)  # (1, 3, h, w)
         mean = _box(small)
         spread = (_box(small**2) - mean**2).clamp(min=0).sum(1, keepdim=True)
-        contrast = (spread / _EDGE**2) ** 3  # a steep power: grain just below an edge is grain
+        contrast = (spread / _CALM**2) ** 4  # a steep power: grain just below an edge is grain
         own = contrast / (contrast + 1)
-        coefficients = _box(torch.cat([own, (1 - own) * mean], 1))[0].permute(1, 2, 0)  # (h, w, 4)
-        self._lines = _between(coefficients, block, range(width), axis=1)  # (h, width, 4)
+        calmest = -max_pool2d(-own, 2 * _NEAR + 1, 1, _NEAR)
+        # Those that are asked speak for their squares, where these are calm.
+        whole = torch.cat([torch.lerp(mean, small, own), _box(calmest)], 1)[0].permute(1, 2, 0)
+        self._margin = margin = _RADIUS * block
+        self._lines = _between(whole, block, range(-margin, width + margin), axis=1)
 
     def rows(self, colours: Tensor, first: int) -> Tensor:
         """The broad colours of these rows (r, width, 3) of the image."""
-        large = _between(self._lines, self._block, range(first, first + len(colours)), axis=0)
-        return (large[..., :1] * colours + large[..., 1:]).clamp(0, 1)
+        margin, (height, width) = self._margin, colours.shape[:2]
+        rows = range(first - margin, first + height + margin)
+        # Colours as planes: sums over three numbers that lie side by side are slow.
+        large = _between(self._lines, self._block, rows, axis=0).permute(2, 0, 1).contiguous()
+        planes = colours.permute(2, 0, 1).contiguous()
+        # The pixel itself, too, so that there is something where nothing is alike.
+        weight = torch.full_like(planes[0], _ITSELF)
+        total = weight * planes
+        offsets = range(0, 2 * margin + 1, _EVERY * self._block)
+        for down in offsets:
+            for right in offsets:
+                near = large[:3, down : down + height, right : right + width]
+                apart = (near - planes).square_().sum(0).div_(_ALIKE**2)
+                alike = 1 / (1 + apart**3)
+                weight += alike
+                total.addcmul_(alike.unsqueeze(0), near)
+        own = large[3:, margin : margin + height, margin : margin + width]
+        return torch.lerp(total / weight, planes, own).permute(1, 2, 0)
 
 
 def change(colours: Tensor, broad: Tensor, move: Tensor, broad_move: Tensor) -> Tensor:

@@ -28,6 +28,8 @@ from slicewise.recipe import Recipe, Variant
 _ROUNDS, _STEPS = 3, 150
 _PALETTE_PIXELS = 20_000
 _LEAST_SPREAD = 1e-3  # of a target of one colour, or nearly
+# What a map that is kept says of how it was fitted.
+_KEPT = ("variant", "space", "palette", "smoothness", "n_pixels", "seed")
 
 
 class ColorTransfer:
@@ -75,7 +77,7 @@ class ColorTransfer:
         self.palette = palette
         self.smoothness = smoothness
         self.n_pixels = n_pixels
-        self.seed = seed
+        self.seed = None if seed is None else int(seed)
         self.field_: Tensor | None = None  # (S, S, S, 3), displacements at nodes over [0, 1]³
 
     def fit(
@@ -97,7 +99,7 @@ class ColorTransfer:
         sources = source if isinstance(source, Sequence) else [source]
         # Both sides are drawn by the same numbers: an image and itself then have the same pixels.
         pools = [
-            Pool(images, name, torch.Generator().manual_seed(seed), chosen)
+            Pool(images, name, torch.Generator().manual_seed(seed), chosen, bar)
             for images, name, chosen in ((sources, "source", mask), ([target], "target", None))
         ]
         field = torch.zeros(SIDE, SIDE, SIDE, 3, dtype=torch.float64)
@@ -179,14 +181,14 @@ class ColorTransfer:
         """Write the fitted map to a .safetensors or .npz file, or as a look-up table for other programs: .cube."""
         if self.field_ is None:
             raise ValueError("nothing is fitted yet: call fit(source, target) first")
-        about = {"variant": str(self.variant), "space": self.space, "smoothness": self.smoothness}
-        save_map(Path(path), self.field_, about)
+        about = {name: getattr(self, name) for name in _KEPT}
+        save_map(Path(path), self.field_, {**about, "variant": str(self.variant)})
 
     @classmethod
     def load(cls, path: str | Path) -> ColorTransfer:
         """A map that `save` wrote, to `transform` with."""
         field, about = load_map(Path(path))
-        known = {name: about[name] for name in ("variant", "space", "smoothness") if name in about}
+        known = {name: about[name] for name in _KEPT if name in about}
         try:
             fitted = cls(**known)
         except (TypeError, ValueError) as wrong:

@@ -23,7 +23,8 @@ _MOST_BYTES = 2**26  # a small archive may claim to hold more than any memory; a
 def save_map(path: Path, field: Tensor, about: dict[str, Any]) -> None:
     """Write a field (S, S, S, 3) and what is known of it, in the format that the name's ending says."""
     suffix = path.suffix.lower()
-    said = json.dumps({"format": _FORMAT, **about})
+    # A seed may well be a number of NumPy's.
+    said = json.dumps({"format": _FORMAT, **about}, default=lambda number: number.item())
     array = field.contiguous().numpy()
     if suffix == ".npz":
         file = io.BytesIO()

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from slicewise.learn.bar import progress_bar
+
 Array = np.ndarray[Any, Any]
 Image = Array | Tensor
 
@@ -109,11 +111,17 @@ class Pool:
         name: str,
         generator: torch.Generator,
         mask: Image | None = None,
+        bar: bool | None = False,
     ) -> None:
         if not len(images):
             raise ValueError(f"{name} holds no image: give at least one")
         most = max(MOST_PIXELS // len(images), 256)
-        pixels = [_visible(parts_of(image, name), mask, name, most, generator) for image in images]
+        pixels = []
+        # Frames of a folder come from files, and may take longer to read than the map takes to fit.
+        with progress_bar(len(images), bar if len(images) > 1 else False, "read") as tick:
+            for done, image in enumerate(images, start=1):
+                pixels.append(_visible(parts_of(image, name), mask, name, most, generator))
+                tick(done, "")
         colours = np.concatenate(pixels)
         # One frame of many may well be empty, as where something fades in.
         if not len(colours):
