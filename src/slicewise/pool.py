@@ -78,14 +78,17 @@ def shares_of(
 
 
 def present(samples: Tensor, weights: Tensor | None) -> Tensor:
-    """Absent samples may lie anywhere, at NaN too: parts that look at all samples shall not meet them there."""
+    """Absent samples may lie at NaN, where parts that look at all samples shall not meet them.
+
+    Elsewhere they stay where they are: the gradient to their weight is what a little mass there would cost.
+    """
     if weights is None:
         return samples
     there = weights > 0
     beyond = there.dim() - (samples.dim() - 1)
     if beyond > 0:  # samples that several sets of weights share are absent if they are in all
         there = there.flatten(0, beyond - 1).any(dim=0)
-    return torch.where(there.unsqueeze(-1), samples, 0)
+    return torch.where(there.unsqueeze(-1) | samples.isfinite(), samples, 0)
 
 
 def mean_of(

@@ -72,8 +72,8 @@ def problem_for(
 ) -> Problem:
     """A checked problem in at least single precision, with the backend that will price it.
 
-    A `share` of the samples may be empty, and its weights need not sum to one. Samples of weight zero are
-    taken to the origin unless they are to be kept where they are.
+    A `share` of the samples may be empty, and its weights need not sum to one. Samples of weight zero that
+    lie at NaN are taken to the origin, unless they are to be kept where they are.
     """
     y_sorted = None
     if isinstance(y, Target):
