@@ -49,7 +49,7 @@ def test_toys_without_a_rate(name, d):
     assert (found.ranks == 2).all()
 
 
-@pytest.mark.parametrize("d", [2, 50])
+@pytest.mark.parametrize("d", [pytest.param(2, marks=pytest.mark.slow), 50])
 @pytest.mark.parametrize("name", ["swiss", "8gaussians"])
 @pytest.mark.parametrize("variant", ELEVEN)
 def test_every_variant_without_a_rate(variant, name, d):

@@ -127,6 +127,7 @@ print(found.losses.sum().item(), sum(p.sum().item() for p in network.parameters(
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed(tmp_path):
     """SIGKILL in the middle: the file is whole, and the next process ends where an undisturbed one does."""
     file = tmp_path / "run.safetensors"

@@ -87,7 +87,7 @@ def absent(rank, size, how):
     return time.monotonic() - start, str(trouble.value)
 
 
-@pytest.mark.parametrize("how", ["dead", "asleep"])
+@pytest.mark.parametrize("how", ["dead", pytest.param("asleep", marks=pytest.mark.slow)])
 def test_a_rank_that_is_gone_is_an_error_on_the_others(how):
     limit = 3.0
     *others, gone = run(3, absent, how, timeout=limit)

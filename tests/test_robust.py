@@ -323,7 +323,7 @@ def test_a_bound_of_many_slices_is_above_their_mean(name, d):
         assert single.value <= found.bound * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("p", [1, 2, 3.5])
+@pytest.mark.parametrize("p", [2, *(pytest.param(p, marks=pytest.mark.slow) for p in (1, 3.5))])
 def test_no_direction_of_small_sets_passes_the_bound(p):
     """Ties, weights, single samples, one dimension: 60 pairs against 2,000 directions each."""
     generator = seeded(int(10 * p))

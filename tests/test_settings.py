@@ -71,7 +71,7 @@ def test_a_network_under_autocast_meets_single_precision_data():
 @needs_no_strictness
 @pytest.mark.parametrize("m", [40, 30])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("name", ["sw", "ebsw"])
+@pytest.mark.parametrize("name", ["sw", pytest.param("ebsw", marks=pytest.mark.slow)])
 def test_compiles_whole(name, m, weighted):
     torch._dynamo.reset()
     loss = sw.SlicedWasserstein(name)
