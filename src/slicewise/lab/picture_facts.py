@@ -12,9 +12,8 @@ Array = np.ndarray[Any, Any]
 
 # Tags of EXIF that a TIFF may have among its own: what is shown, with what, when, by whom; the camera's, the place.
 _TOLD, _TOLD_INSIDE = (270, 271, 272, 282, 283, 296, 305, 306, 315, 33432), (0x8769, 0x8825)
-_INTEROP = (
-    40965  # inside of the camera's; the place of a table that tells nothing but what EXIF is called
-)
+# Inside of the camera's: where a table is that tells nothing but what EXIF is called.
+_INTEROP = 40965
 X_DENSITY, Y_DENSITY, DENSITY_UNIT = 282, 283, 296
 _TURNED = 274
 _PER_INCH = {2: 1.0, 3: 2.54}  # of dots per inch, and per centimetre
