@@ -126,6 +126,30 @@ def test_message_names_what_was_given_and_what_is_wanted(case):
     assert wanted_words in str(caught.value)
 
 
+@pytest.mark.parametrize("part", ["sw", None, 50, Uniform], ids=str)
+def test_a_recipe_is_made_of_parts(part):
+    with pytest.raises(
+        ValueError, match=re.escape(f"slicer = {part!r}: a recipe is made of parts")
+    ):
+        sw.Recipe(part)
+    if part is not None:
+        with pytest.raises(ValueError, match=r"lift = .*: a recipe is made of parts"):
+            sw.Recipe(Uniform(5), lift=part)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (5, 4)])
+def test_a_slicer_of_ones_own_gives_slices_that_fit(shape):
+    def slicer(problem, rng):
+        return torch.ones(shape)
+
+    with pytest.raises(
+        ValueError, match=re.escape(f"gave slices of shape {shape}: a slicer gives (*batch, L, 3)")
+    ):
+        sw.sliced_wasserstein(X, Y, sw.Recipe(slicer))
+    with pytest.raises(ValueError, match=re.escape("Uniform(0) gave slices of shape (0, 3)")):
+        sw.sliced_wasserstein(X, Y, sw.Recipe(Uniform(0)))
+
+
 def test_numbers_of_numpy_are_numbers():
     value = sw.sliced_wasserstein(X, Y, n_slices=np.int64(4), p=np.float64(2))
     assert value.isfinite()

@@ -75,6 +75,11 @@ def draw(
             slices, state = recipe.slicer.learn(problem, rng, state)
         else:
             slices = recipe.slicer(problem.detached(), rng)
+        if slices.shape[-2] == 0 or slices.shape[-1] != problem.d:
+            raise ValueError(
+                f"{recipe.slicer!r} gave slices of shape {tuple(slices.shape)}: a slicer gives (*batch, L, {problem.d}), "
+                f"at least one"
+            )
         return problem, problem.pool.agreed(slices), state
 
 

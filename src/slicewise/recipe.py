@@ -51,6 +51,13 @@ class Recipe(Part):
     lift: Lift | None = None
 
     def __post_init__(self) -> None:
+        parts = {"slicer": self.slicer, "weighting": self.weighting, "lift": self.lift or EQUAL}
+        for role, part in parts.items():
+            if isinstance(part, type) or not (callable(part) or hasattr(part, "learn")):
+                raise ValueError(
+                    f"{role} = {part!r}: a recipe is made of parts, e.g. Recipe(Uniform(50)); variants by their name are "
+                    f"given where the distance is computed"
+                )
         if hasattr(self.slicer, "learn") and hasattr(self.lift, "learn"):
             raise ValueError(
                 f"{self.slicer!r} and {self.lift!r} both learn: a recipe has room for the state of one"
