@@ -88,6 +88,26 @@ def test_compiles_whole(name, m, weighted):
         assert_close(fused, eager)
 
 
+@needs_no_strictness
+@pytest.mark.parametrize(("name", "options"), [("sw", {}), ("rpsw", {"kappa": 20.0})], ids=str)
+def test_the_function_compiles_whole_as_well(name, options):
+    """Names, options and all; what it warned of, Dynamo's own words, would fail here."""
+    torch._dynamo.reset()
+
+    def distance(x, y):
+        return sw.sliced_wasserstein(x, y, name, n_slices=20, **options)
+
+    compiled = torch.compile(distance, fullgraph=True, backend="aot_eager")
+    x, y = torch.randn(40, 5, requires_grad=True), torch.randn(30, 5) + 1
+    found = []
+    for function in (distance, compiled):
+        torch.manual_seed(0)
+        value = function(x, y)
+        found.append((value, *torch.autograd.grad(value, x)))
+    for eager, fused in zip(*found, strict=True):
+        assert_close(fused, eager)
+
+
 def distances(x, y):
     slices = torch.nn.functional.normalize(
         torch.arange(12, dtype=x.dtype).sin().reshape(4, 3), dim=-1

@@ -14,10 +14,11 @@ class Part:
         words = []
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
+            default = field.metadata.get("stands_for", field.default)
             if isinstance(value, Tensor):
                 words.append(f"{field.name}=<tensor {tuple(value.shape)}>")
-            elif field.default is dataclasses.MISSING:
+            elif default is dataclasses.MISSING:
                 words.append(repr(value))
-            elif value is not field.default and value != field.default:
+            elif value is not default and value != default:
                 words.append(f"{field.name}={value!r}")
         return f"{type(self).__name__}({', '.join(words)})"

@@ -6,8 +6,8 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 from slicewise.checks import check_choice, check_count
 from slicewise.naming import check_option
@@ -46,11 +46,13 @@ class Recipe(Part):
     """
 
     slicer: Slicer
-    weighting: Weighting = EQUAL
+    # None stands for EQUAL: code that makes a recipe could not be compiled with an object as its default.
+    weighting: Weighting = field(default=cast(Weighting, None), metadata={"stands_for": EQUAL})
     convention: Convention = "mean"
     lift: Lift | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "weighting", self.weighting or EQUAL)
         parts = {"slicer": self.slicer, "weighting": self.weighting, "lift": self.lift or EQUAL}
         for role, part in parts.items():
             if isinstance(part, type) or not (callable(part) or hasattr(part, "learn")):

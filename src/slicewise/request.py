@@ -47,7 +47,8 @@ def recipe_for(
             )
         return variant
     check_count("n_slices", n_slices)
-    if options:
+    # Compiled code builds its recipe once anyway, and would warn of the cache.
+    if options or torch.compiler.is_compiling():
         return variant(**(options if n_slices is None else {"n_slices": n_slices, **options}))
     return _plain(variant, n_slices)
 
