@@ -35,8 +35,10 @@ def basin(
     without = [point for point in without if point["w2"] is not None]
     rates = [point["rate"] for point in [*at_rates, *without]] + ([edge] if edge else [])
     heights = [point["w2"] for point in [*at_rates, *without]]
-    x = alt.X("rate:Q", title="learning rate", scale=_log(rates), axis=_powers_of_ten())
-    y = alt.Y("w2:Q", title=measure, scale=_log(heights), axis=_powers_of_ten())
+    x = alt.X(
+        "rate:Q", title="learning rate", scale=_log(rates), axis=_axis(rates, above=lowest / 2)
+    )
+    y = alt.Y("w2:Q", title=measure, scale=_log(heights), axis=_axis(heights))
     tooltip = [
         alt.Tooltip("variant:N"),
         alt.Tooltip("told_rate:N", title="rate"),
@@ -74,9 +76,9 @@ def convergence(points: Sequence[Point]) -> dict[str, Any]:
     import altair as alt
 
     steps, losses = ([point[name] for point in points] for name in ("step", "loss"))
-    x = alt.X("step:Q", title="step", scale=_log(steps), axis=_powers_of_ten())
+    x = alt.X("step:Q", title="step", scale=_log(steps), axis=_axis(steps))
     y = alt.Y(
-        "loss:Q", title="SW₂ on the slices of the step", scale=_log(losses), axis=_powers_of_ten()
+        "loss:Q", title="SW₂ on the slices of the step", scale=_log(losses), axis=_axis(losses)
     )
     tooltip = [
         alt.Tooltip("variant:N"),
@@ -139,10 +141,18 @@ def _log(values: Sequence[float]) -> alt.Scale:
     return alt.Scale(type="log", nice=False, domain=[low / room, high * room])
 
 
-def _powers_of_ten() -> alt.Axis:
+def _axis(values: Sequence[float], above: float = 0.0) -> alt.Axis:
+    """Numbers as one would say them where that is short, else as powers of ten; none where they mean nothing."""
     import altair as alt
 
-    return alt.Axis(format="~e", labelOverlap="greedy", labelSeparation=8, tickCount=8)
+    short = all(1e-3 <= value < 1e5 for value in values)
+    return alt.Axis(
+        format="~g" if short else "~e",
+        labelExpr=f"datum.value < {above:g} ? '' : datum.label",
+        labelOverlap="greedy",
+        labelSeparation=8,
+        tickCount=8,
+    )
 
 
 def _lines(
