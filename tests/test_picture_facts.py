@@ -217,3 +217,25 @@ def test_what_only_calls_itself_exif_is_left_out(tmp_path):
     found = read_picture(saved(tmp_path / "a.jpg", noise(5, 7, 3), exif=b"Exif\0\0" + b"\0" * 40))
     assert found.exif is None
     encoded(found, ".tif")
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("turn", [3, 6, 7])
+def test_plain_tiffs_are_turned_whole(tmp_path, channels, turn):
+    """Pillow maps those of one or four channels into memory, and had their rows by the turned width."""
+    pixels = noise(5, 7, channels)
+    given = pixels[:, :, 0] if channels == 1 else pixels
+    found = read_picture(saved(tmp_path / "a.tif", given, tiffinfo={274: turn}))
+    assert np.array_equal(found.pixels, stood_up(pixels, turn))
+
+
+def test_exif_too_long_for_a_jpeg_is_refused_at_once(tmp_path):
+    """Pillow says so when it writes, after all the work."""
+    given = Image.Exif()
+    given[270] = "a" * 70_000
+    found = read_picture(saved(tmp_path / "a.png", noise(5, 7, 3), exif=given.tobytes()))
+    with pytest.raises(Trouble, match=r"65533: give a name in \.png"):
+        check_kind(tmp_path / "b.jpg", found)
+    for suffix in (".png", ".tif", ".webp"):
+        check_kind(tmp_path / f"b{suffix}", found)
+        encoded(found, suffix)
