@@ -13,7 +13,7 @@ from skimage.exposure import match_histograms
 
 import slicewise as sw
 from slicewise.lab.frames import palette_w2
-from slicewise.learn.color import ColorTransfer, transfer
+from slicewise.learn.color import ColorTransfer, detail, transfer
 from slicewise.learn.color.field import SIDE, fit_field, look_up
 from slicewise.learn.color.pixels import Pool, palette_of
 from slicewise.learn.color.spaces import SPACES
@@ -290,6 +290,20 @@ class TestSmoothness:
         assert grain(moved) < 2.5 * grain(grainy.astype(float))
         assert np.ptp(moved[:, beside].mean((0, 2))) > 3 * 30
         assert np.abs(moved[:, strut].mean(0) - moved[:, beside].mean((0, 1))).max() > 30
+
+    def test_a_panorama_costs_what_another_image_of_its_size_does(self, monkeypatch):
+        """Its blocks are large and its bands low: rows between those that are asked were drawn 50 times over."""
+        drawn, between = [], detail._between
+
+        def counted(small, block, pixels, axis):
+            drawn.append(len(pixels) if axis == 0 else 0)
+            return between(small, block, pixels, axis)
+
+        monkeypatch.setattr(detail, "_between", counted)
+        image = torch.rand(4, 30_000, 3, generator=torch.Generator().manual_seed(0))
+        broad = detail.Broad(lambda first, end: image[first:end], 4, 30_000)
+        assert torch.equal(broad.rows(image, 0)[2:], broad.rows(image[2:], 2))
+        assert sum(drawn) <= 6 * (4 + 2)
 
 
 class TestKinds:

@@ -211,3 +211,30 @@ def test_more_held_out_than_there_is_to_learn_from(files):
     child = task.target
     assert task.noted["judged"] == len(child) < 20
     assert set(task.baselines("cpu")) >= {"real", "mean shift"}
+
+
+@pytest.mark.parametrize("preset", ["quick", "paper"])
+def test_what_is_asked_for_is_what_is_translated(files, preset):
+    """Studies take the first pairs: with a folder's own labels before them, ages and labels were silent wishes."""
+    folder = files / "faces"
+    folder.mkdir()
+    np.save(folder / "latents.npy", np.load(files / "w.npy"))
+    np.save(folder / "age.npy", AGES)
+    np.save(folder / "gender.npy", np.arange(240) % 2)
+    np.savez(files / "more.npz", glasses=np.arange(240) % 3 % 2, hat=np.arange(240) % 5 % 2)
+
+    def first(**asked):
+        return cells("translate", preset, LatentChoice(str(folder), **asked))[0].task.name
+
+    assert first() == "male to female"
+    assert first(adult=30) == "adult to child"
+    assert first(labels=str(files / "more.npz")) == "glasses=0 to glasses=1"
+    assert first(labels=str(files / "more.npz"), child=12) == "adult to child"
+
+
+def test_ages_that_nobody_has_are_refused(files, capsys):
+    """Else other domains would be translated between, under a note about these ages."""
+    np.savez(files / "more.npz", age=AGES, gender=np.arange(240) % 2)
+    told = refused(capsys, *translate(files, "--adult", 100, labels="../more.npz"))
+    assert "adult = 100 and child = 10" in told
+    assert "choose other ages" in told

@@ -158,6 +158,14 @@ def test_promises_are_measured(folder, tmp_path, capsys):
     assert "1 not measured" in printed[-1]
 
 
+def test_of_samples_that_are_all_the_same_nothing_holds(tmp_path, capsys):
+    """The floor is zero then: ended in a ZeroDivisionError."""
+    np.save(tmp_path / "same.npy", np.ones((60, 4), np.float32))
+    asked = ["--latents", str(tmp_path / "same.npy"), "--steps", "1", "--size", "4", "--only", "quality"]  # fmt: skip
+    assert claims.main([*asked, "--out", str(tmp_path / "claims.json")]) == 1
+    assert "FAILS  SW_2 / floor         nan" in capsys.readouterr().out
+
+
 def test_one_rate_is_held_against_the_best_of_a_grid(setting, monkeypatch):
     """0.1 is 1.2 of the best: within 1.25, not within 1.15. If it diverged, it is within nothing."""
     cell = next(promises.sizes(setting))[0]

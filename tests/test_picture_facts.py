@@ -183,3 +183,59 @@ def test_tiffs_of_many_strips(channels, dtype):
             again = np.asarray(Image.open(io.BytesIO(content)))
             assert np.array_equal(again.reshape(pixels.shape), pixels)
     assert len(tiff_of(smooth.astype(dtype), None, None, None)) < smooth.astype(dtype).nbytes / 20
+
+
+@pytest.mark.parametrize("suffix", [".jpg", ".tif"])
+@pytest.mark.parametrize("first", [".jpg", ".tif"])
+def test_names_are_kept_letter_for_letter(tmp_path, first, suffix):
+    """EXIF says ASCII, programs write UTF-8: "© Müller" became "?? M??ller" on its way through a TIFF."""
+    author = "© Müller".encode()
+    given = Image.Exif()
+    given[315] = author
+    how = {"exif": given.tobytes()} if first == ".jpg" else {"tiffinfo": {315: author}}
+    source = saved(tmp_path / f"a{first}", noise(5, 7, 3), **how)
+    assert author in source.read_bytes()
+    assert author + b"\0" in encoded(read_picture(source), suffix)
+
+
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".tif"])
+def test_what_cannot_be_written_costs_no_photograph(tmp_path, suffix):
+    """Numbers where words belong, words where numbers do: left out of a TIFF, and the rest is told."""
+    entry = struct.Struct("<HHL4s")
+    odd = [entry.pack(270, 11, 1, struct.pack("<f", 0.5)), entry.pack(271, 2, 4, b"cam\0")]
+    odd += [entry.pack(282, 2, 2, b"x\0\0\0"), entry.pack(283, 3, 2, b"\1\0\2\0")]
+    raw = b"Exif\0\0II*\0" + struct.pack("<LH", 8, len(odd)) + b"".join(odd) + b"\0" * 4
+    given = read_picture(saved(tmp_path / "a.png", noise(5, 7, 3), exif=raw))
+    assert given.dpi is None
+    (tmp_path / f"b{suffix}").write_bytes(encoded(given, suffix))
+    with Image.open(tmp_path / f"b{suffix}") as image:
+        assert image.getexif()[271] == "cam"
+    assert read_picture(tmp_path / f"b{suffix}").pixels.shape == (5, 7, 3)
+
+
+def test_what_only_calls_itself_exif_is_left_out(tmp_path):
+    found = read_picture(saved(tmp_path / "a.jpg", noise(5, 7, 3), exif=b"Exif\0\0" + b"\0" * 40))
+    assert found.exif is None
+    encoded(found, ".tif")
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("turn", [3, 6, 7])
+def test_plain_tiffs_are_turned_whole(tmp_path, channels, turn):
+    """Pillow maps those of one or four channels into memory, and had their rows by the turned width."""
+    pixels = noise(5, 7, channels)
+    given = pixels[:, :, 0] if channels == 1 else pixels
+    found = read_picture(saved(tmp_path / "a.tif", given, tiffinfo={274: turn}))
+    assert np.array_equal(found.pixels, stood_up(pixels, turn))
+
+
+def test_exif_too_long_for_a_jpeg_is_refused_at_once(tmp_path):
+    """Pillow says so when it writes, after all the work."""
+    given = Image.Exif()
+    given[270] = "a" * 70_000
+    found = read_picture(saved(tmp_path / "a.png", noise(5, 7, 3), exif=given.tobytes()))
+    with pytest.raises(Trouble, match=r"65533: give a name in \.png"):
+        check_kind(tmp_path / "b.jpg", found)
+    for suffix in (".png", ".tif", ".webp"):
+        check_kind(tmp_path / f"b{suffix}", found)
+        encoded(found, suffix)

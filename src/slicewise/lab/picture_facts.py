@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import struct
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,11 +42,19 @@ def dpi_of(image: Any) -> tuple[float, float] | None:
     if found is None:
         exif = image.getexif()
         unit = _PER_INCH.get(exif.get(DENSITY_UNIT, 2), 0.0)
-        found = [float(exif.get(tag, 0)) * unit for tag in (X_DENSITY, Y_DENSITY)]
+        found = [_number(exif.get(tag, 0)) * unit for tag in (X_DENSITY, Y_DENSITY)]
     across, down = map(float, found)
     if not (1 < across < 1e6 and 1 < down < 1e6):  # 1 is what programs write that do not know
         return None
     return (down, across) if turn_of(image) in (5, 6, 7, 8) else (across, down)
+
+
+def _number(found: Any) -> float:
+    """Of words, or of several numbers where one belongs, none."""
+    try:
+        return float(found)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def exif_of(image: Any) -> bytes | None:
@@ -57,7 +67,7 @@ def exif_of(image: Any) -> bytes | None:
         return None
     try:
         return _settled(found.removeprefix(_HEAD))
-    except struct.error:  # cut short: no program could read it
+    except struct.error:  # cut short, or nothing of the kind: no program could read it
         return None
 
 
@@ -76,6 +86,8 @@ def _settled(found: bytes) -> bytes:
     Changed where it lies: what cameras write in ways of their own holds places of bytes, and is lost when these move.
     """
     held = bytearray(found)
+    if found[:4] not in (b"II*\0", b"MM\0*"):
+        raise struct.error("no EXIF")
     order = "<" if held[:2] == b"II" else ">"
     (first,) = struct.unpack_from(f"{order}L", held, 4)
     (count,) = struct.unpack_from(f"{order}H", held, first)
@@ -100,9 +112,36 @@ def _gathered(exif: Any) -> bytes | None:
 
 def told_by(exif: Any) -> Mapping[int, Any]:
     """What EXIF tells of the photograph, and not of the file that held it: tags, two of them with tags inside."""
-    told = {tag: exif[tag] for tag in _TOLD if tag in exif}
-    inside = {
-        tag: {inner: found for inner, found in exif.get_ifd(tag).items() if inner != _INTEROP}
-        for tag in _TOLD_INSIDE
-    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of several numbers where one belongs
+        told = _writable({tag: exif[tag] for tag in _TOLD if tag in exif})
+        inside = {tag: _writable(exif.get_ifd(tag), tag) for tag in _TOLD_INSIDE}
     return {**told, **{tag: found for tag, found in inside.items() if found}}
+
+
+class _Text(str):
+    """Text that is written as it was read, byte for byte: Pillow would have a ? for all that is not ASCII."""
+
+    __slots__ = ()
+
+    def encode(self, encoding: str = "", errors: str = "") -> bytes:
+        return super().encode("latin-1", "replace")
+
+
+def _writable(told: Mapping[int, Any], inside: int | None = None) -> dict[int, Any]:
+    """Without what cannot be written, such as words where a number belongs: a photograph is worth more than that."""
+    from PIL import TiffImagePlugin
+
+    kept = {}
+    for tag, found in told.items():
+        if tag == _INTEROP:
+            continue
+        value = _Text(found) if isinstance(found, str) else found
+        alone = TiffImagePlugin.ImageFileDirectory_v2(group=inside)
+        try:
+            alone[tag] = value
+            alone.tobytes()
+        except Exception:  # any error may come of what anyone wrote there
+            continue
+        kept[tag] = value
+    return kept

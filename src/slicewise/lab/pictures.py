@@ -25,6 +25,7 @@ WRITTEN = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 _WITH_ALPHA = (".png", ".webp", ".tif", ".tiff")
 # The longest side that a format has room for.
 _LONGEST = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
+_LONGEST_EXIF = 65_533  # bytes, of JPEG
 _GREY, _COLOURED = (
     ("1", "L", "LA", "La"),
     ("RGB", "RGBA", "RGBa", "RGBX", "P", "PA", "YCbCr", "HSV"),
@@ -88,7 +89,8 @@ def _read(path: Path, reduce: bool) -> Picture:
     from PIL import Image, ImageOps
 
     shown = printable(str(path))
-    with Image.open(path, formats=_FORMATS) as image:
+    # By an open file: of one that it opens itself Pillow maps plain TIFFs into memory, and scrambles those that are turned.
+    with path.open("rb") as file, Image.open(file, formats=_FORMATS) as image:
         # Phones write a second picture (of depths, say) behind the first: that is no animation.
         frames = getattr(image, "n_frames", 1) if image.format != "MPO" else 1
         if frames > 1:
@@ -179,6 +181,11 @@ def check_kind(out: Path, picture: Picture) -> None:
             f"{' or '.join(_WITH_ALPHA[:3])}"
         )
 
+    if suffix in (".jpg", ".jpeg") and len(picture.exif or b"") > _LONGEST_EXIF:
+        raise Trouble(
+            f"{picture.name} has EXIF of {len(picture.exif or b'')} bytes, {shown} has room for {_LONGEST_EXIF}: give a "
+            f"name in .png"
+        )
     longest = max(picture.pixels.shape[:2])
     if longest > _LONGEST.get(suffix, longest):
         raise Trouble(

@@ -103,10 +103,15 @@ class Trace:
 
 def _steps(name: str, at: Iterable[int]) -> list[int]:
     """After how many steps to look, in order."""
-    steps = list(at) if isinstance(at, Iterable) else [-1]
-    if not all(int(step) == step >= 0 for step in steps):
+    try:
+        steps = list(at)
+        whole = {int(step) for step in steps}
+        wrong = not all(int(step) == step >= 0 for step in steps)
+    except (TypeError, ValueError, OverflowError):  # one number; words; NaN
+        wrong = True
+    if wrong:
         raise ValueError(f"{name} = {at!r}: give a list of numbers of steps, e.g. [0, 100]")
-    return sorted({int(step) for step in steps})
+    return sorted(whole)
 
 
 @dataclass(eq=False)

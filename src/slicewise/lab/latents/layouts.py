@@ -86,11 +86,18 @@ def load(
     if labels is not None:
         file, name = place(labels)
         further = read_arrays(file) if name is None else {name: read_array(file, name)}
-        found = {**found, **further}
+        # What was asked for comes first: studies take the first pairs.
+        found = {**further, **{own: found[own] for own in found if own not in further}}
+    if other_ages and "age" in found:
+        found = {"age": found["age"], **found}
     given = {name: _column(array, name, len(rows), shown) for name, array in found.items()}
     if other_ages and "age" not in given:
         raise Trouble(_no_ages(adult, child, shown))
     domains, pairs = _domains(given, adult, child)
+    if other_ages and AGE_PAIR not in pairs:
+        raise Trouble(
+            f"adult = {adult:g} and child = {child:g}: {shown} has hardly any row of one of the two; choose other ages"
+        )
     alae = len(rows) == _ALAE_ROWS and held_out is None
     held = _ALAE_ROWS - _ALAE_TRAIN if alae else _held(len(rows), held_out, shown)
     return Latents(

@@ -53,22 +53,25 @@ class Broad:
     def rows(self, colours: Tensor, first: int) -> Tensor:
         """The broad colours of these rows (r, width, 3) of the image."""
         margin, (height, width) = self._margin, colours.shape[:2]
-        rows = range(first - margin, first + height + margin)
         # Colours as planes: sums over three numbers that lie side by side are slow.
-        large = _between(self._lines, self._block, rows, axis=0).permute(2, 0, 1).contiguous()
         planes = colours.permute(2, 0, 1).contiguous()
         # The pixel itself, too, so that there is something where nothing is alike.
         weight = torch.full_like(planes[0], _ITSELF)
         total = weight * planes
-        offsets = range(0, 2 * margin + 1, _EVERY * self._block)
+        offsets = range(-margin, margin + 1, _EVERY * self._block)
         for down in offsets:
+            # Only the rows that are asked: of a panorama those in between are many times the band.
+            asked = range(first + down, first + down + height)
+            large = _between(self._lines[..., :3], self._block, asked, axis=0)
+            large = large.permute(2, 0, 1).contiguous()
             for right in offsets:
-                near = large[:3, down : down + height, right : right + width]
+                near = large[:, :, margin + right : margin + right + width]
                 apart = (near - planes).square_().sum(0).div_(_ALIKE**2)
                 alike = 1 / (1 + apart**3)
                 weight += alike
                 total.addcmul_(alike.unsqueeze(0), near)
-        own = large[3:, margin : margin + height, margin : margin + width]
+        middle = self._lines[:, margin : margin + width, 3:]
+        own = _between(middle, self._block, range(first, first + height), axis=0).permute(2, 0, 1)
         return torch.lerp(total / weight, planes, own).permute(1, 2, 0)
 
 

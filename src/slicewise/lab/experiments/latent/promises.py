@@ -92,11 +92,16 @@ class Generated:
     def __call__(self, one: Measures, untrained: Mapping[str, Measures]) -> list[Figure]:
         floor = untrained["real"]
         return [
-            Figure("SW_2 / floor", one["sw2"] / floor["sw2"], most=self.sw2),
+            Figure("SW_2 / floor", _share(one["sw2"], floor["sw2"]), most=self.sw2),
             Figure("energy", one["energy"], most=self.energy),
             Figure("variance ratio", one["variance_ratio"], 0.9, 1.05),
-            Figure("W_2 / floor", one["w2"] / floor["w2"], 0.98, 1.10),
+            Figure("W_2 / floor", _share(one["w2"], floor["w2"]), 0.98, 1.10),
         ]
+
+
+def _share(number: float, floor: float) -> float:
+    """Of a floor that is none, as where all samples are the same, nothing is promised."""
+    return number / floor if floor > 0 else math.nan
 
 
 TRANSLATIONS = {
