@@ -22,6 +22,7 @@ from slicewise.lab.experiments.flows import ELEVEN, FlowCell
 from slicewise.lab.experiments.gradient_flow import ToyTask
 from slicewise.lab.images import digit
 from slicewise.lab.published import find, published
+from slicewise.learn.settings import COMPUTED
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -32,6 +33,9 @@ def test_runs_are_told_apart_and_cells_travel(name, preset):
     assert len(set(keys)) == len(keys)
     assert all(run.experiment == name for cell in cells for run in cell.runs)
     assert [run.key for cell in pickle.loads(pickle.dumps(cells)) for run in cell.runs] == keys
+    if all(isinstance(cell, FlowCell) for cell in cells):
+        told = {(run.lr is None, run.given.get("computed")) for cell in cells for run in cell.runs}
+        assert told == {(True, COMPUTED), (False, None)}
 
 
 def test_toy_flows_are_as_published():

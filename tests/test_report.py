@@ -391,11 +391,12 @@ def test_names_that_become_one_stay_apart(tmp_path):
     assert {first[3][:7], second[3][:7]} == {"2.5e-01", "5.0e-01"}
 
 
-def test_ways_to_run_a_variant_are_not_averaged(tmp_path):
-    """After an upgrade the same place holds runs of two recipes: the last counts."""
+@pytest.mark.parametrize("told", ["recipe", "computed"])
+def test_ways_to_run_a_variant_are_not_averaged(tmp_path, told):
+    """After an upgrade the same place holds runs of two recipes, or of two ways to step: the last counts."""
     with Store(tmp_path / "runs.db") as store:
         store.add([a_result(w2=1.0)], "here", {})
-        store.add([a_result(w2=0.25, given=plain_given(recipe="newer"))], "here", {})
+        store.add([a_result(w2=0.25, given=plain_given(**{told: "newer"}))], "here", {})
         store._connection.execute(
             "UPDATE runs SET finished = '2000-01-01' WHERE given NOT LIKE '%newer%'"
         )

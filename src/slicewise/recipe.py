@@ -52,7 +52,8 @@ class Recipe(Part):
     lift: Lift | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weighting", self.weighting or EQUAL)
+        if cast(Any, self.weighting) is None:
+            object.__setattr__(self, "weighting", EQUAL)
         parts = {"slicer": self.slicer, "weighting": self.weighting, "lift": self.lift or EQUAL}
         for role, part in parts.items():
             if isinstance(part, type) or not (callable(part) or hasattr(part, "learn")):

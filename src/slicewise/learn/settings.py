@@ -21,6 +21,8 @@ from slicewise.weighting import Equal
 
 # A run that ends at its first stall escapes from nothing: it is only watched, in any dimension.
 AT_FIRST_STALL = Escapes(50)
+# What steps are computed by if nothing is said. A study keeps it with its runs: another default makes other runs.
+COMPUTED = "heat of escapes up to 16 times the loss at rest, few slices tempered"
 
 
 @dataclass(frozen=True)

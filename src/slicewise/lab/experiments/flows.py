@@ -19,6 +19,7 @@ from slicewise.lab.experiments.task import Task
 from slicewise.lab.spacing import log_spaced
 from slicewise.lab.study.run import Result, Run
 from slicewise.learn.endings import Status
+from slicewise.learn.settings import COMPUTED
 from slicewise.learned import PushForward
 from slicewise.problem import Convention
 
@@ -87,6 +88,8 @@ class FlowCell:
             "reduce": self.reduce,
             "draws": DRAWS,
         }
+        if self.rates is None:
+            given["computed"] = COMPUTED
         if self.alone:
             given["machine"] = self.timed_on
         if self.at_least is not None:

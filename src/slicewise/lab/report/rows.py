@@ -115,7 +115,8 @@ def _last_way(rows: list[Row]) -> list[Row]:
 
 
 def _way(row: Row) -> str:
-    return as_json([row["given"].get(name) for name in ("recipe", "defaults", "reduce", "draws")])
+    told = ("recipe", "defaults", "reduce", "draws", "computed")
+    return as_json([row["given"].get(name) for name in told])
 
 
 def _series(row: Row) -> tuple[Any, ...]:
