@@ -9,6 +9,7 @@ from tolerances import assert_close
 import slicewise as sw
 from slicewise import sphere
 from slicewise.randomness import Randomness
+from slicewise.slicers import Uniform
 
 
 def samples(*shape, seed=0, dtype=torch.float64):
@@ -152,7 +153,7 @@ def test_the_gradient_is_minus_the_weighted_move(variant, p):
     move = sw.displacement(x, y, variant, y_weights=weights, **known)
     assert_close(x_grad, -move / 20)
     weighting = sw.evaluate(x, y, variant, y_weights=weights, **known).weights
-    recipe = sw.Recipe(slicer=None, weighting=lambda costs, slices, problem: weighting)
+    recipe = sw.Recipe(Uniform(10), weighting=lambda costs, slices, problem: weighting)
     back = sw.displacement(y, x, recipe, x_weights=weights, **known)
     assert_close(y_grad, -weights[:, None] * back)
 
