@@ -199,8 +199,8 @@ def test_names_are_kept_letter_for_letter(tmp_path, first, suffix):
 
 
 @pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".tif"])
-def test_what_cannot_be_written_costs_no_photograph(tmp_path, suffix):
-    """Numbers where words belong, words where numbers do: left out of a TIFF, and the rest is told."""
+def test_what_cannot_be_written_costs_no_photograph(tmp_path, suffix, caplog):
+    """Numbers where words belong, words where numbers do: left out of a TIFF, which is said, and the rest is told."""
     entry = struct.Struct("<HHL4s")
     odd = [entry.pack(270, 11, 1, struct.pack("<f", 0.5)), entry.pack(271, 2, 4, b"cam\0")]
     odd += [entry.pack(282, 2, 2, b"x\0\0\0"), entry.pack(283, 3, 2, b"\1\0\2\0")]
@@ -208,6 +208,8 @@ def test_what_cannot_be_written_costs_no_photograph(tmp_path, suffix):
     given = read_picture(saved(tmp_path / "a.png", noise(5, 7, 3), exif=raw))
     assert given.dpi is None
     (tmp_path / f"b{suffix}").write_bytes(encoded(given, suffix))
+    said = [one for one in caplog.messages if "tag 282 is left out, it cannot be written" in one]
+    assert len(said) == (suffix == ".tif")
     with Image.open(tmp_path / f"b{suffix}") as image:
         assert image.getexif()[271] == "cam"
     assert read_picture(tmp_path / f"b{suffix}").pixels.shape == (5, 7, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import struct
 import warnings
@@ -20,6 +21,7 @@ X_DENSITY, Y_DENSITY, DENSITY_UNIT = 282, 283, 296
 _TURNED = 274
 _PER_INCH = {2: 1.0, 3: 2.54}  # of dots per inch, and per centimetre
 _HEAD = b"Exif\0\0"
+_log = logging.getLogger("slicewise")
 
 
 def turn_of(image: Any) -> int:
@@ -112,10 +114,12 @@ def _gathered(exif: Any) -> bytes | None:
 
 def told_by(exif: Any) -> Mapping[int, Any]:
     """What EXIF tells of the photograph, and not of the file that held it: tags, two of them with tags inside."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of several numbers where one belongs
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
         told = _writable({tag: exif[tag] for tag in _TOLD if tag in exif})
         inside = {tag: _writable(exif.get_ifd(tag), tag) for tag in _TOLD_INSIDE}
+    for what in dict.fromkeys(str(one.message) for one in heard):
+        _log.warning("EXIF is odd: %s", what)  # several numbers where one belongs, say
     return {**told, **{tag: found for tag, found in inside.items() if found}}
 
 
@@ -141,7 +145,8 @@ def _writable(told: Mapping[int, Any], inside: int | None = None) -> dict[int, A
         try:
             alone[tag] = value
             alone.tobytes()
-        except Exception:  # any error may come of what anyone wrote there
+        except Exception as wrong:  # any error may come of what anyone wrote there
+            _log.warning("EXIF: tag %d is left out, it cannot be written (%s)", tag, wrong)
             continue
         kept[tag] = value
     return kept
