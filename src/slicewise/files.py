@@ -7,6 +7,13 @@ import tempfile
 from pathlib import Path
 
 
+def check_writable(folder: Path) -> None:
+    """An OSError now rather than after the work; nothing is made, not even a folder that is not there yet."""
+    whole = folder.absolute()
+    there = next(one for one in (whole, *whole.parents) if one.exists())
+    tempfile.TemporaryFile(dir=there).close()
+
+
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write to a temporary name beside `path`, then rename: readers see the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from slicewise.files import check_writable
 from slicewise.lab.arrays import printable
 from slicewise.lab.study.run import plain
 from slicewise.lab.trouble import Trouble
@@ -20,9 +20,8 @@ def place_for(option: str, path: Path, suffixes: tuple[str, ...]) -> Path:
         raise Trouble(f"{given}: give a name that ends in {' or '.join(suffixes)}")
     if path.is_dir():
         raise Trouble(f"{given} is a folder: name a file")
-    there = next(folder for folder in path.absolute().parents if folder.exists())
     try:
-        tempfile.TemporaryFile(dir=there).close()
+        check_writable(path.parent)
     except OSError as trouble:
         raise Trouble(
             f"{given} cannot be written: {trouble.strerror}; name another place"

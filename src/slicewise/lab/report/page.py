@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from slicewise.files import write_whole
+from slicewise.files import check_writable, write_whole
 from slicewise.lab.report import latent, surroundings, theory, verdict
 from slicewise.lab.report.flows import TITLES
 from slicewise.lab.report.flows import section as flow_section
@@ -28,23 +28,21 @@ def write_report(store: str | Path, out: str | Path) -> Path:
         rows = kept.rows()
         if not rows:
             raise Trouble(f"{store} holds no runs yet: `slicewise reproduce all` makes some")
-        _place(folder)  # drawing takes a while: whoever names a wrong folder hears of it at once
+        with _written_to(folder):  # drawing takes a while: a wrong folder is heard of at once
+            check_writable(folder)
         sections = [*_sections(kept), *surroundings.sections(rows)]
     page = _page(sections, len(rows), Path(store), max(row["finished"] for row in rows))
-    try:
+    with _written_to(folder):
         for name, content in _apart(_beside(sections)):
             write_whole(folder / name, content)
         write_whole(folder / "index.html", page)
-    except OSError as wrong:
-        raise Trouble(f"cannot write {folder}: {wrong}; name another folder with --out") from wrong
     return folder / "index.html"
 
 
-def _place(folder: Path) -> None:
+@contextmanager
+def _written_to(folder: Path) -> Iterator[None]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        yield
     except OSError as wrong:
         raise Trouble(f"cannot write {folder}: {wrong}; name another folder with --out") from wrong
 
