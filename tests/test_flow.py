@@ -664,6 +664,8 @@ def test_zero_steps():
     [
         ({"lr": "fast"}, "did you mean|choose from auto"),
         ({"lr": -1.0}, "positive, finite rates"),
+        ({"lr": []}, "positive, finite rates"),
+        ({"lr": True}, "positive, finite rates"),
         ({"lr": torch.tensor([1.0, torch.nan])}, "positive, finite rates"),
         ({"steps": -1}, "steps = -1"),
         ({"objective": "square"}, "choose from power, root, mean_root"),

@@ -133,9 +133,9 @@ def test_the_same_checks_as_where_latents_are_described(files, capsys):
             str(files / "here" / ".."), ".."
         ) == described  # fmt: skip
     assert not (files / "here" / "runs.db").exists()
-    for option in ("--labels", "--held-out", "--adult", "--child"):
+    for option in ("--labels", "--held-out", "--adult", "--child", "--more"):
         said = refused(capsys, "reproduce", "generate", option, 30)
-        assert "give their path, too" in said
+        assert f"{option} is for latents from a file: give --latents PATH, too" in said
 
 
 def test_ages_where_none_are_known_are_no_silent_wish(files, capsys):

@@ -140,7 +140,8 @@ def _rates(lr: float | Sequence[float] | Tensor) -> Tensor:
         raise ValueError(
             f"lr = {lr!r}: give 'auto', a number, or a tensor over the batch"
         ) from None
-    if not bool((torch.isfinite(rates) & (rates > 0)).all()):
+    positive = bool((torch.isfinite(rates) & (rates > 0)).all())
+    if rates.numel() == 0 or isinstance(lr, bool) or not positive:
         raise ValueError(f"lr = {lr}: give positive, finite rates, or 'auto'")
     return rates
 

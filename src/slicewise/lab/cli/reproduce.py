@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -21,6 +21,8 @@ from slicewise.lab.study.sweep import sweep
 from slicewise.lab.study.watch import Watch
 from slicewise.lab.trouble import NothingToDo, Trouble
 from slicewise.problem import Convention
+
+OF_A_FILE = ("--labels", "--held-out", "--adult", "--child", "--more")
 
 HELP = f"""Run the paper's experiments: {", ".join(EXPERIMENTS)}, or all.
 
@@ -184,7 +186,7 @@ def reproduce(
     return PARTLY if outcome.failed else 0
 
 
-def _check_read(experiment: str, given: Iterable[str]) -> None:
+def _check_read(experiment: str, given: Sequence[str]) -> None:
     """What an experiment would not look at is a mistake, and told before it runs without it."""
     for option in given:
         readers = READ_BY[option]
@@ -192,6 +194,8 @@ def _check_read(experiment: str, given: Iterable[str]) -> None:
             raise Trouble(
                 f"{option} is for {' and '.join(readers)}: {experiment} has no use for it; leave it out"
             )
+        if option in OF_A_FILE and "--latents" not in given:
+            raise Trouble(f"{option} is for latents from a file: give --latents PATH, too")
 
 
 def _cells(names: Sequence[str], asked: Options) -> tuple[list[Cell], list[str]]:
