@@ -119,6 +119,7 @@ def test_what_asw_learns_stays_on_the_device():
 
 def test_bounds_and_subspaces():
     """Bounds on the device; exact transports on the host, whose values and gradients come back."""
+    pytest.importorskip("ot", reason="exact transports by POT")
     x, y = pair(n=20, m=20)
     found = []
     for device in ("cpu", "cuda"):

@@ -35,7 +35,9 @@ def may_capture_unasked(trainer: Trainer) -> bool:
     ours = type(trainer.network).__module__.startswith("slicewise.")
     known = isinstance(trainer.network, (Layers, Stack)) and ours
     optimiser = trainer.optimiser
-    plain = type(optimiser) in (torch.optim.SGD, StackedOptimiser)
+    # SGD asks its rate of the host, also one that is a tensor.
+    on_host = all(not isinstance(group["lr"], Tensor) for group in optimiser.param_groups)
+    plain = type(optimiser) is StackedOptimiser or (type(optimiser) is torch.optim.SGD and on_host)
     says = all(group.get("capturable") is True for group in optimiser.param_groups)
     return known and (plain or says)
 
@@ -51,8 +53,10 @@ class Captured:
         if trainer.settings.decay is not None:
             self._table.now(trainer.settings.decay)  # its column is made before
             for group in trainer.optimiser.param_groups:
-                # A number of the host would be the same at every replay.
-                group["lr"] = torch.as_tensor(group["lr"], dtype=dtype, device=device)
+                # A number of the host would be the same at every replay. Who is not made for tensors, as SGD, keeps it:
+                # the trainer then shortens its moves.
+                if group.get("capturable"):
+                    group["lr"] = torch.as_tensor(group["lr"], dtype=dtype, device=device)
         trainer.foresee(
             trainer.batches.draw_ahead(self._table.steps), self._table.steps
         )  # for nothing

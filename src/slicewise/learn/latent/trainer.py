@@ -124,8 +124,7 @@ class Trainer:
             clip(there, self.settings.clip, stacked=self.stacked)
         for parameter, slope in zip(self.parameters, found, strict=True):
             parameter.grad = slope
-        self._set_rates(moment)
-        self.optimiser.step()
+        self._move(moment)
         if self.averaged is not None and self.settings.ema is not None:
             with torch.no_grad():
                 current = [p.detach() for p in self.parameters]
@@ -183,15 +182,31 @@ class Trainer:
             self.slicer = named(learned)
         return value, gradient if self.stacked else gradient.squeeze(0)
 
-    def _set_rates(self, moment: Moment) -> None:
-        if self.settings.decay is None:
+    def _move(self, moment: Moment) -> None:
+        """A step of the optimiser, by the rate of this moment."""
+        share = 1.0 if self.settings.decay is None else moment.of(self.settings.decay)
+        groups = self.optimiser.param_groups
+        if isinstance(share, Tensor) and not all(isinstance(g["lr"], Tensor) for g in groups):
+            self._move_in_part(share)
             return
-        share = moment.of(self.settings.decay)
+        if self.settings.decay is not None:
+            for group, rate in zip(groups, self.rates, strict=True):
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].copy_(rate * share)
+                else:
+                    group["lr"] = rate * share
+        self.optimiser.step()
+
+    @torch.no_grad()
+    def _move_in_part(self, share: Tensor) -> None:
+        """A whole step, of which a share is kept: for optimisers whose moves are in proportion to their rate, and that
+        ask the host for it, which is not there when a graph is replayed."""
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
-            if isinstance(group["lr"], Tensor):
-                group["lr"].copy_(rate * share)
-            else:
-                group["lr"] = rate * share
+            group["lr"] = rate
+        before = [parameter.clone() for parameter in self.parameters]
+        self.optimiser.step()
+        for parameter, old in zip(self.parameters, before, strict=True):
+            parameter.copy_(torch.lerp(old, parameter, share.to(old.dtype)))
 
     def forget_gradients(self) -> None:
         """Leave none behind: they may lie in the memory of a graph that is gone."""
