@@ -1,4 +1,4 @@
-"""Processes that talk to each other over gloo on this machine, started for one test."""
+"""Processes that talk to each other on this machine, over gloo unless said, started for one test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IMPORTED = [
 ]
 
 
-def run(size, work, *given, timeout=60.0, patience=120.0):
+def run(size, work, *given, timeout=60.0, patience=120.0, backend="gloo"):
     """What `work(rank, size, *given)` returns on each rank; None of one that died on purpose.
 
     The group's collectives give up after `timeout` seconds, the whole after `patience`.
@@ -34,7 +34,7 @@ def run(size, work, *given, timeout=60.0, patience=120.0):
         context = mp.get_context("forkserver")
         context.set_forkserver_preload(IMPORTED)
         processes = [
-            context.Process(target=_one, args=(rank, size, folder, timeout, work, given))
+            context.Process(target=_one, args=(rank, size, folder, timeout, backend, work, given))
             for rank in range(size)
         ]
         for process in processes:
@@ -57,12 +57,12 @@ def run(size, work, *given, timeout=60.0, patience=120.0):
         return results
 
 
-def _one(rank, size, folder, timeout, work, given):
+def _one(rank, size, folder, timeout, backend, work, given):
     torch.set_num_threads(1)
     torch.manual_seed(1000 + rank)  # ranks are seeded as they like
     try:
         dist.init_process_group(
-            "gloo",
+            backend,
             store=dist.FileStore(str(Path(folder, "store")), size),
             rank=rank,
             world_size=size,

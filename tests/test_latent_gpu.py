@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -94,3 +99,38 @@ def test_losses_are_those_of_the_distance():
         made = network(torch.randn(300, 4, dtype=torch.float64, device="cuda"))
     plain = sw.sliced_wasserstein(made, TARGET.cuda(), n_slices=5000, power=True)
     assert found.losses.mean() == pytest.approx(plain.item(), rel=0.15)
+
+
+class Looking(torch.nn.Module):
+    """A network whose steps wait for the host: no graph can hold them."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = generator()
+
+    def forward(self, z):
+        return self.inner(z) * (2.0 if z.sum().item() > 1e9 else 1.0)
+
+
+LOOKING = """
+import torch, pytest
+from test_latent_gpu import HOW, TARGET, Looking, generator
+from slicewise.learn.latent import train
+with pytest.raises(RuntimeError, match="cannot be captured as a CUDA graph .*give graph=False"):
+    train(Looking(), TARGET, source=4, graph=True, **HOW)
+by_hand = train(Looking(), TARGET, source=4, graph=False, **HOW)
+plain = train(generator(), TARGET, graph=True, **HOW)
+assert torch.allclose(by_hand.losses, plain.losses, rtol=1e-6)
+"""
+
+
+def test_steps_that_cannot_be_captured_are_refused_and_the_process_goes_on():
+    """In a process of its own: were it left unusable, the tests after this one would fail in its stead."""
+    found = subprocess.run(
+        [sys.executable, "-c", LOOKING],
+        cwd=Path(__file__).parent,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stderr

@@ -211,16 +211,54 @@ def test_networks_score_what_was_measured(heading):
             assert float(line[column]) == round(float(row[measure]), digits), (row, column)
 
 
-def test_searched_rates_and_times_of_networks():
-    part = TEXT[TEXT.index("### Generation, searched rates") : TEXT.index("### One rate for")]
-    lines = re.findall(r"^\| (\w+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", part, re.M)
-    rows = [row for row in results("generate") if row["objective"] == "root" and row["setting"] == "generation"]  # fmt: skip
-    assert len(lines) == len(rows) == 21
-    for variant, rate, w2, sw2, energy in lines:
-        (row,) = [r for r in rows if r["variant"] == variant and float(r["lr"]) == float(rate)]
-        assert float(w2) == round(float(row["w2_mean"]), 2)
-        assert float(sw2) == round(float(row["sw2_mean"]), 4)
-        assert float(energy) == round(float(row["energy_mean"]), 4)
+GRIDS = {
+    "SW₂ on held-out data": ("generate", "generation"),
+    "W₂, and beside it the variance": ("generate", "generation"),
+    "Energy:": ("generate", "generation"),
+    "Male to female, SW₂": ("translate", "male to female"),
+    "Male to female, W₂": ("translate", "male to female"),
+    "Adult to child, SW₂": ("translate", "adult to child"),
+    "Adult to child, W₂": ("translate", "adult to child"),
+}
+
+
+def table_after(words):
+    """The table that follows a line which begins so: a list of cells for each row, the heading's first."""
+    (part,) = re.findall(rf"^{re.escape(words)}.*\n\n((?:\|.*\n)+)", TEXT, re.M)
+    lines = [line.strip("|").split(" | ") for line in part.splitlines() if "---" not in line]
+    return [[cell.strip(" |") for cell in line] for line in lines]
+
+
+@pytest.mark.parametrize("words", GRIDS)
+def test_every_searched_rate_of_a_network_is_what_was_measured(words):
+    name, setting = GRIDS[words]
+    heading, *lines = table_after(words)
+    rows = [r for r in results(name) if r["setting"] == setting and r["objective"] == "root"]
+    rates = [float(rate) for rate in heading[1:8]]
+    assert {(r["variant"], float(r["lr"])) for r in rows} == {(v, r) for v in ELEVEN for r in rates}
+    assert [line[0] for line in lines] == list(ELEVEN)
+    theirs = {(o.variant, o.lr): o.mean for o in published() if (o.table, o.setting) == ("translation_full", setting.replace(" ", "_"))}  # fmt: skip
+    for variant, *cells in lines:
+        mine = {float(r["lr"]): r for r in rows if r["variant"] == variant}
+        for rate, cell in zip(rates, cells[:7], strict=True):
+            row = {key: float(value) for key, value in mine[rate].items() if key.endswith("_mean") and value}  # fmt: skip
+            if "SW₂" in words:
+                assert cell == f"{row['sw2_mean']:.4f}"
+            elif words == "Energy:":
+                assert cell == f"{row['energy_mean']:.4f}"
+            elif name == "generate":
+                assert cell == f"{row['w2_mean']:.2f} ({row['variance_mean']:.2f})"
+            else:
+                ours, paper = cell.split(" / ")
+                assert ours == f"{row['w2_mean']:.2f}"
+                assert float(paper) == pytest.approx(theirs[variant, rate], nan_ok=True)
+        if len(cells) > 7:
+            (one,) = (r for r in results(name) if (r["setting"], r["variant"], r["objective"]) == (setting, variant, "displacement"))  # fmt: skip
+            least = min(float(row["sw2_mean"]) for row in mine.values())
+            assert cells[7:] == [f"{float(one['sw2_mean']):.4f}", f"{float(one['sw2_mean']) / least:.2f}"]  # fmt: skip
+
+
+def test_times_of_networks():
     shown = table_under("Generation: seconds of 10,000 steps")
     timed = [row for row in results("generate") if row["setting"] == "runtime, generation"]
     assert sorted(shown) == sorted(row["variant"] for row in timed) == sorted(ELEVEN)

@@ -71,9 +71,10 @@ class Captured:
             with capturing(self._graph):
                 self._capture()
         except RuntimeError as wrong:
+            reason = str(wrong).partition("\n")[0]  # what follows is general advice
             raise RuntimeError(
                 f"these steps of a {type(trainer.network).__name__} and {type(trainer.optimiser).__name__} cannot be "
-                f"captured as a CUDA graph ({wrong}): give graph=False"
+                f"captured as a CUDA graph ({reason}): give graph=False"
             ) from wrong
         trainer.done, trainer.slicer = done, self._slicer  # nothing was made yet
 
