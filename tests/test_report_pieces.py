@@ -14,6 +14,7 @@ from slicewise.lab.experiments.flows import ELEVEN, FlowCell
 from slicewise.lab.experiments.gradient_flow import ToyTask
 from slicewise.lab.report import charts
 from slicewise.lab.report.best import Best, best_of, by_rate, steps_of
+from slicewise.lab.report.drawings import basins
 from slicewise.lab.report.looks import LOOKS
 from slicewise.lab.report.pieces import Table
 from slicewise.lab.report.reasons import reason
@@ -188,3 +189,26 @@ def test_the_verdict_counts_who_ends_closer(tmp_path):
     numbers = [card.number for card in found.cards]
     # sw computed, root, power; ebsw ends farther than its best rate.
     assert numbers == ["1.0e-12", "1.0e-03", "1.0e-03", "1 of 2"]
+
+
+@pytest.mark.parametrize(
+    ("heights", "scale", "shown"),
+    [
+        ((9.8, 10.3), "linear", None),
+        ((0.047, 0.44), "log", ["0.05", "0.1", "0.2"]),
+        ((1e-12, 3.0), "log", None),
+    ],
+)
+def test_heights_of_basins_can_be_read_off(heights, scale, shown):
+    """Over less than a factor of 3 by even steps, up to one of 100 by plain numbers: not 1.03 · 10^1."""
+    found = [Best(10.0**i, height, 0.0, []) for i, height in enumerate(heights)]
+    figure = basins({"root": {"sw": found}}, {}, {})
+    figure.canvas.draw()
+    (panel,) = figure.axes
+    assert panel.get_yscale() == scale
+    low, high = panel.get_ylim()
+    ticks = zip(panel.get_yticks(), panel.get_yticklabels(), strict=True)
+    words = [label.get_text() for place, label in ticks if low <= place <= high]
+    if shown is not None:
+        assert words == shown
+    assert len(words) >= 3

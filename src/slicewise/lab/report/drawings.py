@@ -61,9 +61,10 @@ def basins(
             panel.axvline(edges[objective], color=BLUE, lw=1, ls=":")
             panel.text(edges[objective], 0.02, " edge of sw by theory", fontsize=7, color=BLUE, rotation=90,
                        va="bottom", ha="right", transform=panel.get_xaxis_transform())  # fmt: skip
-        panel.set(xscale="log", yscale="log", xlabel=f"learning rate, {objective} objective")
+        panel.set(xscale="log", xlabel=f"learning rate, {objective} objective")
         panel.grid(alpha=0.25)
     panels[0].set_ylabel(measure)
+    _scaled(panels)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(
         handles,
@@ -74,6 +75,22 @@ def basins(
         frameon=False,
     )
     return figure
+
+
+def _scaled(panels: Sequence[Axes]) -> None:
+    """Heights that panels share: by powers of ten where they span many, else by numbers one can read off."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    low = min(panel.dataLim.y0 for panel in panels)
+    high = max(panel.dataLim.y1 for panel in panels)
+    if high < 3 * low:
+        return  # linear, as it is
+    panels[0].set_yscale("log")
+    if high < 100 * low:
+        axis = panels[0].yaxis
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())
 
 
 def _line(panel: Axes, variant: str, found: Sequence[Best]) -> None:
