@@ -16,6 +16,7 @@ from slicewise.kernels import backends
 from slicewise.learn.flow import flow
 from slicewise.learn.record import Flow
 from slicewise.loss import SlicedWasserstein
+from slicewise.naming import did_you_mean, meant
 from slicewise.padding import pad
 from slicewise.problem import Problem
 from slicewise.recipe import Recipe
@@ -45,7 +46,9 @@ _WHEN_ASKED = {
 
 def __getattr__(name: str) -> Any:
     if name not in _WHEN_ASKED:
-        raise AttributeError(f"module 'slicewise' has no attribute {name!r}")
+        near = [] if name.startswith("_") else meant(name, __all__)
+        hint = f": {did_you_mean(near).strip()}" if near else ""
+        raise AttributeError(f"module 'slicewise' has no attribute {name!r}{hint}")
     return getattr(importlib.import_module(f"slicewise.{_WHEN_ASKED[name]}"), name)
 
 

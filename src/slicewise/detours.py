@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.checks import check_basis, check_choice, check_finite, check_samples, check_weights
+from slicewise.checks import check_choice, check_finite, check_samples, check_weights
 from slicewise.judge import exact_extra, masses_of, pairs_of
 from slicewise.roots import root
+from slicewise.subspace import check_basis
 
 Kind = Literal["knothe", "independent"]
 Array = np.ndarray

@@ -86,7 +86,7 @@ class Recipe(Part):
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Variant:
     """A named recipe with options: call it to get the recipe.
 
@@ -116,6 +116,11 @@ class Variant:
         if published and "ascent_step" in self.options:
             options = {"ascent_step": REFERENCE_ASCENT, **options}
         return dataclasses.replace(self.build(**options), convention=convention)
+
+    def __repr__(self) -> str:
+        """Its name and options; called, it prints as its recipe."""
+        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return f"Variant({self.name!r}{options})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _by_name, (self.name,)

@@ -13,6 +13,22 @@ from slicewise.pool import ALONE, Pool, present, shares_of
 from slicewise.problem import Problem
 
 
+def check_basis(basis: Tensor) -> None:
+    """Orthonormal columns (d, k), zero ones aside, which pad a batched `Subspace` of lower rank."""
+    if not isinstance(basis, Tensor):
+        raise ValueError(f"basis is a {type(basis).__name__}: give a torch.Tensor (d, k)")
+    error = math.inf
+    if basis.dim() >= 2:
+        gram = basis.double().mT @ basis.double()
+        wanted = (gram.diagonal(dim1=-2, dim2=-1) > 0).double().diag_embed()
+        error = float((gram - wanted).abs().max())
+    if error > 1e-4:
+        raise ValueError(
+            f"basis of shape {tuple(basis.shape)} has columns that are not orthonormal: give (d, k) "
+            f"with basisᵀ basis = 1, e.g. torch.linalg.qr(basis).Q"
+        )
+
+
 def gaussian_constant(d: int, *, p: float = 2) -> float:
     """C_d = E‖g‖^p for a standard normal g in R^d: how much longer Gaussian slices are than unit ones.
 
