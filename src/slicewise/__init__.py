@@ -1,6 +1,14 @@
 """slicewise: learning with sliced-Wasserstein distances.
 
-Samples are (*batch, n, d), directions are rows (L, d), costs are means over samples.
+Samples are torch tensors (*batch, n, d), directions are rows (L, d), costs are means over samples.
+
+    sliced_wasserstein(x, y)        a number; `evaluate` with its workings, `value_and_grad` with the gradient
+    SlicedWasserstein()             a loss to train with
+    flow(x, y)                      samples carried to samples, no rate needed; `displacement` is one step of it
+    wasserstein(x, y)               the exact distance
+    VARIANTS                        what may be asked for by name, as "ebsw"
+
+Every name in a line is in docs/names.md.
 """
 
 import importlib

@@ -95,6 +95,8 @@ def gaussian_detour(
 ) -> GaussianDetour:
     """The detour of two normal laws, means (*batch, d), covariances (*batch, d, d), in closed form.
 
+    `basis` (d, k) and `kind` are as in `subspace_detour`.
+
     >>> mean, one = torch.zeros(2).double(), torch.eye(2).double()
     >>> gaussian_detour(mean, one, mean + 3, 4 * one, one[:, :1]).value ** 2  # 3² + 3² and (2 − 1)² twice
     tensor(20.0000, dtype=torch.float64)

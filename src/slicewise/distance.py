@@ -25,16 +25,22 @@ from slicewise.weighting import constant_weights
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """A distance and what it was made of."""
+    """A distance and what it was made of: what `evaluate` returns.
 
-    value: Tensor  # (*batch,), SW_p, or SW_p^p if the power was asked for
-    power: Tensor  # (*batch,), SW_p^p
-    costs: Tensor  # (*batch, L), W_p^p on each slice
-    weights: Tensor  # (*batch, L), how much each slice counted
-    slices: Tensor  # (*batch, L, d), or as they were given
-    group_size: int | None  # how many successive slices depend on each other, if that is known
+    `value` (*batch,) is SW_p, or SW_p^p if the power was asked for; `power` (*batch,) is SW_p^p = Σ `weights` · `costs`.
+    `costs` (*batch, L) are W_p^p on each slice, `weights` (*batch, L) how much each counted, `slices` (*batch, L, d)
+    the directions, as they were given or drawn. `recipe` is how, `problem` what was sliced. `group_size` says how many
+    successive slices depend on each other, None if that is not known.
+    """
+
+    value: Tensor
+    power: Tensor
+    costs: Tensor
+    weights: Tensor
+    slices: Tensor
+    group_size: int | None
     recipe: Recipe
-    problem: Problem  # what was sliced
+    problem: Problem
 
     def __repr__(self) -> str:
         """One line: all costs and slices would be a page of numbers."""

@@ -19,9 +19,10 @@ def pad(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     (torch.Size([2, 2, 3]), tensor([[0.5000, 0.5000],
             [1.0000, 0.0000]]))
     """
-    if isinstance(samples, Tensor):
+    given: object = samples  # a tensor is a sequence, too, of its rows
+    if isinstance(given, Tensor):
         raise ValueError(
-            f"samples is one tensor of shape {tuple(samples.shape)}: give a list of (n, d) tensors; sets of one "
+            f"samples is one tensor of shape {tuple(given.shape)}: give a list of (n, d) tensors; sets of one "
             f"size are a batch as they are, torch.stack(sets)"
         )
     samples = list(samples)

@@ -43,6 +43,14 @@ class Recipe(Part):
     `convention="reference"` is that of the published scripts: costs are *sums* over the points of x
     (which sharpens energies), and the value, meant to be read as a root, is multiplied by their number.
     With a `lift`, what it makes of the samples is sliced in their place.
+
+    Where a variant is asked for by name, a recipe may be given. Parts are in `slicewise.slicers`, `moves`, `weighting`
+    and `lifts`, and a function of your own is one, too (`slicewise.problem` has what it is called with).
+
+    >>> from slicewise.slicers import Orthonormal
+    >>> from slicewise.weighting import Energy
+    >>> Recipe(Orthonormal(20), Energy("poly"))
+    Recipe(Orthonormal(20), weighting=Energy(kind='poly'))
     """
 
     slicer: Slicer

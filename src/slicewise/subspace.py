@@ -59,7 +59,13 @@ def essf(d: int, k: int, *, p: float = 2) -> float:
 
 
 def empirical_essf(slices: Tensor, basis: Tensor, *, p: float = 2) -> Tensor:
-    """The same factor on the slices actually drawn: mean of ‖Uᵀθ‖^p over slices (*batch, L, d)."""
+    """`essf` on the slices actually drawn (*batch,): the mean of ‖Uᵀθ‖^p over slices θ (*batch, L, d).
+
+    U is `basis` (d, k) with orthonormal columns, such as that of `effective_subspace`.
+
+    >>> empirical_essf(torch.eye(4), torch.eye(4)[:, :1])  # one of four slices lies in the line
+    tensor(0.2500)
+    """
     if slices.shape[-1] != basis.shape[-2]:
         raise ValueError(
             f"slices has shape {tuple(slices.shape)} and basis {tuple(basis.shape)}: give slices "
