@@ -216,6 +216,13 @@ def test_theory_functions_say_so_too():
         sw.effective_subspace(X, Y.T)
     with pytest.raises(ValueError, match=re.escape("basis (2, 3)")):
         sw.empirical_essf(X, torch.eye(3)[:2])
+    space = sw.effective_subspace(X, Y)
+    with pytest.raises(
+        ValueError, match=re.escape("x has shape (6, 2), this subspace is of k = 3")
+    ):
+        space.reduce(X[:, :2])
+    with pytest.raises(ValueError, match=re.escape("give (*batch, n, 3)")):
+        space.lift(X[:, :2])
     with pytest.raises(ValueError, match=re.escape("shapes [(0, 3)]")):
         pad([X[:0]])
     with pytest.raises(ValueError, match=re.escape("shapes [(6, 3), (5, 2)]")):

@@ -133,7 +133,8 @@ def sliced_wasserstein(
         n_slices: how many slices enter the weighted sum; None is the variant's own default.
         x_weights, y_weights: sample weights (n,) or (*batch, n) that sum to one; zero means absent.
         power: return SW_p^p instead of its root.
-        slices: directions (L, d) or (*batch, L, d) to use, as they are, instead of drawing some.
+        slices: directions (L, d) or (*batch, L, d) to use, as they are, instead of drawing some. What is left of the variant
+            is how it weighs them: "maxsw" of given slices is their mean, the largest is `evaluate(...).costs.max()`.
         generator: None is torch's global one; a list holds one for each element of the batch.
         backend: who sorts; the answer is the same. "auto" is the fastest there is (`backends`); "numba", "numpy" or "torch",
             on a CUDA device "nvrtc", "torch-nvrtc", "triton" or "torch".

@@ -93,11 +93,20 @@ class Subspace:
 
     def reduce(self, x: Tensor) -> Tensor:
         """Coordinates (*batch, n, k) of samples in the subspace."""
+        self._check_last("x", x, self.basis.shape[-2])
         return (x - self.mean.unsqueeze(-2)) @ self.basis
 
     def lift(self, z: Tensor) -> Tensor:
         """Samples (*batch, n, d) back from their coordinates; undoes `reduce` on the subspace."""
+        self._check_last("z", z, self.k)
         return z @ self.basis.mT + self.mean.unsqueeze(-2)
+
+    def _check_last(self, name: str, samples: Tensor, wanted: int) -> None:
+        if samples.shape[-1] != wanted:
+            raise ValueError(
+                f"{name} has shape {tuple(samples.shape)}, this subspace is of k = {self.k} dimensions in "
+                f"R^{self.basis.shape[-2]}: give (*batch, n, {wanted})"
+            )
 
 
 def effective_subspace(
