@@ -1,14 +1,17 @@
-"""Every Python example of the README and the docs runs."""
+"""Every Python example of the README and the docs runs, every command is one, every link leads somewhere."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from pathlib import Path
 
 import pytest
+import typer
 
 import slicewise as sw
+from slicewise.lab.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -17,6 +20,18 @@ BLOCKS = [
     for page in PAGES
     for i, code in enumerate(re.findall(r" *```python\n(.*?)```", page.read_text(), re.DOTALL))
 ]
+
+
+def commands():
+    """Whole lines of shell blocks that call `slicewise`, each once."""
+    for page in PAGES:
+        for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                if line.startswith("slicewise "):
+                    yield " ".join(shlex.split(line, comments=True)[1:])
+
+
+COMMANDS = sorted(set(commands()))
 
 
 @pytest.mark.parametrize("code", BLOCKS)
@@ -39,10 +54,39 @@ def test_every_variant_has_its_row_in_the_table_of_methods():
         assert says_metric == ("metric" in sw.VARIANTS[name].laws), name
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_is_one(command):
+    """The command line takes its words; whether files are there is asked when it runs."""
+    name, *arguments = command.split()
+    typer.main.get_command(app).commands[name].make_context(name, arguments)
+
+
+def test_what_is_made_can_be_made():
+    known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in PAGES:
+        named = set(re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text(), re.MULTILINE))
+        assert named <= known, page.name
+
+
+def headings(page):
+    """The anchors of a page, as they are made of its headings: words in small letters, joined."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
+
+
 def test_links_lead_somewhere():
     for page in PAGES:
-        for target in re.findall(r"\]\((?!http|#)([^)#]+)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", page.read_text()):
+            there = page.parent / target if target else page
+            assert there.exists(), f"{page.name} links to {target}"
+            assert not anchor or anchor in headings(there), (
+                f"{page.name} links to {target}#{anchor}"
+            )
+
+
+def test_every_public_name_has_its_line():
+    table = (ROOT / "docs" / "names.md").read_text()
+    assert [name for name in sw.__all__ if not re.search(rf"`{name}\b", table)] == []
 
 
 def test_public_names_are_documented():

@@ -31,6 +31,8 @@ CASES = {
     "no samples": ((X[:0], Y), {}, "x has shape (0, 3)", "at least one"),
     "no coordinates": ((X[:, :0], Y[:, :0]), {}, "x has shape (6, 0)", "at least one"),
     "dimensions": ((X, Y.T), {}, "y (3, 5)", "last dimensions"),
+    "half and single": ((X.half(), Y), {}, "torch.float16 and y torch.float32", "x.to(y.dtype)"),
+    "complex": ((X + 0j, Y), {}, "x has dtype torch.complex64", "torch.view_as_real(x)"),
     "dtypes": ((X, Y.double()), {}, "torch.float32 and y torch.float64", "y.to(x.dtype)"),
     "devices": ((X, Y.to("meta")), {}, "device cpu and y on meta", "y.to(x.device)"),
     "batches": ((X.expand(2, 6, 3), Y.expand(4, 5, 3)), {}, "x (2,) and y (4,)", "batch"),
@@ -47,7 +49,7 @@ CASES = {
     "weights NaN": ((X, Y), {"y_weights": weights(*[float("nan")] * 5)}, "y_weights has a", "finite"),
     "weights unnormalised": ((X, Y), {"x_weights": torch.ones(6)}, "x_weights sums to 6", "sum to 1"),
     "weights integer": ((X, Y), {"x_weights": torch.ones(6).long()}, "x_weights is torch.int64", "floating"),
-    "weights list": ((X, Y), {"x_weights": [1 / 6] * 6}, "x_weights is list", "torch.Tensor"),
+    "weights list": ((X, Y), {"x_weights": [1 / 6] * 6}, "x_weights is list", "torch.as_tensor(x_weights)"),
     "weights batch": (
         (X.expand(2, 6, 3), Y), {"x_weights": torch.full((3, 6), 1 / 6)}, "x_weights (3,)", "batch",
     ),
@@ -62,10 +64,14 @@ CASES = {
     "variant in capitals": ((X, Y, "EBSW"), {}, "variant = 'EBSW'", "did you mean 'ebsw'"),
     "no variant": ((X, Y, None), {}, "variant is a NoneType", "e.g. 'sw'"),
     "a number of slices": ((X, Y, 100), {}, "variant is a int", "n_slices="),
+    "weights for a variant": ((X, Y, torch.ones(6)), {}, "variant is a Tensor", "x_weights="),
     "POT's count": ((X, Y), {"n_projections": 9}, "'n_projections'", "did you mean 'n_slices'"),
-    "POT's directions": ((X, Y), {"projections": None}, "'projections'", "did you mean 'slices'"),
+    "POT's directions": ((X, Y), {"projections": None}, "'projections'", "did you mean 'slices'? slices are rows"),
     "POT's weights": ((X, Y), {"a": None}, "'a'", "did you mean 'x_weights'"),
-    "POT's seed": ((X, Y), {"seed": 0}, "'seed'", "did you mean 'generator'"),
+    "POT's seed": ((X, Y), {"seed": 0}, "'seed'", "generator=torch.Generator().manual_seed"),
+    "POT's log": ((X, Y), {"log": True}, "'log'", "evaluate(x, y)"),
+    "of the loss": ((X, Y), {"reduction": "mean"}, "'reduction'", "SlicedWasserstein(reduction=...)"),
+    "a device": ((X, Y), {"device": "cuda"}, "'device'", "x.to(device)"),
     "argument": ((X, Y), {"y_weight": None}, "'y_weight'", "did you mean 'y_weights'"),
     "option": ((X, Y, "ebsw"), {"temprature": 1}, "'temprature'", "did you mean 'temperature'"),
     "no such option": ((X, Y, "sw"), {"kappa": 1}, "option of variant 'sw' = 'kappa'", "n_slices"),
@@ -126,6 +132,32 @@ def test_message_names_what_was_given_and_what_is_wanted(case):
     assert wanted_words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((Y.numpy(),), "y is a ndarray: give a torch.Tensor"),
+        ((Y[:, 0],), "y has shape (5,): give (n, d)"),
+        ((Y, "sw"), "slices is a str: give a tensor (L, 3)"),
+        ((Y, torch.randn(3, 7)), "slices has shape (3, 7)"),
+    ],
+    ids=["an array", "one axis", "a variant", "columns"],
+)
+def test_a_target_speaks_of_its_own_arguments(arguments, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        sw.Target(*arguments)
+
+
+def test_a_name_that_is_not_there_is_answered_by_one_that_is():
+    with pytest.raises(AttributeError, match="did you mean 'sliced_wasserstein'"):
+        sw.sliced_wasserstein_distance  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute '__wrapped__'$"):
+        sw.__wrapped__  # noqa: B018
+
+
+def test_a_variant_prints_its_options():
+    assert repr(sw.VARIANTS["rpsw"]) == "Variant('rpsw', n_slices=50, kappa=50.0)"
+
+
 @pytest.mark.parametrize("part", ["sw", None, 50, Uniform], ids=str)
 def test_a_recipe_is_made_of_parts(part):
     with pytest.raises(
@@ -184,14 +216,23 @@ def test_theory_functions_say_so_too():
         sw.effective_subspace(X, Y.T)
     with pytest.raises(ValueError, match=re.escape("basis (2, 3)")):
         sw.empirical_essf(X, torch.eye(3)[:2])
+    space = sw.effective_subspace(X, Y)
+    with pytest.raises(
+        ValueError, match=re.escape("x has shape (6, 2), this subspace is of k = 3")
+    ):
+        space.reduce(X[:, :2])
+    with pytest.raises(ValueError, match=re.escape("give (*batch, n, 3)")):
+        space.lift(X[:, :2])
     with pytest.raises(ValueError, match=re.escape("shapes [(0, 3)]")):
         pad([X[:0]])
     with pytest.raises(ValueError, match=re.escape("shapes [(6, 3), (5, 2)]")):
         pad([X, Y[:, :2]])
     with pytest.raises(ValueError, match=r"float32.* and .*float64.*: give tensors of one dtype"):
         pad([X, Y.double()])
-    with pytest.raises(ValueError, match="samples are of ndarray"):
+    with pytest.raises(ValueError, match=r"samples are of ndarray: .*torch.as_tensor"):
         pad([X.numpy()])
+    with pytest.raises(ValueError, match=re.escape("one tensor of shape (6, 3): give a list")):
+        pad(X)
     with pytest.raises(ValueError, match="18 NaN"):
         sw.effective_subspace(NAN, Y)
     with pytest.raises(ValueError, match="n_slices = 0"):

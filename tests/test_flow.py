@@ -662,7 +662,10 @@ def test_zero_steps():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"lr": "fast"}, "did you mean|choose from auto"),
+        ({"lr": "fast"}, "lr = 'fast': give 'auto', a number"),
+        ({"slices": torch.eye(2)}, "no argument 'slices': it draws its own"),
+        ({"power": True}, "no argument 'power': say objective"),
+        ({"log": True}, "no argument 'log': .* `trace`"),
         ({"lr": -1.0}, "positive, finite rates"),
         ({"lr": []}, "positive, finite rates"),
         ({"lr": True}, "positive, finite rates"),

@@ -1,6 +1,14 @@
 """slicewise: learning with sliced-Wasserstein distances.
 
-Samples are (*batch, n, d), directions are rows (L, d), costs are means over samples.
+Samples are torch tensors (*batch, n, d), directions are rows (L, d), costs are means over samples.
+
+    sliced_wasserstein(x, y)        a number; `evaluate` with its workings, `value_and_grad` with the gradient
+    SlicedWasserstein()             a loss to train with
+    flow(x, y)                      samples carried to samples, no rate needed; `displacement` is one step of it
+    wasserstein(x, y)               the exact distance
+    VARIANTS                        what may be asked for by name, as "ebsw"
+
+Every name in a line is in docs/names.md.
 """
 
 import importlib
@@ -16,6 +24,7 @@ from slicewise.kernels import backends
 from slicewise.learn.flow import flow
 from slicewise.learn.record import Flow
 from slicewise.loss import SlicedWasserstein
+from slicewise.naming import did_you_mean, meant
 from slicewise.padding import pad
 from slicewise.problem import Problem
 from slicewise.recipe import Recipe
@@ -45,7 +54,9 @@ _WHEN_ASKED = {
 
 def __getattr__(name: str) -> Any:
     if name not in _WHEN_ASKED:
-        raise AttributeError(f"module 'slicewise' has no attribute {name!r}")
+        near = [] if name.startswith("_") else meant(name, __all__)
+        hint = f": {did_you_mean(near).strip()}" if near else ""
+        raise AttributeError(f"module 'slicewise' has no attribute {name!r}{hint}")
     return getattr(importlib.import_module(f"slicewise.{_WHEN_ASKED[name]}"), name)
 
 

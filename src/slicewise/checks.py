@@ -20,25 +20,8 @@ _SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 
 def check_samples(x: Tensor, y: Tensor, *, may_be_empty: bool = False) -> None:
     """Two sets (*batch, n, d) and (*batch, m, d) of one dtype, device and dimension."""
-    for name, samples in (("x", x), ("y", y)):
-        if not isinstance(samples, Tensor):
-            raise ValueError(
-                f"{name} is a {type(samples).__name__}: give a torch.Tensor, e.g. torch.as_tensor({name})"
-            )
-        if not samples.is_floating_point():
-            raise ValueError(
-                f"{name} has dtype {samples.dtype}: give floating-point samples, e.g. {name}.float()"
-            )
-        if samples.dim() < 2:
-            raise ValueError(
-                f"{name} has shape {tuple(samples.shape)}: give (n, d) samples, or (*batch, n, d); "
-                f"for samples on a line, {name}.unsqueeze(-1)"
-            )
-        if 0 in (samples.shape[:-2] + samples.shape[-1:] if may_be_empty else samples.shape):
-            raise ValueError(
-                f"{name} has shape {tuple(samples.shape)}, which holds no sample: give at least one "
-                f"sample of at least one dimension"
-            )
+    check_set("x", x, may_be_empty=may_be_empty)
+    check_set("y", y, may_be_empty=may_be_empty)
     if x.shape[-1] != y.shape[-1]:
         raise ValueError(
             f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}: their last dimensions, the "
@@ -50,10 +33,36 @@ def check_samples(x: Tensor, y: Tensor, *, may_be_empty: bool = False) -> None:
         )
     # Under autocast a network's half-precision output meets float32 data; both are then widened.
     if x.dtype != y.dtype and not torch.is_autocast_enabled(x.device.type):
+        half = x.dtype in (torch.float16, torch.bfloat16)  # better the wider of the two
         raise ValueError(
-            f"x has dtype {x.dtype} and y {y.dtype}: convert one of them, e.g. y.to(x.dtype)"
+            f"x has dtype {x.dtype} and y {y.dtype}: convert one of them, e.g. "
+            f"{'x.to(y.dtype)' if half else 'y.to(x.dtype)'}"
         )
     check_broadcast(x=x.shape[:-2], y=y.shape[:-2])
+
+
+def check_set(name: str, samples: Tensor, *, may_be_empty: bool = False) -> None:
+    """One set of samples (*batch, n, d), of real numbers."""
+    if not isinstance(samples, Tensor):
+        raise ValueError(
+            f"{name} is a {type(samples).__name__}: give a torch.Tensor, e.g. torch.as_tensor({name})"
+        )
+    if not samples.is_floating_point():
+        real = f"torch.view_as_real({name}).flatten(-2)"
+        instead = real if samples.is_complex() else f"{name}.float()"
+        raise ValueError(
+            f"{name} has dtype {samples.dtype}: give floating-point samples, e.g. {instead}"
+        )
+    if samples.dim() < 2:
+        raise ValueError(
+            f"{name} has shape {tuple(samples.shape)}: give (n, d) samples, or (*batch, n, d); "
+            f"for samples on a line, {name}.unsqueeze(-1)"
+        )
+    if 0 in (samples.shape[:-2] + samples.shape[-1:] if may_be_empty else samples.shape):
+        raise ValueError(
+            f"{name} has shape {tuple(samples.shape)}, which holds no sample: give at least one "
+            f"sample of at least one dimension"
+        )
 
 
 def check_weights(
@@ -68,7 +77,10 @@ def check_weights(
     wanted = f"({samples.shape[-2]},) or (*batch, {samples.shape[-2]})"
     if not isinstance(weights, Tensor) or not weights.is_floating_point():
         kind = weights.dtype if isinstance(weights, Tensor) else type(weights).__name__
-        raise ValueError(f"{name} is {kind}: give a floating-point torch.Tensor of shape {wanted}")
+        raise ValueError(
+            f"{name} is {kind}: give a floating-point torch.Tensor of shape {wanted}, e.g. "
+            f"torch.as_tensor({name}).float()"
+        )
     if weights.dim() < 1 or weights.shape[-1] != samples.shape[-2]:
         raise ValueError(
             f"{name} has shape {tuple(weights.shape)}, but there are {samples.shape[-2]} samples: "
@@ -123,22 +135,6 @@ def check_slices(slices: Tensor, x: Tensor, batch: tuple[int, ...], d: int) -> N
         raise ValueError(
             f"slices has shape {tuple(slices.shape)}, more leading dimensions than the samples' "
             f"batch {batch}: expand x to compare it under several sets of slices"
-        )
-
-
-def check_basis(basis: Tensor) -> None:
-    """Orthonormal columns (d, k), zero ones aside, which pad a batched `Subspace` of lower rank."""
-    if not isinstance(basis, Tensor):
-        raise ValueError(f"basis is a {type(basis).__name__}: give a torch.Tensor (d, k)")
-    error = math.inf
-    if basis.dim() >= 2:
-        gram = basis.double().mT @ basis.double()
-        wanted = (gram.diagonal(dim1=-2, dim2=-1) > 0).double().diag_embed()
-        error = float((gram - wanted).abs().max())
-    if error > 1e-4:
-        raise ValueError(
-            f"basis of shape {tuple(basis.shape)} has columns that are not orthonormal: give (d, k) "
-            f"with basisᵀ basis = 1, e.g. torch.linalg.qr(basis).Q"
         )
 
 

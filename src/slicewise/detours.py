@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.checks import check_basis, check_choice, check_finite, check_samples, check_weights
+from slicewise.checks import check_choice, check_finite, check_samples, check_weights
 from slicewise.judge import exact_extra, masses_of, pairs_of
 from slicewise.roots import root
+from slicewise.subspace import check_basis
 
 Kind = Literal["knothe", "independent"]
 Array = np.ndarray
@@ -93,6 +94,8 @@ def gaussian_detour(
     kind: Kind = "knothe",
 ) -> GaussianDetour:
     """The detour of two normal laws, means (*batch, d), covariances (*batch, d, d), in closed form.
+
+    `basis` (d, k) and `kind` are as in `subspace_detour`.
 
     >>> mean, one = torch.zeros(2).double(), torch.eye(2).double()
     >>> gaussian_detour(mean, one, mean + 3, 4 * one, one[:, :1]).value ** 2  # 3² + 3² and (2 − 1)² twice

@@ -25,16 +25,22 @@ from slicewise.weighting import constant_weights
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """A distance and what it was made of."""
+    """A distance and what it was made of: what `evaluate` returns.
 
-    value: Tensor  # (*batch,), SW_p, or SW_p^p if the power was asked for
-    power: Tensor  # (*batch,), SW_p^p
-    costs: Tensor  # (*batch, L), W_p^p on each slice
-    weights: Tensor  # (*batch, L), how much each slice counted
-    slices: Tensor  # (*batch, L, d), or as they were given
-    group_size: int | None  # how many successive slices depend on each other, if that is known
+    `value` (*batch,) is SW_p, or SW_p^p if the power was asked for; `power` (*batch,) is SW_p^p = Σ `weights` · `costs`.
+    `costs` (*batch, L) are W_p^p on each slice, `weights` (*batch, L) how much each counted, `slices` (*batch, L, d)
+    the directions, as they were given or drawn. `recipe` is how, `problem` what was sliced. `group_size` says how many
+    successive slices depend on each other, None if that is not known.
+    """
+
+    value: Tensor
+    power: Tensor
+    costs: Tensor
+    weights: Tensor
+    slices: Tensor
+    group_size: int | None
     recipe: Recipe
-    problem: Problem  # what was sliced
+    problem: Problem
 
     def __repr__(self) -> str:
         """One line: all costs and slices would be a page of numbers."""
@@ -127,7 +133,8 @@ def sliced_wasserstein(
         n_slices: how many slices enter the weighted sum; None is the variant's own default.
         x_weights, y_weights: sample weights (n,) or (*batch, n) that sum to one; zero means absent.
         power: return SW_p^p instead of its root.
-        slices: directions (L, d) or (*batch, L, d) to use, as they are, instead of drawing some.
+        slices: directions (L, d) or (*batch, L, d) to use, as they are, instead of drawing some. What is left of the variant
+            is how it weighs them: "maxsw" of given slices is their mean, the largest is `evaluate(...).costs.max()`.
         generator: None is torch's global one; a list holds one for each element of the batch.
         backend: who sorts; the answer is the same. "auto" is the fastest there is (`backends`); "numba", "numpy" or "torch",
             on a CUDA device "nvrtc", "torch-nvrtc", "triton" or "torch".

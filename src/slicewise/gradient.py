@@ -49,7 +49,7 @@ def value_and_grad(
     """`sliced_wasserstein` (*batch,) and the gradient of its sum in x, of the shape of x.
 
     What a flow or a hand-written loop needs, at the least cost: gradients are accumulated while slices
-    are priced. Arguments are those of `sliced_wasserstein`.
+    are priced. Arguments are those of `sliced_wasserstein`; neither result carries a graph to go back through.
 
     >>> x, y = torch.zeros(2, 1), torch.ones(2, 1)
     >>> value_and_grad(x, y, power=True, slices=torch.ones(1, 1))

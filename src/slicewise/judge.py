@@ -32,7 +32,8 @@ def wasserstein(
     """The exact Wasserstein distance W_p (*batch,) between x (*batch, n, d) and y (*batch, m, d), float64.
 
     Costs come from coordinate differences, so that equal samples are at distance zero to 1e-12.
-    Samples that are not finite are infinitely far from everything. Needs the extra `exact`.
+    Samples that are not finite are infinitely far from everything. A number to judge by, without gradients; time and
+    memory grow as n³ and n², some 3,000 samples a side take seconds. Needs the extra `exact`.
 
     >>> wasserstein(torch.zeros(3, 2), torch.ones(3, 2), p=1)
     tensor(1.4142, dtype=torch.float64)

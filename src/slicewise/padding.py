@@ -19,11 +19,18 @@ def pad(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     (torch.Size([2, 2, 3]), tensor([[0.5000, 0.5000],
             [1.0000, 0.0000]]))
     """
+    given: object = samples  # a tensor is a sequence, too, of its rows
+    if isinstance(given, Tensor):
+        raise ValueError(
+            f"samples is one tensor of shape {tuple(given.shape)}: give a list of (n, d) tensors; sets of one "
+            f"size are a batch as they are, torch.stack(sets)"
+        )
     samples = list(samples)
     kinds = {(s.dtype, s.device) if isinstance(s, Tensor) else type(s).__name__ for s in samples}
     if len(kinds) > 1 or not all(isinstance(s, Tensor) for s in samples):
         raise ValueError(
-            f"samples are of {' and '.join(sorted(map(str, kinds)))}: give tensors of one dtype on one device"
+            f"samples are of {' and '.join(sorted(map(str, kinds)))}: give tensors of one dtype on one device, "
+            f"e.g. torch.as_tensor(array)"
         )
     shapes = [tuple(s.shape) for s in samples]
     if not shapes or any(len(s) != 2 or s[0] == 0 or s[1] != shapes[0][1] for s in shapes):

@@ -41,7 +41,7 @@ Convention = Literal["mean", "reference"]
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Two sample sets, ready to be sliced.
+    """Two sample sets, ready to be sliced: what the parts of a recipe are handed, and `Evaluation.problem`.
 
     x is (*batch, n, d), y (*batch, m, d); leading dimensions broadcast. `x_weights` and `y_weights`
     are weights of samples, None for equal ones. `progress` in [0, 1] is how much of a training run

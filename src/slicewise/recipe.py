@@ -43,6 +43,14 @@ class Recipe(Part):
     `convention="reference"` is that of the published scripts: costs are *sums* over the points of x
     (which sharpens energies), and the value, meant to be read as a root, is multiplied by their number.
     With a `lift`, what it makes of the samples is sliced in their place.
+
+    Where a variant is asked for by name, a recipe may be given. Parts are in `slicewise.slicers`, `moves`, `weighting`
+    and `lifts`, and a function of your own is one, too (`slicewise.problem` has what it is called with).
+
+    >>> from slicewise.slicers import Orthonormal
+    >>> from slicewise.weighting import Energy
+    >>> Recipe(Orthonormal(20), Energy("poly"))
+    Recipe(Orthonormal(20), weighting=Energy(kind='poly'))
     """
 
     slicer: Slicer
@@ -86,7 +94,7 @@ class Recipe(Part):
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Variant:
     """A named recipe with options: call it to get the recipe.
 
@@ -116,6 +124,11 @@ class Variant:
         if published and "ascent_step" in self.options:
             options = {"ascent_step": REFERENCE_ASCENT, **options}
         return dataclasses.replace(self.build(**options), convention=convention)
+
+    def __repr__(self) -> str:
+        """Its name and options; called, it prints as its recipe."""
+        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return f"Variant({self.name!r}{options})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _by_name, (self.name,)

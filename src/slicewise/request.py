@@ -37,7 +37,7 @@ def recipe_for(
     if not isinstance(variant, Variant | Recipe):
         raise ValueError(
             f"variant is a {type(variant).__name__}: give a name, e.g. 'sw', or a Recipe; how many slices there are "
-            f"is n_slices="
+            f"is n_slices=, sample weights are x_weights= and y_weights="
         )
     if isinstance(variant, Recipe):
         if n_slices is not None or options:

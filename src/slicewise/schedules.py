@@ -41,6 +41,9 @@ class Instant:
 class Anneal(Part):
     """A schedule from `start` down to `stop`, most of it early: the one published with RPSW.
 
+    Give it as an option, `sliced_wasserstein(x, y, "rpsw", kappa=Anneal(100), progress=0.3)`; a flow and `train` say the
+    progress themselves. Any function of the progress, 0 to 1, is as good.
+
     >>> Anneal(100)(0.0), Anneal(100)(1.0), Anneal(100)
     (100.0, 1.0, Anneal(100))
     """

@@ -13,6 +13,22 @@ from slicewise.pool import ALONE, Pool, present, shares_of
 from slicewise.problem import Problem
 
 
+def check_basis(basis: Tensor) -> None:
+    """Orthonormal columns (d, k), zero ones aside, which pad a batched `Subspace` of lower rank."""
+    if not isinstance(basis, Tensor):
+        raise ValueError(f"basis is a {type(basis).__name__}: give a torch.Tensor (d, k)")
+    error = math.inf
+    if basis.dim() >= 2:
+        gram = basis.double().mT @ basis.double()
+        wanted = (gram.diagonal(dim1=-2, dim2=-1) > 0).double().diag_embed()
+        error = float((gram - wanted).abs().max())
+    if error > 1e-4:
+        raise ValueError(
+            f"basis of shape {tuple(basis.shape)} has columns that are not orthonormal: give (d, k) "
+            f"with basisᵀ basis = 1, e.g. torch.linalg.qr(basis).Q"
+        )
+
+
 def gaussian_constant(d: int, *, p: float = 2) -> float:
     """C_d = E‖g‖^p for a standard normal g in R^d: how much longer Gaussian slices are than unit ones.
 
@@ -43,7 +59,13 @@ def essf(d: int, k: int, *, p: float = 2) -> float:
 
 
 def empirical_essf(slices: Tensor, basis: Tensor, *, p: float = 2) -> Tensor:
-    """The same factor on the slices actually drawn: mean of ‖Uᵀθ‖^p over slices (*batch, L, d)."""
+    """`essf` on the slices actually drawn (*batch,): the mean of ‖Uᵀθ‖^p over slices θ (*batch, L, d).
+
+    U is `basis` (d, k) with orthonormal columns, such as that of `effective_subspace`.
+
+    >>> empirical_essf(torch.eye(4), torch.eye(4)[:, :1])  # one of four slices lies in the line
+    tensor(0.2500)
+    """
     if slices.shape[-1] != basis.shape[-2]:
         raise ValueError(
             f"slices has shape {tuple(slices.shape)} and basis {tuple(basis.shape)}: give slices "
@@ -71,11 +93,20 @@ class Subspace:
 
     def reduce(self, x: Tensor) -> Tensor:
         """Coordinates (*batch, n, k) of samples in the subspace."""
+        self._check_last("x", x, self.basis.shape[-2])
         return (x - self.mean.unsqueeze(-2)) @ self.basis
 
     def lift(self, z: Tensor) -> Tensor:
         """Samples (*batch, n, d) back from their coordinates; undoes `reduce` on the subspace."""
+        self._check_last("z", z, self.k)
         return z @ self.basis.mT + self.mean.unsqueeze(-2)
+
+    def _check_last(self, name: str, samples: Tensor, wanted: int) -> None:
+        if samples.shape[-1] != wanted:
+            raise ValueError(
+                f"{name} has shape {tuple(samples.shape)}, this subspace is of k = {self.k} dimensions in "
+                f"R^{self.basis.shape[-2]}: give (*batch, n, {wanted})"
+            )
 
 
 def effective_subspace(

@@ -9,7 +9,7 @@ from slicewise.checks import (
     check_count,
     check_finite,
     check_generator,
-    check_samples,
+    check_set,
     check_slices,
     check_weights,
 )
@@ -40,19 +40,20 @@ class Target:
         y_weights: Tensor | None = None,
         generator: Generators = None,
     ) -> None:
-        check_samples(y, y)
+        check_set("y", y)
         check_count("n_slices", n_slices)
         check_weights("y_weights", y_weights, y)
+        batch = tuple(y.shape[:-2])
+        if slices is not None:
+            check_slices(slices, y, batch, y.shape[-1])
         check_finite(y=y, slices=slices)
         self.y = y.detach()
         self.y_weights = y_weights
         wide = self.y.to(torch.promote_types(y.dtype, torch.float32))
-        batch = tuple(y.shape[:-2])
         if slices is None:
             check_generator(generator)
             rng = Randomness(generator, y.device, batch)
             slices = uniform((*batch, n_slices, y.shape[-1]), rng, wide.dtype)
-        check_slices(slices, y, batch, y.shape[-1])
         self.slices = slices.detach().to(wide.dtype)
         with full_precision(y.device.type):
             self.sorted = sorted_lines(project(wide, self.slices))  # (*batch, L, m)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from slicewise.checks import check_basis, check_choice, check_count
+from slicewise.checks import check_choice, check_count
 from slicewise.composing import Kappa, chains_for, check_learning, climb_from, energy_of
 from slicewise.learned import PushForward
 from slicewise.legacy import AliasedTrace
@@ -15,6 +15,7 @@ from slicewise.problem import Slicer
 from slicewise.recipe import Recipe
 from slicewise.registry import variant
 from slicewise.slicers import Frame, Orthonormal, RandomPath, Then, Trace, Uniform
+from slicewise.subspace import check_basis
 from slicewise.weighting import Aligned, EnergyKind
 
 Law = Literal["vmf", "power_spherical"]

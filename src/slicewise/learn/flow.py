@@ -21,7 +21,7 @@ from slicewise.learn.loop import Loop, check_state
 from slicewise.learn.record import Flow, Trace
 from slicewise.learn.settings import Settings
 from slicewise.learn.setup import Rates, Seeds, groups_for, runs_of
-from slicewise.naming import comes_from_elsewhere, did_you_mean, meant
+from slicewise.naming import check_flow_argument, comes_from_elsewhere, did_you_mean, meant
 from slicewise.precision import full_precision
 from slicewise.randomness import Generators
 from slicewise.recipe import Recipe, Variant
@@ -162,8 +162,8 @@ def _check(*, steps: Any, lr: Any, objective: str, finish: Any, stop_w2: Any, y:
         raise ValueError("steps = None: give a whole number of at least 0")
     check_count("steps", steps, at_least=0)
     check_choice("objective", objective, get_args(Objective))
-    if isinstance(lr, str):
-        check_choice("lr", lr, ("auto",))
+    if isinstance(lr, str) and lr != "auto":
+        raise ValueError(f"lr = {lr!r}: give 'auto', a number, or a tensor over the batch")
     if finish is not None:
         check_choice("finish", finish, ("assign",))
     if stop_w2 is not None and not (isinstance(stop_w2, (int, float)) and stop_w2 > 0):
@@ -182,6 +182,7 @@ def _check_names(variant: str | Variant | Recipe, options: dict[str, Any]) -> No
     for name in options:
         if name in has or name in ("defaults", "convention", "legacy"):
             continue
+        check_flow_argument(name)
         # An option of another variant is told what this one has.
         strange = not any(name in other.options for other in VARIANTS.values())
         near = meant(name, own, cutoff=0.6) if strange or comes_from_elsewhere(name) else []

@@ -116,16 +116,23 @@ def _steps(name: str, at: Iterable[int]) -> list[int]:
 
 @dataclass(eq=False)
 class Flow:
-    """Particles after a flow, and how they got there."""
+    """Particles after a flow, and how they got there: what `flow` returns.
 
-    particles: Tensor  # (*batch, n, d)
-    target: Tensor  # (*batch, m, d), as it was given
+    `particles` (*batch, n, d) are where they ended, `target` (*batch, m, d) is as it was given. Of each run, (*batch,):
+    `steps` is how many were made, `ranks` the dimension it was worked in, `seeds` its seed, `status` how it ended
+    (`converged`, `diverged` and `assigned` say it as masks). `trace` has what was seen on the way, step by step:
+    `trace.loss`, `trace.step`, `trace.seconds`, and `trace.w2` and `trace.particles` where they were asked for.
+    `state` is what to go on from: flow(..., resume=state).
+    """
+
+    particles: Tensor
+    target: Tensor
     trace: Trace
-    status: Tensor  # (*batch,), see `Status`
-    steps: Tensor  # (*batch,), how many were made
-    ranks: Tensor  # (*batch,), the dimension k that each run was worked in
-    seeds: Tensor  # (*batch,)
-    state: dict[str, Any]  # to go on from: flow(..., resume=state)
+    status: Tensor
+    steps: Tensor
+    ranks: Tensor
+    seeds: Tensor
+    state: dict[str, Any]
     x_weights: Tensor | None = None
     y_weights: Tensor | None = None
 
