@@ -80,9 +80,9 @@ def train(
 ) -> Training:
     """Train a network until what it makes of noise, or of samples, is like the target (N, d).
 
-    With the default scale a rate of 0.1 for plain SGD is near the best for "sw" and its like over batch sizes and
-    slice counts (docs/latents.md has what was measured). What a step draws depends on the seed and the step alone, on
-    every device.
+    With the default scale a rate of 0.1 for plain SGD is near the best over batch sizes, slice counts and variants, but
+    for "dsw", which wants 0.02 (docs/latents.md has what was measured). What a step draws depends on the seed and the
+    step alone, on every device.
 
     Args:
         network: `Generator`, `Translator`, a `Stack` of them, or any module from (B, ·) to (B, d). It is trained
