@@ -110,7 +110,8 @@ def transfer(
     displacements, its texture kept. A folder of frames gets one map, so that
     colours do not flicker. Told at the end is the exact W_2 between 1,000 random
     pixels of either side, in levels of 0 to 255 (the number --quiet prints);
-    with a mask, of what it shows.
+    with a mask, of what it shows; of frames, for the last. Two such samples of
+    the target are apart, too: by what is told beside it.
 
     Photographs are turned upright and keep their transparency, EXIF and colour
     profile; 16 bits are kept in TIFF. Nothing is written over without --force.
@@ -176,6 +177,7 @@ def transfer(
         if wanted is None
         else palette_w2(shown(last.pixels, share), wanted, seed),
         "w2": None if wanted is None else palette_w2(shown(moved, share), wanted, seed),
+        "w2_floor": None if wanted is None else palette_w2(wanted, wanted, seed),
         "seconds": seconds,
         "strength": strength,
         "variant": str(fitted.variant),
@@ -237,7 +239,8 @@ def _lines(said: dict[str, Any]) -> list[tuple[str, str]]:
         what = f"{said['images']} images, the last {what}"
     lines = [("written", f"{printable(said['out'])}, {what}, in {said['seconds']:.1f} s")]
     if said["w2"] is not None and math.isfinite(said["w2"]):
-        lines.append(("palette W_2", f"{said['w2_before']:.1f} before, {said['w2']:.1f} after"))
+        found = f"{said['w2_before']:.1f} before, {said['w2']:.1f} after"
+        lines.append(("palette W_2", f"{found}; {said['w2_floor']:.1f} of the target and itself"))
     by = f"{printable(said['variant'])} in {said['space']}"  # a map's own words, from a file
     seed = "" if said["seed"] is None else f", seed {said['seed']}"  # older maps do not say it
     return [*lines, ("by", f"{by}, strength {said['strength']:g}{seed}")]
