@@ -74,7 +74,7 @@ def latents(
       slicewise latents
       slicewise latents ffhq/ --adult 18 --child 10 -o ffhq.png
       slicewise latents w.npz --labels gender.npy --judge
-      slicewise latents ffhq/ --pictures faces.png --store runs.db --task "male to female"
+      slicewise latents w512/ --pictures faces.png --store runs.db --task "male to female"
     """  # fmt: skip
     places = {name: place_for(name, given, (".png",))
               for name, given in (("--out", out), ("--pictures", pictures)) if given is not None}  # fmt: skip
