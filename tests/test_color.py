@@ -511,6 +511,13 @@ class TestKeeping:
 
 
 class TestRefusals:
+    @pytest.mark.parametrize("strength", [-0.1, 1.5, float("nan")])
+    def test_a_strength_is_refused_before_anything_is_fitted(self, cat, cup, strength, monkeypatch):
+        monkeypatch.setattr(ColorTransfer, "fit", lambda *_, **__: pytest.fail("it was fitted"))
+        for call in (transfer, ColorTransfer().fit_transform):
+            with pytest.raises(ValueError, match=r"strength = .*from 0 to 1"):
+                call(cat, cup, strength=strength)
+
     @pytest.mark.parametrize(
         ("image", "said"),
         [
