@@ -26,8 +26,8 @@ from slicewise.lab.frames import palette_w2
 from slicewise.learn.color import ColorTransfer, transfer
 
 KEYS = {
-    *("out", "images", "height", "width", "w2_before", "w2", "seconds", "strength", "variant"),
-    *("space", "seed", "compare", "map"),
+    *("out", "images", "height", "width", "w2_before", "w2", "w2_floor", "seconds", "strength"),
+    *("variant", "space", "seed", "compare", "map"),
 }
 # A small palette flows quickly.
 QUICK = ("--palette", 24)
@@ -59,12 +59,14 @@ def test_it_is_the_function(capsys):
     assert np.array_equal(pixels("new.png"), transfer(pixels("cat.png"), pixels("cup.png"), seed=0))
     assert said["w2"] == palette_w2(pixels("new.png"), pixels("cup.png"), 0, n=200)
     assert said["w2"] < 0.4 * said["w2_before"]
+    assert 0 < said["w2_floor"] == palette_w2(pixels("cup.png"), pixels("cup.png"), 0, n=200)
 
 
 def test_what_is_said(capsys):
     out = accepted(capsys, "transfer", "cat.png", "cup.png", "-o", "new.png", *QUICK)
     assert out.startswith("written      new.png, 113 × 75, in ")
-    assert "palette W_2" in out
+    floor = palette_w2(pixels("cup.png"), pixels("cup.png"), 0, n=200)
+    assert f" after; {floor:.1f} of the target and itself\n" in out
     number = accepted(capsys, "transfer", "cat.png", "cup.png", "-o", "n.png", "--quiet", *QUICK)
     assert 0 < float(number) < 100
 

@@ -208,6 +208,16 @@ class TestReaching:
         before, after = (palette_w2(image, cup, 1, n=300) for image in (cat, moved))
         assert after < 0.7 * before
 
+    def test_a_narrow_target_is_met_as_well_as_a_broad_one(self, cat, cup):
+        """How smooth a map is goes by the target's spread: else a narrow one would be missed by more of itself."""
+        narrow = (100 + (cup.astype(float) - cup.mean((0, 1))) / 8).round().astype(np.uint8)
+        left = []
+        for target in (cup, narrow):
+            moved = transfer(cat, target, space="srgb", n_pixels=500, seed=0)
+            spread = np.sqrt(target.reshape(-1, 3).var(0).sum())
+            left.append(palette_w2(moved, target, 1, n=500, repeats=3) / spread)
+        assert left[1] < 1.3 * left[0]
+
     def test_a_palette_too(self, cat, cup):
         moved = transfer(cat, cup, palette=128, seed=0)
         before, after = (palette_w2(image, cup, 1, n=500) for image in (cat, moved))
@@ -422,6 +432,18 @@ class TestKeeping:
         wanted = (pure + look_up(fitted.field_, pure)).clamp(0, 1)[0]
         np.testing.assert_allclose(red, wanted, atol=1e-5)
 
+    def test_nothing_in_a_file_is_run(self, tmp_path):
+        class Runs:
+            def __reduce__(self):
+                return (tmp_path / "run").touch, ()
+
+        held = np.empty(1, object)
+        held[0] = Runs()
+        np.savez(tmp_path / "evil.npz", displacements=held, about=held, allow_pickle=True)
+        with pytest.raises(ValueError, match="holds no map"):
+            ColorTransfer.load(tmp_path / "evil.npz")
+        assert not (tmp_path / "run").exists()
+
     def test_what_is_no_map(self, tmp_path):
         np.savez(tmp_path / "other.npz", displacements=np.zeros((3, 3)), about=np.array("{}"))
         np.savez(tmp_path / "bare.npz", x=np.zeros(3))
@@ -489,6 +511,13 @@ class TestKeeping:
 
 
 class TestRefusals:
+    @pytest.mark.parametrize("strength", [-0.1, 1.5, float("nan")])
+    def test_a_strength_is_refused_before_anything_is_fitted(self, cat, cup, strength, monkeypatch):
+        monkeypatch.setattr(ColorTransfer, "fit", lambda *_, **__: pytest.fail("it was fitted"))
+        for call in (transfer, ColorTransfer().fit_transform):
+            with pytest.raises(ValueError, match=r"strength = .*from 0 to 1"):
+                call(cat, cup, strength=strength)
+
     @pytest.mark.parametrize(
         ("image", "said"),
         [

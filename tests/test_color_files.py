@@ -13,7 +13,7 @@ import tifffile
 from PIL import Image, ImageCms
 
 from slicewise.lab.before_after import before_after, palette
-from slicewise.lab.frames import Frames, palette_w2
+from slicewise.lab.frames import Frames, as_colours, palette_w2
 from slicewise.lab.pictures import (
     Picture,
     check_kind,
@@ -309,6 +309,8 @@ def test_frames_are_read_one_at_a_time(tmp_path):
     for i in range(3):
         saved(tmp_path / f"{i}.png", np.full((4, 5, 3), i, np.uint8))
     (tmp_path / "notes.txt").write_text("not a frame")
+    (tmp_path / "._0.png").write_text("what a system keeps beside a frame")
+    (tmp_path / "small.png").mkdir()
     frames = Frames.of_folder(tmp_path)
     assert [int(frame[0, 0, 0]) for frame in frames] == [0, 1, 2]
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
@@ -332,3 +334,20 @@ def test_before_and_after_is_drawn():
     )
     counts = {colour: n for n, colour in image.getcolors(10**7)}
     assert counts[(200, 10, 30)] > 2 * 300 * 300
+
+
+@pytest.mark.parametrize("bits", [np.uint8, np.uint16])
+def test_what_is_transparent_is_not_compared(bits):
+    """Under transparent pixels any colour may lie: neither the picture nor its palette is to show it."""
+    pixels = np.zeros((40, 60, 4), bits)
+    pixels[:, :15] = np.iinfo(bits).max * np.array([1, 0, 0, 1])
+    pixels[:, 15:] = np.iinfo(bits).max * np.array([0, 0, 1, 0])
+    shown = as_colours(pixels)
+    assert palette(shown) == [([255, 0, 0], 1.0)]
+    image = Image.open(io.BytesIO(before_after([("before", shown)])))
+    counts = {colour: n for n, colour in image.getcolors(10**7)}
+    assert (0, 0, 255) not in counts
+    assert counts[(255, 255, 255)] > 300 * 300
+    assert palette(shown[:, 15:]) == []
+    grey = as_colours(np.full((2, 3, 2), np.iinfo(bits).max // 5, bits))
+    assert np.array_equal(grey, np.full((2, 3, 4), 51, np.uint8))

@@ -288,6 +288,16 @@ def test_a_folder_is_no_file(tmp_path):
         train(KINDS["plain"][0](), TARGET, steps=1, batch=20, checkpoint=tmp_path, bar=False)
 
 
+def test_a_place_that_cannot_be_written_is_known_before_the_first_step(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setattr(Trainer, "step", lambda self: pytest.fail("a step was made"))
+    how = {"steps": 1, "batch": 20, "bar": False, "checkpoint": tmp_path / "file" / "x.safetensors"}
+    with pytest.raises(OSError, match=r"cannot be written: .* name another place"):
+        train(KINDS["plain"][0](), TARGET, **how)
+    with pytest.raises(ValueError, match="every = nan"):
+        train(KINDS["plain"][0](), TARGET, **how | {"every": float("nan")})
+
+
 @pytest.mark.parametrize(("lr", "steps"), [(1e9, 3), (1e9, 1), (1e38, 1), (2e4, 1)])
 @pytest.mark.parametrize("every", [0, 30])
 def test_a_run_that_diverges_is_not_kept(tmp_path, lr, steps, every):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import itertools
 import shutil
 from pathlib import Path
 
@@ -11,10 +13,11 @@ import pytest
 import torch
 from command_line import accepted, refused
 
-from slicewise.lab.latents import faces, load, tasks
+from slicewise.lab.experiments.latent.cells import BaselineCell
+from slicewise.lab.experiments.latent.tasks import LatentTask
+from slicewise.lab.latents import LatentChoice, faces, load, tasks
 from slicewise.lab.latents.pictures import (
     axes_for,
-    decodable,
     explained_variance,
     in_the_plane,
     made_by,
@@ -325,12 +328,12 @@ def test_further_rows_are_cut_as_the_stored_ones(tmp_path, monkeypatch):
 def test_without_the_networks_it_is_said_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     faces._network.cache_clear()
-    assert faces.missing() == "openvino"
+    assert faces.missing().startswith("faces need openvino: run `make faces`")
     with pytest.raises(Trouble, match="make faces"):
         faces.decode(torch.zeros(1, 512))
     stylegan(tmp_path)
     assert "make faces" in wrong(tmp_path, more=5)
-    with pytest.raises(Trouble, match="without a decoder"):
+    with pytest.raises(Trouble, match=r"has no pictures: faces need .*make faces"):
         load(str(tmp_path)).decode(torch.zeros(1, 512))
 
 
@@ -412,8 +415,6 @@ def test_mosaics():
 
 def test_drawings(digits, alae):
     source = digits.domain("3")[1]
-    assert decodable(digits, [source])
-    assert not decodable(digits, [source * torch.nan])
     lines = {"sw": digits.train, "maxsw": digits.train.flip(0)}
     panels = made_by(digits, lines, 4).axes
     assert [p.get_ylabel() for p in panels[::4]] == ["held out", "sw", "maxsw"]
@@ -456,7 +457,7 @@ def test_the_command_in_trouble(alae, capsys):
     assert "no file" in refused(capsys, "latents", alae / "none.npy")
     assert "ends in .png" in refused(capsys, "latents", alae, "-o", alae / "x.jpg")
     picture = alae / "x.png"
-    assert "without a decoder" in refused(capsys, "latents", alae, "--pictures", picture)
+    assert "there is no decoder" in refused(capsys, "latents", alae, "--pictures", picture)
     assert not picture.exists()
 
 
@@ -467,7 +468,30 @@ def test_the_command_decodes_digits(tmp_path, capsys, digits, monkeypatch):
     from PIL import Image
 
     with Image.open(picture) as sheet:
-        assert sheet.size == (8 * 30 - 2, 4 * 30 - 2)
+        assert sheet.size == (8 * 86 - 2, 4 * 86 - 2)  # 28 pixels are few to look at
+
+
+def test_real_digits_are_kept_to_be_looked_at_beside_generated_ones(digits, monkeypatch):
+    monkeypatch.setattr("slicewise.lab.latents.digits.digits", lambda: digits)
+    names = ("real", "constant mean", "Gaussian")
+    scores = {name: {"w2": 1.0, "sw2": 1.0} for name in names}
+    monkeypatch.setattr(LatentTask, "baselines", lambda self, device: scores)
+    cell = BaselineCell("generate", LatentTask("generation", LatentChoice(), hidden=8, batch=16))
+    real, *others = cell.measure(cell.runs, "cpu")
+    assert np.array_equal(real.arrays["pictures"], digits.decode(digits.held_out[:8]))
+    assert [dict(one.arrays) for one in others] == [{}, {}]
+
+
+def test_words_on_the_curve_do_not_hide_each_other(alae):
+    """Half and nearly all of the variance may well need one axis."""
+    rows = torch.zeros(40, 5)
+    rows[:, 0] = torch.arange(40.0)
+    latents = dataclasses.replace(load(str(alae)), rows=rows, held=np.arange(40) >= 30)
+    figure = variance_curve(latents)
+    figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["50%: 1", "90%: 1", "99%: 1"]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
 @stored

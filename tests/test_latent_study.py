@@ -13,6 +13,7 @@ import pytest
 import torch
 from command_line import refused
 
+from slicewise.lab.cli.study_pictures import pictures_of_study
 from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.experiments.latent.cells import (
     DISPLACEMENT,
@@ -25,7 +26,10 @@ from slicewise.lab.experiments.latent.tasks import LatentTask
 from slicewise.lab.latents import LatentChoice
 from slicewise.lab.published import published
 from slicewise.lab.report import write_report
+from slicewise.lab.report.best import Best
+from slicewise.lab.report.drawings import basins
 from slicewise.lab.report.latent_times import times
+from slicewise.lab.report.samples import samples
 from slicewise.lab.report.trainings import places
 from slicewise.lab.study.run import Result, Run
 from slicewise.lab.study.store import Store
@@ -190,6 +194,80 @@ def test_the_report_has_the_papers_numbers_beside(report):
     page = (report / "index.html").read_text()
     assert "The latents are not the paper" in page
     assert (report / "generate-generation-basin-sw2.svg").exists()
+
+
+def seen_by(folder, report, asked):
+    """What a decoder is shown when the pictures of a study are made."""
+    shown = []
+
+    def decoder(rows):
+        shown.append(rows)
+        return np.zeros((len(rows), 4, 4), np.uint8)
+
+    latents = replace(LatentChoice(folder).load(), decoder=decoder)
+    assert pictures_of_study(report / "runs.db", latents, asked).startswith(b"\x89PNG")
+    return latents, shown
+
+
+@pytest.mark.parametrize("asked", [None, "generation", "male to female"])
+def test_what_a_study_made_can_be_looked_at(folder, report, asked):
+    latents, (first, *shown) = seen_by(folder, report, asked)
+    moved = asked == "male to female"
+    before = latents.domain("male")[1] if moved else latents.held_out
+    assert torch.equal(first, before[:8].half().float() if moved else before[:8])
+    with Store.reading(report / "runs.db") as store:
+        ((place,), _) = places(store, "translate" if moved else "generate")
+        made = samples(store, place, "end")
+        variant, objective, rate = made[0].label.replace(",", "").split()[:3]
+        (row,) = (
+            row
+            for row in place.some(variant, objective)
+            if (row["lr"], row["seed"]) == (float(rate), 0)
+        )
+        kept = store.array(row["key"], "end")
+    assert [one.label.split(",")[0] for one in made] == ["sw", "maxsw", "ebsw"]
+    assert torch.equal(shown[0], torch.from_numpy(kept[1] if moved else kept).float())
+    assert len(shown) == 3
+
+
+def test_who_cannot_win_is_looked_at_too(folder, tmp_path):
+    cell = TrainingCell("generate", task(folder), "maxsw", "root", (0.1, 0.3), (0,), 10)
+
+    def result(run, sw2):
+        measures = {"sw2": sw2, "energy": sw2, "variance_ratio": 0.5, "steps": 10.0}
+        arrays = {"end": np.full((8, 6), sw2, np.float16)}
+        return Result(run, "finished", 1.0, w2=sw2, measures=measures, arrays=arrays)
+
+    with Store(tmp_path / "runs.db") as store:
+        store.add([result(cell.runs[0], 2.0), result(cell.runs[1], 1.0)], "here", {})
+        ((place,), _) = places(store, "generate")
+        (found,) = samples(store, place, "end")
+    assert found.label == "maxsw, root 0.3, cannot win"
+    assert (found.made == 1).all()
+    assert found.source is None
+
+
+def test_pictures_of_a_study_that_are_not_there(folder, report, tmp_path, capsys):
+    picture, runs = tmp_path / "x.png", report / "runs.db"
+
+    def line(*arguments):
+        return refused(capsys, "latents", *arguments)
+
+    assert "give the same path and options" in line(folder, "--held-out", 50, "--pictures", picture, "--store", runs)  # fmt: skip
+    there = ("--pictures", picture, "--store", runs)
+    assert "choose from generation, male to female" in line(folder, *there, "--task", "children")
+    assert "there is no decoder" in line(folder, *there)
+    assert "--store is for --pictures" in line(folder, "--store", runs)
+    assert "--task is for --store" in line(folder, "--pictures", picture, "--task", "generation")
+    assert "no store" in line(folder, "--pictures", picture, "--store", tmp_path / "none.db")
+    assert not picture.exists()
+
+
+def test_marks_without_a_line_are_named_below():
+    lines = {"sw": [Best(0.1, 1.0, 0.0, []), Best(1.0, 2.0, 0.0, [])]}
+    beside = {name: Best(0.1, 1.5, 0.0, []) for name in ("sw", "dsw")}
+    (legend,) = basins({"root": lines}, beside, {}).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["sw", "dsw"]
 
 
 def test_every_chart_has_a_heading_of_its_own(report):

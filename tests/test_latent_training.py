@@ -339,6 +339,11 @@ def test_a_capture_that_fails_says_what_to_do(monkeypatch):
         (r"seed has shape \(2,\) for one network", {"seed": [0, 1]}),
         ("seed = 'now'", {"seed": "now"}),
         ("give real numbers", {"source": torch.ones(40, 3, dtype=torch.complex64)}),
+        ("source has 7 coordinates, the network takes", {"source": torch.ones(40, 7)}),
+        ("source has 7 coordinates, the network takes", {"source": 7}),
+        ("lr = -1", {"lr": -1.0}),
+        ("lr = nan", {"lr": float("nan")}),
+        ("lr = inf", {"lr": float("inf"), "optimiser": "adam"}),
     ],
 )
 def test_what_is_refused(what, how):

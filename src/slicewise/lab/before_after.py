@@ -12,7 +12,7 @@ _HEIGHT, _STRIP, _GAP, _LINE, _COLOURS = 360, 36, 12, 22, 8
 
 
 def before_after(pictures: list[tuple[str, Array]], suffix: str = ".png") -> bytes:
-    """Pictures (H, W, 3), uint8, side by side, under their names and above their palettes."""
+    """Pictures (H, W, 3), or 4 with alpha, uint8, side by side, under their names and above their palettes."""
     from PIL import Image, ImageDraw, ImageFont
 
     drawn = [(name, _column(pixels)) for name, pixels in pictures]
@@ -34,7 +34,9 @@ def before_after(pictures: list[tuple[str, Array]], suffix: str = ".png") -> byt
 def _column(pixels: Array) -> Any:
     from PIL import Image
 
-    image = Image.fromarray(np.ascontiguousarray(pixels[:, :, :3]))
+    image = Image.fromarray(np.ascontiguousarray(pixels))
+    if image.mode == "RGBA":  # what lies under transparent pixels is not to be seen
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
     # Panoramas and towers are shown whole, a little smaller.
     scale = min(_HEIGHT / image.height, 3 * _HEIGHT / image.width)
     size = max(40, round(image.width * scale)), max(1, round(image.height * scale))
@@ -50,10 +52,14 @@ def _column(pixels: Array) -> Any:
 
 
 def palette(pixels: Array) -> list[tuple[list[int], float]]:
-    """The main colours and their shares, dark ones first."""
+    """The main colours and their shares, dark ones first; what is transparent does not count."""
     from sklearn.cluster import KMeans
 
     colours = pixels[:, :, :3].reshape(-1, 3)
+    if pixels.shape[2] == 4:
+        colours = colours[pixels[:, :, 3].reshape(-1) > 0]
+    if not len(colours):
+        return []
     colours = colours[:: max(1, len(colours) // 5000)].astype(np.float64)
     count = min(_COLOURS, len(np.unique(colours, axis=0)))
     means = KMeans(count, n_init=1, random_state=0).fit(colours)

@@ -32,7 +32,12 @@ class Frames(Sequence[Array]):
     @classmethod
     def of_folder(cls, folder: Path) -> Frames:
         """The images of a folder, in the order of their names."""
-        paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in READ)
+        # Hidden files are no frames: some systems put one beside each, of the same ending.
+        paths = sorted(
+            path
+            for path in folder.iterdir()
+            if path.suffix.lower() in READ and not (path.name.startswith(".") or path.is_dir())
+        )
         if not paths:
             raise Trouble(f"{printable(str(folder))} holds no image ({', '.join(READ)})")
         return cls(paths)
@@ -83,11 +88,12 @@ class Frames(Sequence[Array]):
 
 
 def as_colours(pixels: Array) -> Array:
-    """Pixels as shown: (H, W, 3), uint8, grey ones as three equal colours."""
-    colours = pixels[:, :, :1].repeat(3, 2) if pixels.shape[2] < 3 else pixels[:, :, :3]
-    if colours.dtype == np.uint16:
-        colours = np.round(colours / 257).astype(np.uint8)
-    return np.asarray(colours)
+    """Pixels in eight bits, (H, W, 3), or 4 where they have alpha; grey ones as three equal colours."""
+    if pixels.dtype == np.uint16:
+        pixels = np.round(pixels / 257).astype(np.uint8)
+    if pixels.shape[2] > 2:
+        return pixels
+    return np.concatenate([pixels[:, :, :1].repeat(3, 2), pixels[:, :, 1:]], axis=2)
 
 
 def shown(pixels: Array, mask: Array | None) -> Array:
@@ -114,7 +120,7 @@ def palette_w2(first: Array, second: Array, seed: int, *, n: int = 1000, repeats
 
 
 def _some(pixels: Array, n: int, generator: torch.Generator) -> torch.Tensor:
-    colours = as_colours(pixels).reshape(-1, 3)
+    colours = as_colours(pixels)[:, :, :3].reshape(-1, 3)
     if pixels.shape[2] in (2, 4):
         colours = colours[pixels[:, :, -1].reshape(-1) > 0]
     if len(colours):

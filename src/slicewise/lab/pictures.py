@@ -98,9 +98,7 @@ def _read(path: Path, reduce: bool) -> Picture:
                 f"{shown} holds {frames} pictures, an animation or pages: give one, or a folder of them"
             )
         if image.mode in ("CMYK", "LAB"):
-            raise Trouble(
-                f"{shown} has {image.mode} colours, of a printing press: convert it to RGB first"
-            )
+            raise Trouble(f"{shown} has {image.mode} colours: convert it to RGB first")
         profile = _rgb_profile(image.info.get("icc_profile"))
         deep = bits_of(path, image) > 8
         if deep and not image.mode.startswith("I;16") and image.format != "TIFF" and not reduce:

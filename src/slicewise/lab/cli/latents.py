@@ -11,11 +11,15 @@ import typer
 from slicewise.files import write_whole
 from slicewise.lab.cli import options
 from slicewise.lab.cli.saying import place_for, say_json, say_lines
+from slicewise.lab.cli.study_pictures import pictures_of_study
 from slicewise.lab.latents import Latents, load, tasks
 from slicewise.lab.latents.domains import ADULT, CHILD
 from slicewise.lab.latents.sets import subset_sizes
+from slicewise.lab.trouble import Trouble
 from slicewise.learn.latent.baselines import baselines
 from slicewise.learn.latent.judging import Judgement
+
+_LEAST_SIDE = 64  # pixels: smaller pictures are enlarged
 
 
 def latents(
@@ -46,6 +50,17 @@ def latents(
             metavar="FILE.png", help="Decode some held-out rows, where there is a decoder."
         ),
     ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.db",
+            help="With --pictures: decode what the runs of `reproduce` in this store made.",
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="With --store: which task. \\[default: the first there]"),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Describe latents: sizes, splits, domains, explained variance, and how good doing nothing is.
@@ -59,9 +74,14 @@ def latents(
       slicewise latents
       slicewise latents ffhq/ --adult 18 --child 10 -o ffhq.png
       slicewise latents w.npz --labels gender.npy --judge
+      slicewise latents w512/ --pictures faces.png --store runs.db --task "male to female"
     """  # fmt: skip
     places = {name: place_for(name, given, (".png",))
               for name, given in (("--out", out), ("--pictures", pictures)) if given is not None}  # fmt: skip
+    if store is not None and pictures is None:
+        raise Trouble("--store is for --pictures: name a file for them, too")
+    if task is not None and store is None:
+        raise Trouble("--task is for --store: name the store of a study, too")
     found = load(path, labels=labels, held_out=held_out, adult=adult, child=child, more=more)
     said = _facts(found)
     if judge:
@@ -70,7 +90,8 @@ def latents(
     else:
         judged = {}
     if "--pictures" in places:
-        write_whole(places["--pictures"], _decoded(found))
+        drawn = _decoded(found) if store is None else pictures_of_study(store, found, task)
+        write_whole(places["--pictures"], drawn)
     if "--out" in places:
         from slicewise.lab.latents.pictures import views
 
@@ -97,6 +118,7 @@ def _facts(found: Latents) -> dict[str, Any]:
         "participation_ratio": participation_ratio(found.train),
         "axes": {f"{share:g}": axes_for(explained, share) for share in (0.5, 0.9, 0.99)},
         "decodes": found.decoder is not None,
+        "undecoded": None if found.decoder is not None else found.undecoded,
         "notes": list(found.notes),
     }
 
@@ -116,7 +138,7 @@ def _lines(said: dict[str, Any], judged: dict[str, Judgement]) -> list[tuple[str
     ]
     lines += [
         ("can be asked", ", ".join(said["tasks"])),
-        ("pictures", "can be decoded" if said["decodes"] else "none: there is no decoder"),
+        ("pictures", "can be decoded" if said["decodes"] else f"none: {said['undecoded']}"),
     ]
     lines += [("" if index else "to know", note) for index, note in enumerate(said["notes"])]
     lines += [
@@ -132,6 +154,9 @@ def _decoded(found: Latents) -> bytes:
 
     from slicewise.lab.latents.pictures import mosaic
 
+    pictures = found.decode(found.held_out[:32])
+    larger = -(-_LEAST_SIDE // pictures.shape[1])
+    pictures = pictures.repeat(larger, axis=1).repeat(larger, axis=2)
     file = io.BytesIO()
-    Image.fromarray(mosaic(found.decode(found.held_out[:32]))).save(file, format="png")
+    Image.fromarray(mosaic(pictures)).save(file, format="png")
     return file.getvalue()

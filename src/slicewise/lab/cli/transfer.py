@@ -10,18 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from slicewise.catalogue import VARIANTS
-from slicewise.checks import check_choice
 from slicewise.files import write_whole
 from slicewise.lab.arrays import printable
 from slicewise.lab.before_after import before_after
 from slicewise.lab.cli import options
 from slicewise.lab.cli.kept_map import kept_map
-from slicewise.lab.cli.saying import one_way_to_say, place_for, say_json, say_lines
+from slicewise.lab.cli.saying import one_way_to_say, say_json, say_lines
 from slicewise.lab.cli.sets import generator_for
+from slicewise.lab.cli.transfer_checks import check_variant, places_for
 from slicewise.lab.frames import Frames, as_colours, palette_w2, shown
 from slicewise.lab.pictures import (
-    WRITTEN,
     Array,
     encoded,
     in_profile_of,
@@ -110,7 +108,8 @@ def transfer(
     displacements, its texture kept. A folder of frames gets one map, so that
     colours do not flicker. Told at the end is the exact W_2 between 1,000 random
     pixels of either side, in levels of 0 to 255 (the number --quiet prints);
-    with a mask, of what it shows.
+    with a mask, of what it shows; of frames, for the last. Two such samples of
+    the target are apart, too: by what is told beside it.
 
     Photographs are turned upright and keep their transparency, EXIF and colour
     profile; 16 bits are kept in TIFF. Nothing is written over without --force.
@@ -123,13 +122,7 @@ def transfer(
     """
     one_way_to_say(as_json=as_json, quiet=quiet)
     generator_for(seed)  # says what is wrong with it
-    check_choice("variant", variant, VARIANTS)
-    if VARIANTS[variant]().lift is not None:
-        usable = [name for name, own in VARIANTS.items() if own().lift is None]
-        raise Trouble(
-            f"--variant {variant}: no step can be computed for its slices, which are not linear; give one of "
-            f"{', '.join(usable)}"
-        )
+    check_variant(variant)
     if not 0 <= strength <= 1:
         raise Trouble(f"--strength {strength:g}: give a number from 0 to 1")
     fitted = ColorTransfer(variant, space=space, palette=palette, smoothness=smoothness, seed=seed)
@@ -138,12 +131,7 @@ def transfer(
         fitted = kept_map(target, context)
     many = source.is_dir()
     frames = Frames.of_folder(source) if many else Frames([source])
-    frames.places = places = _places(out, frames, many, compare, save_map, force)
-    place_for("--out", places[0], WRITTEN)
-    if compare is not None:
-        place_for("--compare", compare, (".png", ".jpg", ".jpeg"))
-    if save_map is not None:
-        place_for("--save-map", save_map, MAPS)
+    frames.places = places = places_for(out, frames, many, compare, save_map, force)
     frames.mask = share = None if mask is None else read_mask(mask)
     bar = False if quiet or as_json else None
     start = time.perf_counter()
@@ -152,9 +140,7 @@ def transfer(
     if kept:
         frames.check(bar)
     else:
-        picture = in_profile_of(read_picture(target, reduce=True), first)
-        wanted = picture.pixels
-    if wanted is not None:
+        wanted = in_profile_of(read_picture(target, reduce=True), first).pixels
         fitted.fit(frames, wanted, mask=share, bar=bar)
     moved = first.pixels
     with progress_bar(len(frames), bar if many else False, "frames") as tick:
@@ -172,10 +158,7 @@ def transfer(
         "images": len(frames),
         "height": last.pixels.shape[0],
         "width": last.pixels.shape[1],
-        "w2_before": None
-        if wanted is None
-        else palette_w2(shown(last.pixels, share), wanted, seed),
-        "w2": None if wanted is None else palette_w2(shown(moved, share), wanted, seed),
+        **_distances(shown(last.pixels, share), shown(moved, share), wanted, seed),
         "seconds": seconds,
         "strength": strength,
         "variant": str(fitted.variant),
@@ -198,37 +181,15 @@ def transfer(
         say_lines(_lines(said))
 
 
-def _places(
-    out: Path, frames: Frames, many: bool, compare: Path | None, save_map: Path | None, force: bool
-) -> list[Path]:
-    """Where everything goes, once it is known that nothing is in the way; nothing is made yet."""
-    shown = printable(str(out))
-    if many:
-        if out.exists() and not out.is_dir():
-            raise Trouble(f"--out {shown} is a file, the source a folder: name a folder")
-        if out.suffix.lower() in WRITTEN and not out.exists():
-            raise Trouble(
-                f"--out {shown} is the name of a file, the source a folder: name a folder"
-            )
-        places = [out / path.name for path in frames.paths]
-        for place in places:
-            if place.suffix.lower() not in WRITTEN:
-                raise Trouble(
-                    f"{printable(place.name)} cannot be written: frames are {', '.join(WRITTEN)}"
-                )
-    else:
-        if out.suffix.lower() not in WRITTEN:
-            raise Trouble(f"--out {shown}: give a name that ends in {', '.join(WRITTEN)}")
-        if out.is_dir():
-            raise Trouble(f"--out {shown} is a folder: name a file")
-        places = [out]
-    files = [*places, *(file for file in (compare, save_map) if file is not None)]
-    if len({file.resolve() for file in files}) < len(files):
-        raise Trouble("--out, --compare and --save-map name one file twice: give each its own")
-    in_the_way = [file for file in files if file.exists()]
-    if in_the_way and not force:
-        raise Trouble(f"{printable(str(in_the_way[0]))} exists: name another, or give --force")
-    return places
+def _distances(
+    before: Array, after: Array, wanted: Array | None, seed: int
+) -> dict[str, float | None]:
+    """How far palettes are from the target's, and what two samples of the target have; None by a map, which has none."""
+    compared = {"w2_before": before, "w2": after, "w2_floor": wanted}
+    return {
+        name: None if one is None or wanted is None else palette_w2(one, wanted, seed)
+        for name, one in compared.items()
+    }
 
 
 def _lines(said: dict[str, Any]) -> list[tuple[str, str]]:
@@ -237,7 +198,8 @@ def _lines(said: dict[str, Any]) -> list[tuple[str, str]]:
         what = f"{said['images']} images, the last {what}"
     lines = [("written", f"{printable(said['out'])}, {what}, in {said['seconds']:.1f} s")]
     if said["w2"] is not None and math.isfinite(said["w2"]):
-        lines.append(("palette W_2", f"{said['w2_before']:.1f} before, {said['w2']:.1f} after"))
+        found = f"{said['w2_before']:.1f} before, {said['w2']:.1f} after"
+        lines.append(("palette W_2", f"{found}; {said['w2_floor']:.1f} of the target and itself"))
     by = f"{printable(said['variant'])} in {said['space']}"  # a map's own words, from a file
     seed = "" if said["seed"] is None else f", seed {said['seed']}"  # older maps do not say it
     return [*lines, ("by", f"{by}, strength {said['strength']:g}{seed}")]

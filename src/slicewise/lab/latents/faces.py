@@ -29,10 +29,13 @@ _ROWS = 500
 
 
 def missing() -> str | None:
-    """What has to be installed before faces can be made; nothing if all is there."""
+    """What has to be installed before faces can be made, in words; nothing if all is there."""
     for package in ("openvino", "random_face"):
         if importlib.util.find_spec(package) is None:
-            return package.replace("_", "-")
+            return (
+                f"faces need {package.replace('_', '-')}: run `make faces`, or pip install openvino, and random-face with "
+                f"--no-deps"
+            )
     return None
 
 
@@ -72,9 +75,7 @@ def mapped(noise: Array) -> Array:
 def _network(name: str, rows: int) -> Any:
     lacking = missing()
     if lacking is not None:
-        raise Trouble(
-            f"faces need {lacking}: run `make faces`, or pip install openvino, and random-face with --no-deps"
-        )
+        raise Trouble(lacking)
     import openvino
 
     # Only its files are wanted: the package's own code calls what OpenVINO no longer has, and is not imported.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from slicewise.lab.latents.domains import (
     by_gender,
     by_value,
 )
-from slicewise.lab.latents.sets import LEAST_ROWS, Decoder, Latents
+from slicewise.lab.latents.sets import LEAST_ROWS, Latents
 from slicewise.lab.trouble import Trouble
 
 # Names that the matrix has in files of several arrays.
@@ -217,12 +218,11 @@ def _stylegan(folder: Path, held_out: int | None, more: int) -> Latents:
     count = _held(stored, wanted, printable(str(folder)))
     held[stored - count : stored] = True  # the same rows, whatever is added behind them
     pairs = tuple(p for p in (GENDER_PAIR, AGE_PAIR) if all(side in domains for side in p))
-    decoder: Decoder | None = None
     from slicewise.lab.latents import faces
 
-    if faces.missing() is None:
-        decoder = faces.decode
+    decoding: dict[str, Any] = {"decoder": faces.decode}
+    if (lacking := faces.missing()) is not None:
+        decoding = {"undecoded": lacking}
     return Latents(
-        _STYLEGAN, rows, held, labels, domains, pairs, notes,
-        fixed_split=held_out is not None, decoder=decoder,
+        _STYLEGAN, rows, held, labels, domains, pairs, notes, fixed_split=held_out is not None, **decoding
     )  # fmt: skip

@@ -57,6 +57,7 @@ class Latents:
     notes: tuple[str, ...] = ()  # what a reader of results must know
     fixed_split: bool = True
     decoder: Decoder | None = None
+    undecoded: str = "there is no decoder"  # what is to be said where there is none
     # Latents of a network trained here differ by rounding from machine to machine; what they are made of does not.
     made_of: str | None = None
 
@@ -104,9 +105,7 @@ class Latents:
     def decode(self, latents: Tensor) -> Array:
         """Pictures of latents (n, d): uint8, (n, height, width) or (n, height, width, 3)."""
         if self.decoder is None:
-            raise Trouble(
-                f"{self.name} comes without a decoder: there are no pictures of its latents"
-            )
+            raise Trouble(f"{self.name} has no pictures: {self.undecoded}")
         return self.decoder(latents.detach().float().cpu())
 
     @functools.cached_property

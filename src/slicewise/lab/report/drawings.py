@@ -50,9 +50,11 @@ def basins(
             _line(panel, variant, some)
         low = min(rates) / 4
         for variant, best in computed.items():
-            look = LOOKS[variant]
+            look, height = LOOKS[variant], max(best.mean, LOWEST)
+            # Who was not searched has no line that would name it below.
+            name = None if variant in variants else variant
             panel.plot(
-                [low], [max(best.mean, LOWEST)], look.mark, color=look.colour, ms=6, clip_on=False
+                [low], [height], look.mark, color=look.colour, ms=6, clip_on=False, label=name
             )
         panel.axvline(low * 1.8, color=GREY, lw=0.6)
         panel.text(low, 1.01, beside, fontsize=7, ha="center", va="bottom", color=GREY,

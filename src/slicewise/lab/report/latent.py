@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT
@@ -25,6 +22,7 @@ from slicewise.lab.report.pieces import (
     file_name,
     pictured,
 )
+from slicewise.lab.report.samples import samples
 from slicewise.lab.report.trainings import Place, mean, objectives, places, value
 from slicewise.lab.study.store import Store
 
@@ -105,9 +103,8 @@ def _ranked(experiment: str, place: Place, objective: str) -> Table:
     there = {v: one for v, one in best.items() if one is not None}
     lines = [line(v, there[v], f"{there[v].rate:g}") for v in sorted(there, key=lambda v: there[v].mean)]  # fmt: skip
     for variant in [v for v in ELEVEN if v not in there]:
-        finite = [one for one in place.at_rates(variant, objective, "sw2") if one.mean < math.inf]
-        if finite:
-            least = min(finite, key=lambda one: one.mean)
+        least = place.least(variant, objective)
+        if least is not None:
             lines.append(line(variant, least, f"{least.rate:g}, cannot win"))
         else:
             why = "diverged" if place.some(variant, objective) else "not run"
@@ -177,22 +174,15 @@ def _basins(experiment: str, place: Place) -> list[Charts]:
 
 def _pictures(store: Store, experiment: str, place: Place) -> list[Figure]:
     """What each variant makes at its best rate, or what translations make of the same sources."""
-    lines: list[tuple[str, np.ndarray[Any, Any]]] = []
-    for variant in ELEVEN:
-        for objective in (*objectives(place), DISPLACEMENT):
-            best = place.best(variant, objective)
-            shown = [store.array(row["key"], "pictures") for row in best.runs] if best else []
-            found = next((one for one in shown if one is not None), None)
-            if best is None or found is None:
-                continue
-            if found.ndim > 3 and len(found) == 2:
-                if not lines:
-                    lines.append(("source", found[0]))
-                found = found[1]
-            lines.append((f"{variant}, {objective} {best.rate:g}", found))
-            break
-    if not lines:
+    found = samples(store, place, "pictures")
+    if not found:
         return []
+    lines = [(one.label, one.made) for one in found]
+    real = None if place.floor is None else store.array(place.floor["key"], "pictures")
+    if found[0].source is not None:
+        lines.insert(0, ("source", found[0].source))
+    elif real is not None:
+        lines.insert(0, ("held out", real))
     caption = f"{place.words}: samples of each variant at its best rate by SW₂, none chosen."
     name = f"{experiment}-{file_name(place.words)}-pictures"
     return [pictured(drawings.gallery(lines), name, caption, caption, photographs=True)]

@@ -68,6 +68,11 @@ class Place:
         may = [one for one in every if one.mean < math.inf and (measure == "w2" or may_win(one))]
         return min(may, key=lambda one: one.mean, default=None)
 
+    def least(self, variant: str, objective: str) -> Best | None:
+        """The rate at which SW_2 is least, may it win or not."""
+        finite = [one for one in self.at_rates(variant, objective, "sw2") if one.mean < math.inf]
+        return min(finite, key=lambda one: one.mean, default=None)
+
     def order(self, measure: str, objective: str = "root") -> dict[str, int]:
         """The places of the variants, each at its best rate by that measure."""
         found = {v: self.best(v, objective, measure) for v in ELEVEN}

@@ -50,6 +50,7 @@ def fit_field(
         cube = field.reshape(side, side, side, 3)
         bent = sum(_along(rough, cube, axis) for axis in range(3))
         assert isinstance(bent, Tensor)
+        # A thousandth of the floor makes the sum definite, and pulls no field that colours have a say in.
         return scatter(at_colours) + bent.reshape(-1, 3) + _FLOOR * 1e-3 * field
 
     def precondition(residual: Tensor) -> Tensor:
@@ -62,10 +63,9 @@ def fit_field(
         return cube.reshape(-1, 3)
 
     field = start.reshape(-1, 3).to(colours)
-    residual = scatter(moves) - apply(field)
-    size = _products(
-        scatter(moves), precondition(scatter(moves))
-    )  # (3,), what is small beside it is nothing
+    wanted = scatter(moves)
+    residual = wanted - apply(field)
+    size = _products(wanted, precondition(wanted))  # (3,), what is small beside it is nothing
     way = turned = precondition(residual)
     left = _products(residual, turned)
     for _ in range(_ITERATIONS):

@@ -161,8 +161,7 @@ class ColorTransfer:
         """
         if self.field_ is None:
             raise ValueError("nothing is fitted yet: call fit(source, target) first")
-        if not 0 <= strength <= 1:
-            raise ValueError(f"strength = {strength}: give a number from 0 to 1")
+        _check_strength(strength)
         parts = parts_of(image, "image")
         share = None if mask is None else mask_of(mask, parts, "image")
         with one_thread():
@@ -175,6 +174,7 @@ class ColorTransfer:
         self, source: Image, target: Image, *, strength: float = 1.0, mask: Image | None = None
     ) -> Any:
         """`fit`, then `transform` of the source."""
+        _check_strength(strength)
         return self.fit(source, target, mask=mask).transform(source, strength=strength, mask=mask)
 
     def save(self, path: str | Path) -> None:
@@ -220,9 +220,16 @@ def transfer(
     >>> bool((transfer(image, image) - image).abs().max() < 1 / 255)
     True
     """
+    _check_strength(strength)
     fitted = ColorTransfer(
         variant, space=space, palette=palette, smoothness=smoothness, n_pixels=n_pixels, seed=seed
     ).fit(source, target, mask=mask, bar=bar)
     if isinstance(source, (np.ndarray, Tensor)):
         return fitted.transform(source, strength=strength, mask=mask, bar=bar)
     return [fitted.transform(image, strength=strength, mask=mask, bar=bar) for image in source]
+
+
+def _check_strength(strength: float) -> None:
+    """Also before a fit, which takes seconds."""
+    if not 0 <= strength <= 1:
+        raise ValueError(f"strength = {strength}: give a number from 0 to 1")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from slicewise.checks import check_choice
 from slicewise.counting import DRAWS
-from slicewise.files import write_whole
+from slicewise.files import check_writable, write_whole
 from slicewise.learn.checkpoint import fingerprint
 from slicewise.learn.latent.networks import Layers, Stack
 from slicewise.learn.latent.trainer import Trainer
@@ -32,7 +32,16 @@ class TrainingCheckpoint:
         self._last = time.monotonic()
         if self.path.is_dir():
             raise ValueError(f"checkpoint = {str(path)!r} is a folder: give the name of a file")
-        _safetensors()  # before an hour of training, not after it
+        if not every >= 0:  # NaN is neither; infinity is at the end only
+            raise ValueError(f"every = {every}: give the seconds between two saves, at least 0")
+        # Before an hour of training, not after it.
+        _safetensors()
+        try:
+            check_writable(self.path.parent)
+        except OSError as wrong:
+            raise type(wrong)(
+                f"checkpoint = {str(path)!r} cannot be written: {wrong.strerror}; name another place"
+            ) from None
 
     def due(self) -> bool:
         """Is it time to write again?"""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from slicewise.checks import check_choice, check_finite
+from slicewise.checks import check_choice, check_finite, check_number
 from slicewise.device import current
 from slicewise.gradient import Objective
 from slicewise.learn.latent.checkpoints import TrainingCheckpoint, identity_of
@@ -168,7 +168,14 @@ def _check_data(target: Tensor, source: Tensor | int | None) -> None:
 
 
 def _source(source: Tensor | int | None, network: nn.Module) -> Tensor | int:
+    sizes = network.sizes if isinstance(network, (Layers, Stack)) else None
     if source is not None:
+        width = source.shape[1] if isinstance(source, Tensor) else source
+        if sizes is not None and width != sizes[0]:
+            raise ValueError(
+                f"source has {width} coordinates, the network takes {sizes[0]} ({' → '.join(map(str, sizes))}): they must "
+                f"agree"
+            )
         return source
     if isinstance(network, (Layers, Stack)) and not network.residual:
         return network.sizes[0]
@@ -204,6 +211,7 @@ def _optimiser(
         lr = lr.item()
     if len(kinds) != 1 or not isinstance(lr, (int, float)):
         raise ValueError(f"lr = {lr!r}, optimiser = {asked!r}: one network has one of each")
+    check_number("lr", lr, above=0, or_equal=True)
     if kinds[0] == "adam":
         return torch.optim.Adam(weights, lr=lr, capturable=weights[0].is_cuda)
     return torch.optim.SGD(weights, lr=lr, momentum=0.9 if kinds[0] == "momentum" else 0.0)

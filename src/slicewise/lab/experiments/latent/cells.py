@@ -213,7 +213,11 @@ class BaselineCell:
         for run in runs:
             measures = dict(found[run.variant])
             w2 = measures.pop("w2")
-            results.append(Result(run, "finished", 0.0, len(runs), w2, {**measures, "steps": 0.0}))
+            arrays = {}
+            if run.variant == "real" and self.task.generates and self.task.pictured:
+                arrays["pictures"] = self.task.pictures(self.task.real)
+            measures["steps"] = 0.0
+            results.append(Result(run, "finished", 0.0, len(runs), w2, measures, arrays=arrays))
         return results
 
 

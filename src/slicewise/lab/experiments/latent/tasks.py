@@ -150,6 +150,11 @@ class LatentTask:
         return made.half().cpu().numpy()
 
     @property
+    def real(self) -> Any:
+        """A few held-out samples to look at beside what generators make, (8, d)."""
+        return self._judged[:_KEPT].numpy()
+
+    @property
     def pictured(self) -> bool:
         """Whether pictures of its samples cost next to nothing, as those of digits."""
         return self.data.path is None
