@@ -192,9 +192,11 @@ def test_stopped_between_frames(capsys, monkeypatch):
         os.rename(source, place)
 
     monkeypatch.setattr("os.replace", stopped)
-    assert main(["transfer", "frames", "cup.png", "-o", "out", "--palette", "24"]) == 130
+    given = ["transfer", "frames", "cup.png", "-o", "out", "--palette", "24", "--save-map", "m.npz"]
+    assert main(given) == 130
     assert capsys.readouterr().out == ""
     assert [path.name for path in Path("out").iterdir()] == ["0.png"]
+    assert np.array_equal(ColorTransfer.load("m.npz").transform(pixels("cat.png")), pixels("out/0.png"))  # fmt: skip
     assert pixels("out/0.png").shape == pixels("cat.png").shape
 
 

@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 from skimage import data
 from skimage.exposure import match_histograms
+from sklearn.base import clone
 
 import slicewise as sw
 from slicewise.lab.frames import palette_w2
@@ -564,3 +565,13 @@ class TestRefusals:
             ColorTransfer().transform(cat)
         with pytest.raises(ValueError, match="no image"):
             transfer([], cup)
+
+
+def test_scikit_learn_can_make_another_like_it(fitted, cat):
+    given = {"variant": "ebsw", "space": "srgb", "palette": 7, "smoothness": 2.0, "n_pixels": 50, "seed": 3}  # fmt: skip
+    again = clone(ColorTransfer(**given))
+    assert again.get_params() == given
+    fresh = clone(fitted)
+    assert fresh.get_params() == fitted.get_params()
+    with pytest.raises(ValueError, match="nothing is fitted yet"):
+        fresh.transform(cat)

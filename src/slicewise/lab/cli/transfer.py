@@ -142,6 +142,8 @@ def transfer(
     else:
         wanted = in_profile_of(read_picture(target, reduce=True), first).pixels
         fitted.fit(frames, wanted, mask=share, bar=bar)
+    if save_map is not None:
+        fitted.save(save_map)  # before the frames, which may be many: who stops there has it
     moved = first.pixels
     with progress_bar(len(frames), bar if many else False, "frames") as tick:
         for index, place in enumerate(places):
@@ -165,8 +167,6 @@ def transfer(
         "space": fitted.space,
         "seed": fitted.seed,
     }
-    if save_map is not None:
-        fitted.save(save_map)
     if compare is not None:
         sheet = [("before", as_colours(last.pixels)), ("after", as_colours(moved))]
         if wanted is not None:

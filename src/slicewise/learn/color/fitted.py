@@ -80,6 +80,11 @@ class ColorTransfer:
         self.seed = None if seed is None else int(seed)
         self.field_: Tensor | None = None  # (S, S, S, 3), displacements at nodes over [0, 1]³
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings it was made with, as scikit-learn's `clone` asks for them."""
+        names = ("variant", "space", "palette", "smoothness", "n_pixels", "seed")
+        return {name: getattr(self, name) for name in names}
+
     def fit(
         self,
         source: Image | Sequence[Image],
