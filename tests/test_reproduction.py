@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from slicewise.lab.experiments import color
 from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.published import published
 from slicewise.lab.report.best import number
@@ -171,7 +172,7 @@ def test_widths_and_largest_rates():
                 at = best(some(measured, f"{toy} d={d}", variant, "root", computed=False))
                 width = float(at["w2_mean"]) / float(at["lr"])
                 assert float(shown) == pytest.approx(width, rel=0.06), (variant, toy, d)
-    part = TEXT[TEXT.index("Largest rate of the grid") :]
+    part = TEXT[TEXT.index("Largest rate of the grid") : TEXT.index("## Colour transfer")]
     rows = re.findall(r"^\| ([a-z, ]+) \| ([\d, ]+) \| ([\d, ]+) \| ([\d, ]+) \|$", part, re.M)
     names = [name for names, *_ in rows for name in names.split(", ")]
     assert sorted(names) == sorted(ELEVEN)
@@ -265,3 +266,38 @@ def test_times_of_networks():
     for row in timed:
         scaled = float(row["seconds"]) * 10_000 / float(row["limit"])
         assert float(shown[row["variant"]]["ours"]) == pytest.approx(scaled, abs=0.006)
+
+
+def test_colours_at_every_rate_and_at_none():
+    """The table of 25 rates and that of no rate, against what was measured and published."""
+    measured = results("color")
+    heading, *lines = table_after("**The paper's 25 rates**")
+    theirs = {(o.variant, o.lr): o.mean for o in published() if (o.table, o.setting) == ("color_transfer_full", "set1")}  # fmt: skip
+    rates = [float(line[0]) for line in lines]
+    assert sorted(rates) == sorted(color.RATES)
+    for variant, column in zip(heading[1:], zip(*(line[1:] for line in lines), strict=True), strict=True):  # fmt: skip
+        objective = color.published_objective(variant)
+        rows = {color.published_rate(float(r["lr"]), objective, 3000): r for r in some(measured, "set1", variant, objective, computed=False)}  # fmt: skip
+        assert sorted(rows) == sorted(rates)
+        for rate, cell in zip(rates, column, strict=True):
+            ours, paper = (float(one.replace("∞", "inf")) for one in cell.split(" / "))
+            left = float(rows[rate]["w2_mean"])
+            last = 0.01 if left >= 1e-3 else 10.0 ** exponent(left)  # what its last digit counts
+            assert ours == pytest.approx(left, rel=1e-5, abs=0.51 * last)
+            assert paper == pytest.approx(theirs[variant, rate])
+    _, *lines = table_after("**Every variant, no rate given**")
+    assert [line[0] for line in lines] == list(ELEVEN)
+    arrived = 0
+    for variant, *cells in lines:
+        for pair, cell in enumerate(cells, 1):
+            (row,) = some(measured, f"set{pair}", variant, "power", computed=True)
+            shown = cell.split(", ")
+            assert len(shown) == int(row["seeds"])
+            left = [float(one.strip("()")) for one in shown if one.startswith("(")]
+            steps = [int(one.replace(",", "")) for one in shown if not one.startswith("(")]
+            arrived += len(steps)
+            assert max([*steps, *(5000 for _ in left)]) == int(row["steps_most"])
+            assert min([*steps, *(5000 for _ in left)]) == int(row["steps_least"])
+            assert max(left, default=0) == pytest.approx(float(row["w2_most"]), abs=0.0051)
+    total = sum(int(row["seeds"]) for row in measured if row["lr"] == "")
+    assert f"{arrived} of {total} runs arrive" in TEXT
