@@ -2,6 +2,7 @@
 
 What a CUDA graph does is make the same operations on the same buffers once more. So does this one; all that stands
 around it (step numbers, what is drawn ahead, endings found in hindsight, copies in and out) is then the real thing.
+And what no capture allows, that the host asks for a number, is no less an error here.
 """
 
 from __future__ import annotations
@@ -10,13 +11,32 @@ import contextlib
 from types import SimpleNamespace
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from slicewise.learn import accelerated, courses
+
+_ASKING = (
+    torch.ops.aten._local_scalar_dense.default,  # item(), float(), bool(), a tensor for a plain number
+    torch.ops.aten.nonzero.default,  # and masks as indices: a size that nobody knows yet
+    torch.ops.aten.equal.default,
+)
+
+
+class NoQuestions(TorchDispatchMode):
+    """While this is on, no operation may tell the host a number."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func in _ASKING:
+            raise AssertionError(f"{func} within a graph: a capture on a device would fail")
+        return func(*args, **(kwargs or {}))
 
 
 class Again:
     """Stands in for a CUDA graph."""
 
     def replay(self):
-        self.make()
+        with NoQuestions():
+            self.make()
 
 
 def stand_in_for_graphs(monkeypatch, owner):
@@ -32,6 +52,8 @@ def stand_in_for_graphs(monkeypatch, owner):
         "graph": lambda graph, **_: nothing(),
     }.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
+    for module in (courses, accelerated):  # as on a device, which is not asked
+        monkeypatch.setattr(module, "happens", lambda flags: True)
     capture, made = owner._capture, []
 
     def captured(self):

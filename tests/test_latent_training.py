@@ -272,6 +272,10 @@ class Own(Generator):
     pass
 
 
+class Silent(torch.optim.SGD):
+    """Somebody's own, which does not say whether it can be captured."""
+
+
 class Says(torch.optim.SGD):
     def __init__(self, parameters, *, capturable):
         super().__init__(parameters, lr=0.1)
@@ -284,8 +288,8 @@ class Says(torch.optim.SGD):
         (generator, "sgd", None, True),
         (lambda: Stack([generator()]), "adam", None, True),
         (generator, lambda p: Says(p, capturable=True), None, True),
-        (generator, lambda p: torch.optim.Adagrad(p), None, False),  # does not say
-        (generator, lambda p: torch.optim.Adagrad(p), True, True),
+        (generator, lambda p: Silent(p, lr=0.1), None, False),
+        (generator, lambda p: Silent(p, lr=0.1), True, True),
         (own, "sgd", None, False),
         (own, "sgd", True, True),
         (lambda: Own(5, noise=3, hidden=(16,)).double(), "sgd", None, False),
