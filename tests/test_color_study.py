@@ -80,6 +80,7 @@ def test_where_a_floor_makes_no_sense(how, words):
         sw.flow(x, y, **{"at_least": 0.0, **how})
 
 
+@pytest.mark.slow
 def test_photographs_of_installed_packages():
     found = pairs()
     assert len(found) == 3

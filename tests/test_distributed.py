@@ -64,7 +64,7 @@ def every_variant(rank, size):
     compare(rank, size, "sw", x, y[:, :4], exchange="samples")
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [1, 2, pytest.param(3, marks=pytest.mark.slow), 4])
 def test_any_number_of_processes_is_one(size):
     run(size, every_variant)
 
