@@ -13,9 +13,8 @@ from torch import Tensor
 
 from slicewise.lab.arrays import Array
 from slicewise.lab.colours import BLUE, GREY, ORANGE
-from slicewise.lab.latents.sets import Latents, subset_sizes
+from slicewise.lab.latents.sets import Latents
 from slicewise.lab.report.drawings import blank, gallery
-from slicewise.lab.report.pieces import Table, file_name
 from slicewise.learn.latent.measures import mean_and_root
 
 if TYPE_CHECKING:
@@ -46,13 +45,6 @@ def participation_ratio(rows: Tensor) -> float:
     explained = explained_variance(rows)
     shares = np.diff(explained, prepend=0)
     return float(1 / np.square(shares).sum())
-
-
-def variance_curve(latents: Latents) -> Drawing:
-    """The explained variance over the number of axes."""
-    figure = blank(4.4, 3.6)
-    _curve(figure.subplots(), latents)
-    return figure
 
 
 def _curve(panel: Axes, latents: Latents) -> None:
@@ -168,24 +160,3 @@ def mosaic(pictures: Array, columns: int = 8, gap: int = 2) -> Array:
         top, left = (height + gap) * (index // columns), (width + gap) * (index % columns)
         sheet[top : top + height, left : left + width] = picture
     return sheet
-
-
-def pair_mosaic(sources: Array, moved: Array, columns: int = 8, gap: int = 2) -> Array:
-    """Sources above what became of them, `columns` pairs a line: both (n, height, width[, 3])."""
-    if sources.shape != moved.shape:
-        raise ValueError(
-            f"sources {sources.shape} and moved {moved.shape}: give as many, of one size"
-        )
-    columns = min(columns, len(sources))
-    stacked: list[Array] = [
-        np.concatenate([above, below], axis=0) for above, below in zip(sources, moved, strict=True)
-    ]
-    return mosaic(np.stack(stacked), columns, gap)
-
-
-def subset_table(latents: Latents) -> Table:
-    """How many rows there are of each domain, to train on and held out."""
-    rows = [[str(value) for value in row.values()] for row in subset_sizes(latents)]
-    note = ". ".join((latents.name, *latents.notes))
-    return Table(f"latents-{file_name(latents.name)}-sizes", "Sizes of the subsets",
-                 ["set", "to train on", "held out"], rows, note)  # fmt: skip
