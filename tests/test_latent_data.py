@@ -184,7 +184,6 @@ def test_tasks_by_name(alae):
     found = load(str(alae))
     assert task_of(found, "adult to child").target == "child"
     assert task_of(found, "female to male").source == "female"  # any two
-    assert task_of(found, "generation").slug == "generation"
     with pytest.raises(Trouble, match="choose from generation, male to female"):
         task_of(found, "old to young")
     with pytest.raises(Trouble, match="did you mean 'male'"):

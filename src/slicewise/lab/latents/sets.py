@@ -33,11 +33,6 @@ class Task:
     source: str | None = None
     target: str | None = None
 
-    @property
-    def slug(self) -> str:
-        """The name in letters that any file may have."""
-        return self.name.replace(" ", "-").replace("=", "-")
-
 
 @dataclass(frozen=True, eq=False)
 class Latents:
