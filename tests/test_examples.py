@@ -18,7 +18,7 @@ def example(rank, size, steps):
     return module.compare(rank, size, steps)
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_training_on_ranks_is_training_on_one(size):
     for found in run(size, example, 25):
         assert found["difference"] < 1e-10

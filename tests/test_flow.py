@@ -318,10 +318,14 @@ def test_units_offsets_and_rotations_do_not_matter(log_scale, offset, n, d, seed
     assert same_axes.steps == plain.steps
 
 
+LONG = ("maxsw", "maxksw", "vimsw")  # their flows take seconds, a dozen times
 HOMOGENEOUS = [v for v in ELEVEN if "homogeneous" in sw.VARIANTS[v].laws]
 
 
-@pytest.mark.parametrize("variant", HOMOGENEOUS)
+@pytest.mark.parametrize(
+    "variant",
+    [pytest.param(v, marks=pytest.mark.slow) if v in LONG else v for v in HOMOGENEOUS],
+)
 @given(
     log_scale=st.floats(-3, 3),
     offset=st.floats(-100, 100),
