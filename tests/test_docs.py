@@ -28,7 +28,7 @@ def commands():
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
             for line in block.replace("\\\n", " ").splitlines():
                 if line.startswith("slicewise "):
-                    yield " ".join(shlex.split(line, comments=True)[1:])
+                    yield shlex.join(shlex.split(line, comments=True)[1:])
 
 
 COMMANDS = sorted(set(commands()))
@@ -57,7 +57,7 @@ def test_every_variant_has_its_row_in_the_table_of_methods():
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command_is_one(command):
     """The command line takes its words; whether files are there is asked when it runs."""
-    name, *arguments = command.split()
+    name, *arguments = shlex.split(command)
     typer.main.get_command(app).commands[name].make_context(name, arguments)
 
 
