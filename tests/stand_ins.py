@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from slicewise.learn import accelerated, courses
+from slicewise.flows import movers
 
 _ASKING = (
     torch.ops.aten._local_scalar_dense.default,  # item(), float(), bool(), a tensor for a plain number
@@ -56,7 +56,7 @@ def stand_in_for_graphs(monkeypatch, owner):
         "graph": lambda graph, **_: nothing(),
     }.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
-    for module in (courses, accelerated):  # as on a device, which is not asked
+    for module in (movers,):  # as on a device, which is not asked
         monkeypatch.setattr(module, "happens", lambda flags: True)
     capture, made = owner._capture, []
 

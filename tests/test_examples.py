@@ -6,7 +6,8 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from ranks import run
+
+from tests.ranks import run
 
 FILE = Path(__file__).parent.parent / "examples" / "train_on_ranks.py"
 

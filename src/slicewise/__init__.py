@@ -14,41 +14,43 @@ Every name in a line is in docs/names.md.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from slicewise import steps
-from slicewise.catalogue import VARIANTS
-from slicewise.displacement import displacement
-from slicewise.distance import Evaluation, evaluate, sliced_wasserstein
-from slicewise.gradient import value_and_grad
-from slicewise.judge import wasserstein
+from slicewise.distance import (
+    Evaluation,
+    SlicedWasserstein,
+    displacement,
+    evaluate,
+    sliced_wasserstein,
+    value_and_grad,
+)
+from slicewise.flows import Flow, flow
 from slicewise.kernels import backends
-from slicewise.learn.flow import flow
-from slicewise.learn.record import Flow
-from slicewise.loss import SlicedWasserstein
-from slicewise.naming import did_you_mean, meant
-from slicewise.padding import pad
-from slicewise.problem import Problem
-from slicewise.recipe import Recipe
-from slicewise.schedules import Anneal
-from slicewise.subspace import (
+from slicewise.problem import (
+    Anneal,
+    Problem,
     Subspace,
+    Target,
     effective_subspace,
     empirical_essf,
     essf,
     gaussian_constant,
+    pad,
 )
-from slicewise.target import Target
+from slicewise.support import did_you_mean, keep_old_paths, meant
+from slicewise.transport import wasserstein
+from slicewise.variants import VARIANTS, Recipe
 
 if TYPE_CHECKING:
-    from slicewise.detours import gaussian_detour, subspace_detour
-    from slicewise.robust import subspace_robust_wasserstein
+    from slicewise.transport import gaussian_detour, subspace_detour, subspace_robust_wasserstein
+
+keep_old_paths()
 
 __version__ = "0.1.0"
 
 # Of the extra `exact`, and few calls need them: an import that is not made is the quickest.
 _WHEN_ASKED = {
-    "gaussian_detour": "detours",
-    "subspace_detour": "detours",
-    "subspace_robust_wasserstein": "robust",
+    "gaussian_detour": "subspace_detour",
+    "subspace_detour": "subspace_detour",
+    "subspace_robust_wasserstein": "subspace_robust",
 }
 
 
@@ -57,7 +59,7 @@ def __getattr__(name: str) -> Any:
         near = [] if name.startswith("_") else meant(name, __all__)
         hint = f": {did_you_mean(near).strip()}" if near else ""
         raise AttributeError(f"module 'slicewise' has no attribute {name!r}{hint}")
-    return getattr(importlib.import_module(f"slicewise.{_WHEN_ASKED[name]}"), name)
+    return getattr(importlib.import_module(f"slicewise.transport.{_WHEN_ASKED[name]}"), name)
 
 
 __all__ = [

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from slicewise.distributed.collectives import Ranks
-from slicewise.line import Match, Wanted
-from slicewise.shapes import broadcast
+from slicewise.support import broadcast
 from slicewise.transport import (
     DEVICE_PIECE_BYTES,
     PIECE_BYTES,
+    Match,
     Matcher,
     Needs,
+    Wanted,
     project,
     slices_in_a_piece,
 )

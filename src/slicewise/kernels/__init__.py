@@ -1,4 +1,10 @@
-"""Faster versions of `match_slices` and of random directions, each tested against the plain one."""
+"""Faster versions of what the library computes in plain PyTorch, each tested against it.
+
+`numba_match` and `numpy_match` sort and price on a CPU, `cuda` has kernels of our own, compiled at run time. Importing
+this room registers it with `support.dispatch`, so that no other room imports it.
+
+Imports `support` and `transport`. Used through `support.dispatch` only; `backends()` says what was chosen.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +21,7 @@ from slicewise.transport import Matcher, match_slices
 
 if TYPE_CHECKING:
     from slicewise.kernels.cuda.compiler import Route
-    from slicewise.kernels.cuda.drawing import DeviceDraws
+    from slicewise.kernels.cuda.draw import DeviceDraws
 
 ON_CPU = ("numba", "numpy", "torch")
 ON_CUDA = ("nvrtc", "torch-nvrtc", "triton", "torch")
@@ -50,11 +56,11 @@ def matcher(backend: str, device: torch.device) -> Matcher:
     if backend == "numba":
         if not has_numba():
             raise ImportError("backend 'numba' needs numba: pip install 'slicewise[fast]'")
-        from slicewise.kernels.compiled import match_slices as compiled
+        from slicewise.kernels.numba_match import match_slices as compiled
 
         return compiled
     if backend == "numpy":
-        from slicewise.kernels.packed import match_slices as packed
+        from slicewise.kernels.numpy_match import match_slices as packed
 
         return packed
     return match_slices
@@ -65,7 +71,7 @@ def _on_cuda(backend: str, device: torch.device) -> Matcher:
         backend = _fastest_on_cuda(device.index or 0)
     if backend in _ROUTES:
         from slicewise.kernels.cuda.compiler import routes
-        from slicewise.kernels.cuda.matching import match_slices as by_kernel
+        from slicewise.kernels.cuda.match import match_slices as by_kernel
 
         closed = routes()[_ROUTES[backend]]
         if closed:
@@ -88,7 +94,7 @@ def device_draws(seeds: Tensor, step: int | Tensor, purpose: int) -> DeviceDraws
     route = cuda_route(seeds.device)
     if route is None:
         return None
-    from slicewise.kernels.cuda.drawing import DeviceDraws
+    from slicewise.kernels.cuda.draw import DeviceDraws
 
     return DeviceDraws(seeds, step, purpose, route)
 
@@ -112,7 +118,7 @@ def _fastest_on_cpu() -> str:
     if not has_numba():
         return "numpy"
     try:
-        importlib.import_module("slicewise.kernels.compiled")
+        importlib.import_module("slicewise.kernels.numba_match")
     except ImportError as trouble:
         warnings.warn(
             f"numba is installed but cannot be used ({trouble}); sorting with NumPy instead, up to five "
@@ -127,3 +133,9 @@ def _fastest_on_cpu() -> str:
 def has_numba() -> bool:
     """Is numba installed? Found out without importing it, which takes half a second."""
     return importlib.util.find_spec("numba") is not None
+
+
+from slicewise.kernels.cuda.draw import normalise
+from slicewise.kernels.cuda.frames import orthonormalise
+from slicewise.kernels.cuda.match import LARGEST, sort_rows
+from slicewise.kernels.cuda.rows import adam, ascend, largest_of, turn_of_map, unit_and_length

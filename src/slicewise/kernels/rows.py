@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from slicewise.shapes import broadcast
+from slicewise.support import broadcast
 
 
 def joint_shape(u: Tensor, v: Tensor, *weights: Tensor | None) -> tuple[int, ...]:

@@ -11,10 +11,9 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
-from slicewise.checks import check_order
-from slicewise.distance import sliced_wasserstein
-from slicewise.recipe import Recipe, Variant
-from slicewise.request import recipe_for
+from slicewise.distance import recipe_for, sliced_wasserstein
+from slicewise.support import check_order
+from slicewise.variants import Recipe, Variant
 
 # What torchmetrics itself understands; everything else is an option of the variant.
 _OF_TORCHMETRICS = {

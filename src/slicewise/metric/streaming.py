@@ -9,13 +9,11 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from slicewise.checks import check_count, check_finite, check_order
 from slicewise.distance import sliced_wasserstein
 from slicewise.metric.exact import check_dimension, check_rows
-from slicewise.precision import full_precision
-from slicewise.randomness import Randomness
-from slicewise.sketch import Sketch
-from slicewise.sphere import uniform
+from slicewise.metric.sketch import Sketch
+from slicewise.sampling import Randomness, uniform
+from slicewise.support import check_count, check_finite, check_order, full_precision
 from slicewise.transport import project
 
 

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from slicewise.files import write_whole
+from slicewise.support import write_whole
 
 Route = Literal["bindings", "hook"]
 Argument = Tensor | int | float | None

@@ -9,9 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from slicewise.line import Match, Wanted
+from slicewise.transport import Match, Wanted, project
 from slicewise.transport import match_slices as plain
-from slicewise.transport import project
 
 LARGEST = 1024  # Triton's sort is slow to compile, and to run, beyond
 

@@ -20,7 +20,7 @@ from slicewise.lab.cli.runs import HELP as RUNS
 from slicewise.lab.cli.runs import report, runs
 from slicewise.lab.cli.transfer import transfer
 from slicewise.lab.cli.variants import variants
-from slicewise.lab.trouble import Trouble
+from slicewise.lab.errors import Trouble
 
 app = typer.Typer(
     name="slicewise",

@@ -15,7 +15,7 @@ def bench(
 ) -> int:
     """Time a step against POT, OTT-JAX and a plain sort. What follows is for the benchmark: bench -- --help."""
     if gpu:
-        from slicewise.lab.bench.gpu import main
+        from benchmarks.gpu.__main__ import main
     else:
-        from slicewise.lab.bench.__main__ import main
+        from benchmarks.speed.__main__ import main
     return main(context.args)

@@ -8,15 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from slicewise.catalogue import VARIANTS
 from slicewise.distance import Evaluation, evaluate
-from slicewise.judge import wasserstein
 from slicewise.lab.cli import options
-from slicewise.lab.cli.saying import one_way_to_say, say_json, say_lines
+from slicewise.lab.cli.messages import one_way_to_say, say_json, say_lines
 from slicewise.lab.cli.sets import EXACT_PAIRS, Sets, generator_for, memory_permitting, read_sets
-from slicewise.lab.trouble import Trouble
-from slicewise.lifts import Curved
-from slicewise.robust import subspace_robust_wasserstein
+from slicewise.lab.errors import Trouble
+from slicewise.parts import Curved
+from slicewise.transport import subspace_robust_wasserstein, wasserstein
+from slicewise.variants import VARIANTS
 
 _WEIGHTS = "Weights of the samples of {}, a number for each; they are divided by their sum."
 

@@ -8,10 +8,10 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from slicewise.checks import check_choice
+from slicewise.lab.errors import Trouble
 from slicewise.lab.study.engines import Engine, InProcesses, InTurn
 from slicewise.lab.study.machine import choose_device, device_name
-from slicewise.lab.trouble import Trouble
+from slicewise.support import check_choice
 
 ENGINES = ("local", "ray")
 

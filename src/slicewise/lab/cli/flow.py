@@ -12,20 +12,17 @@ import numpy as np
 import torch
 import typer
 
-from slicewise.checks import check_choice, check_count
-from slicewise.files import write_whole
-from slicewise.gradient import Objective
-from slicewise.judge import wasserstein
-from slicewise.lab.animation import Film, as_gif, as_html, film, nearest
-from slicewise.lab.arrays import printable
+from slicewise.distance import Objective
+from slicewise.flows import Flow, Status
+from slicewise.flows import flow as carry
 from slicewise.lab.cli import options
-from slicewise.lab.cli.saying import one_way_to_say, place_for, say_json, say_lines
+from slicewise.lab.cli.messages import one_way_to_say, place_for, say_json, say_lines
 from slicewise.lab.cli.sets import EXACT_PAIRS, Sets, memory_permitting, toy_or_files
-from slicewise.lab.spacing import log_spaced
-from slicewise.lab.trouble import Trouble
-from slicewise.learn.endings import Status
-from slicewise.learn.flow import flow as carry
-from slicewise.learn.record import Flow
+from slicewise.lab.data.arrays import printable
+from slicewise.lab.errors import Trouble
+from slicewise.lab.images.animation import Film, as_gif, as_html, film, log_spaced, nearest
+from slicewise.support import check_choice, check_count, write_whole
+from slicewise.transport import wasserstein
 
 # Up to so many pairs of samples the exact distance takes milliseconds: it is told of every frame.
 _CHEAP_PAIRS = 500**2

@@ -8,16 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from slicewise.files import write_whole
+from slicewise.judging import Judgement, baselines
 from slicewise.lab.cli import options
-from slicewise.lab.cli.saying import place_for, say_json, say_lines
+from slicewise.lab.cli.messages import place_for, say_json, say_lines
 from slicewise.lab.cli.study_pictures import pictures_of_study
-from slicewise.lab.latents import Latents, load, tasks
+from slicewise.lab.errors import Trouble
 from slicewise.lab.latents.domains import ADULT, CHILD
-from slicewise.lab.latents.sets import subset_sizes
-from slicewise.lab.trouble import Trouble
-from slicewise.learn.latent.baselines import baselines
-from slicewise.learn.latent.judging import Judgement
+from slicewise.lab.latents.layouts import load
+from slicewise.lab.latents.sets import Latents, subset_sizes, tasks
+from slicewise.support import write_whole
 
 _LEAST_SIDE = 64  # pixels: smaller pictures are enlarged
 

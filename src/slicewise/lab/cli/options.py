@@ -10,12 +10,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import typer
 
-from slicewise.catalogue import VARIANTS
-from slicewise.checks import check_choice
-from slicewise.lab.data import TOYS
-from slicewise.lab.trouble import Trouble
-from slicewise.recipe import Recipe
-from slicewise.request import recipe_for
+from slicewise.distance import recipe_for
+from slicewise.lab.data.toys import TOYS
+from slicewise.lab.errors import Trouble
+from slicewise.support import check_choice
+from slicewise.variants import VARIANTS, Recipe
 
 MOST_SLICES = 10**8
 DATA, TOY, RUNS, SAYS = "What is read", "A toy", "How it runs", "What is said"

@@ -9,18 +9,18 @@ from typing import Annotated, cast
 
 import typer
 
-from slicewise.checks import check_choice
 from slicewise.lab.cli import PARTLY, STOPPED, options
 from slicewise.lab.cli.engine import Asked, workplace
+from slicewise.lab.errors import NothingToDo, Trouble
 from slicewise.lab.experiments import EXPERIMENTS, PRESETS, READ_BY, Options
-from slicewise.lab.latents import LatentChoice
+from slicewise.lab.latents.choice import LatentChoice
 from slicewise.lab.latents.domains import ADULT, CHILD
 from slicewise.lab.study.run import Cell
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
 from slicewise.lab.study.watch import Watch
-from slicewise.lab.trouble import NothingToDo, Trouble
 from slicewise.problem import Convention
+from slicewise.support import check_choice
 
 OF_A_FILE = ("--labels", "--held-out", "--adult", "--child", "--more")
 
@@ -178,7 +178,7 @@ def reproduce(
     for name, error in outcome.failed.items():
         print(f"slicewise: {name} failed: {' '.join(error.split())}", file=sys.stderr)
     if report:
-        from slicewise.lab.report import write_report
+        from slicewise.lab.report.page import write_report
 
         page = write_report(store, out)
         if not quiet:

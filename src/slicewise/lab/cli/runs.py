@@ -7,13 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from slicewise.checks import check_choice
-from slicewise.files import write_whole
+from slicewise.lab.errors import Trouble
 from slicewise.lab.report.best import best_of
 from slicewise.lab.study.export import as_csv, means_as_csv
 from slicewise.lab.study.run import as_json
 from slicewise.lab.study.store import Store
-from slicewise.lab.trouble import Trouble
+from slicewise.support import check_choice, write_whole
 
 HELP = """List the runs of a store, or export them.
 
@@ -127,7 +126,7 @@ def report(
     ),
 ) -> int:
     """Write the report of a store: a page, its figures and its tables."""
-    from slicewise.lab.report import write_report
+    from slicewise.lab.report.page import write_report
 
     print(f"report: {write_report(store, out)}")
     return 0

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slicewise.checks import check_choice, check_count
-from slicewise.lab.arrays import printable
-from slicewise.lab.data import TOYS, toy
-from slicewise.lab.reading import Samples, read_samples, read_weights
+from slicewise.lab.data.arrays import printable
+from slicewise.lab.data.toys import TOYS, toy
+from slicewise.lab.data.user_files import Samples, read_samples, read_weights
+from slicewise.lab.errors import Trouble
 from slicewise.lab.study.machine import choose_device
-from slicewise.lab.trouble import Trouble
+from slicewise.support import check_choice, check_count
 
 # Exact distances of so many pairs of samples (3,000 a side) take some 20 s; they grow as n³.
 EXACT_PAIRS = 3_000**2

@@ -9,15 +9,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from slicewise.checks import check_choice
-from slicewise.lab.arrays import Array, printable
+from slicewise.lab.data.arrays import Array, printable
+from slicewise.lab.errors import Trouble
 from slicewise.lab.experiments.latent.presets import GENERATE, TRANSLATE
-from slicewise.lab.latents import Latents
+from slicewise.lab.latents.sets import Latents
 from slicewise.lab.report.samples import samples
 from slicewise.lab.report.trainings import Place, places
 from slicewise.lab.study.store import Store
-from slicewise.lab.trouble import Trouble
-from slicewise.learn.bar import progress_bar
+from slicewise.support import check_choice, progress_bar
 
 _DPI = 200  # an inch has one face
 

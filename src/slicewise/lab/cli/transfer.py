@@ -1,4 +1,9 @@
-"""`slicewise transfer`: the colours of one photograph on another, or on a folder of frames."""
+"""`slicewise transfer`: the colours of one photograph on another, or on a folder of frames.
+
+What `slicewise transfer` refuses before it reads a photograph: variants without a step, files that are in the way.
+
+A map of colours that was kept, and options that would have made another one.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +15,105 @@ from typing import Annotated, Any
 
 import typer
 
-from slicewise.files import write_whole
-from slicewise.lab.arrays import printable
-from slicewise.lab.before_after import before_after
+from slicewise.color import SUFFIXES as MAPS
+from slicewise.color import ColorTransfer
 from slicewise.lab.cli import options
-from slicewise.lab.cli.kept_map import kept_map
-from slicewise.lab.cli.saying import one_way_to_say, say_json, say_lines
+from slicewise.lab.cli.messages import one_way_to_say, place_for, say_json, say_lines
 from slicewise.lab.cli.sets import generator_for
-from slicewise.lab.cli.transfer_checks import check_variant, places_for
-from slicewise.lab.frames import Frames, as_colours, palette_w2, shown
-from slicewise.lab.pictures import (
+from slicewise.lab.data.arrays import printable
+from slicewise.lab.errors import Trouble
+from slicewise.lab.images.before_after import before_after
+from slicewise.lab.images.files import (
+    WRITTEN,
     Array,
     encoded,
     in_profile_of,
     read_mask,
     read_picture,
 )
-from slicewise.lab.trouble import Trouble
-from slicewise.learn.bar import progress_bar
-from slicewise.learn.color import ColorTransfer
-from slicewise.learn.color.keeping import SUFFIXES as MAPS
+from slicewise.lab.images.frames import Frames, as_colours, palette_w2, shown
+from slicewise.support import check_choice, progress_bar, write_whole
+from slicewise.variants import VARIANTS
+
+
+def check_variant(variant: str) -> None:
+    """Can a step be computed for it?"""
+    check_choice("variant", variant, VARIANTS)
+    if VARIANTS[variant]().lift is not None:
+        usable = [name for name, own in VARIANTS.items() if own().lift is None]
+        raise Trouble(
+            f"--variant {variant}: no step can be computed for its slices, which are not linear; give one of "
+            f"{', '.join(usable)}"
+        )
+
+
+def places_for(
+    out: Path, frames: Frames, many: bool, compare: Path | None, save_map: Path | None, force: bool
+) -> list[Path]:
+    """Where results go, once it is known that nothing is in the way and all can be written; nothing is made yet."""
+    shown = printable(str(out))
+    if many:
+        if out.exists() and not out.is_dir():
+            raise Trouble(f"--out {shown} is a file, the source a folder: name a folder")
+        if out.suffix.lower() in WRITTEN and not out.exists():
+            raise Trouble(
+                f"--out {shown} is the name of a file, the source a folder: name a folder"
+            )
+        places = [out / path.name for path in frames.paths]
+        for place in places:
+            if place.suffix.lower() not in WRITTEN:
+                raise Trouble(
+                    f"{printable(place.name)} cannot be written: frames are {', '.join(WRITTEN)}"
+                )
+    else:
+        if out.suffix.lower() not in WRITTEN:
+            raise Trouble(f"--out {shown}: give a name that ends in {', '.join(WRITTEN)}")
+        if out.is_dir():
+            raise Trouble(f"--out {shown} is a folder: name a file")
+        places = [out]
+    files = [*places, *(file for file in (compare, save_map) if file is not None)]
+    if len({file.resolve() for file in files}) < len(files):
+        raise Trouble("--out, --compare and --save-map name one file twice: give each its own")
+    in_the_way = [file for file in files if file.exists()]
+    if in_the_way and not force:
+        raise Trouble(f"{printable(str(in_the_way[0]))} exists: name another, or give --force")
+    place_for("--out", places[0], WRITTEN)
+    if compare is not None:
+        place_for("--compare", compare, (".png", ".jpg", ".jpeg"))
+    if save_map is not None:
+        place_for("--save-map", save_map, MAPS)
+    return places
+
+
+# Options that say how a map is fitted; all are also what a fitted map is asked for.
+_FITS = ("variant", "space", "palette", "smoothness", "seed")
+
+
+def kept_map(path: Path, context: typer.Context) -> ColorTransfer:
+    """The map in a file; options it was not fitted with are refused, since nothing is fitted any more."""
+    shown = printable(str(path))
+    if context.params["save_map"] is not None:
+        raise Trouble(f"{shown} is a map: --save-map keeps a new one, leave it out")
+    fitted = ColorTransfer.load(path)
+    for name in _FITS:
+        source = context.get_parameter_source(name)
+        given, had = context.params[name], getattr(fitted, name)
+        if source is not None and source.name != "DEFAULT" and given != had:
+            raise Trouble(
+                f"--{name} {_word(given)}: {shown} is a map, {_fitted(name, had)}; leave --{name} out, or fit a new "
+                f"map: give a photograph as TARGET"
+            )
+    return fitted
+
+
+def _fitted(name: str, had: Any) -> str:
+    if had is None and name == "seed":
+        return "which does not say the seed it was fitted with"
+    return "fitted" + (f" without --{name}" if had is None else f" with --{name} {_word(had)}")
+
+
+def _word(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else printable(str(value))
 
 
 def transfer(

@@ -7,12 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from slicewise.catalogue import VARIANTS
-from slicewise.checks import check_choice
+from slicewise.lab.cli.messages import say_json, say_lines
 from slicewise.lab.cli.options import Json
-from slicewise.lab.cli.saying import say_json, say_lines
-from slicewise.presets import PRESETS
-from slicewise.recipe import Variant
+from slicewise.support import check_choice
+from slicewise.variants import PRESETS, VARIANTS, Variant
 
 LETTERS = (
     "L = n_slices, T = n_steps, R = restarts; n samples a side, d dimensions, D of what is sliced"

@@ -9,7 +9,7 @@ from slicewise.lab.experiments import color, gradient_flow, image_flow
 from slicewise.lab.experiments.latent import presets as latent
 from slicewise.lab.experiments.theory.cells import NAME as THEORY
 from slicewise.lab.experiments.theory.cells import cells as theory_cells
-from slicewise.lab.latents import LatentChoice
+from slicewise.lab.latents.choice import LatentChoice
 from slicewise.lab.study.run import Cell
 from slicewise.problem import Convention
 

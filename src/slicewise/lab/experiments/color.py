@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.gradient import Objective
+from slicewise.distance import Objective
+from slicewise.lab.data.photographs import Pair, pairs
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell, one_by_one
-from slicewise.lab.photographs import Pair, pairs
 
 NAME = "color"
 # {1, 3, 5, 8} · 10^{−4 … 1} and 100, as the paper lists them.

@@ -13,15 +13,14 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.counting import DRAWS
-from slicewise.gradient import Objective
+from slicewise.distance import Objective
+from slicewise.flows import COMPUTED, Status
 from slicewise.lab.experiments.task import Task
-from slicewise.lab.spacing import log_spaced
+from slicewise.lab.images.animation import log_spaced
 from slicewise.lab.study.run import Result, Run
-from slicewise.learn.endings import Status
-from slicewise.learn.settings import COMPUTED
-from slicewise.learned import PushForward
+from slicewise.parts import PushForward
 from slicewise.problem import Convention
+from slicewise.sampling import DRAWS
 
 ELEVEN = (
     "sw", "maxsw", "dsw", "maxksw", "imsw", "vimsw", "omsw", "rmsw", "ebsw", "rpsw", "ebrpsw",

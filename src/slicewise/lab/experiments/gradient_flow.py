@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.gradient import Objective
-from slicewise.lab.data import TOYS, toy
+from slicewise.distance import Objective
+from slicewise.lab.data.toys import TOYS, toy
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell, one_by_one
 from slicewise.problem import Convention
 

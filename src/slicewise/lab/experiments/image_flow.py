@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.gradient import Objective
+from slicewise.distance import Objective
+from slicewise.lab.data.image_sets import SIDE, Images, digit, faces
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell, one_by_one
 from slicewise.lab.experiments.gradient_flow import OBJECTIVES, on_scale
-from slicewise.lab.images import SIDE, Images, digit, faces
 from slicewise.problem import Convention
 
 NAME = "image-flow"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from slicewise.lab.arrays import Array
-from slicewise.lab.trouble import Trouble
+from slicewise.lab.data.arrays import Array
+from slicewise.lab.errors import Trouble
 
 GENDER_PAIR = ("male", "female")
 AGE_PAIR = ("adult", "child")

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from slicewise.lab.arrays import Array
-from slicewise.lab.trouble import Trouble
+from slicewise.lab.data.arrays import Array
+from slicewise.lab.errors import Trouble
 
 D = 512
 TERMS = (

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.checks import check_count
-from slicewise.lab.arrays import Array, place, printable, read_array, read_arrays
+from slicewise.lab.data.arrays import Array, place, printable, read_array, read_arrays
+from slicewise.lab.errors import Trouble
 from slicewise.lab.latents.domains import (
     ADULT,
     AGE_PAIR,
@@ -23,7 +23,7 @@ from slicewise.lab.latents.domains import (
     by_value,
 )
 from slicewise.lab.latents.sets import LEAST_ROWS, Latents
-from slicewise.lab.trouble import Trouble
+from slicewise.support import check_count
 
 # Names that the matrix has in files of several arrays.
 _MATRIX = ("latents", "w", "z", "x", "features", "embeddings")

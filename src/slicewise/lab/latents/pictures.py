@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.lab.arrays import Array
-from slicewise.lab.colours import BLUE, GREY, ORANGE
+from slicewise.judging import mean_and_root
+from slicewise.lab.data.arrays import Array
+from slicewise.lab.images.palette import BLUE, GREY, ORANGE
 from slicewise.lab.latents.sets import Latents
 from slicewise.lab.report.drawings import blank, gallery
-from slicewise.learn.latent.measures import mean_and_root
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.checks import check_choice
-from slicewise.lab.arrays import Array
-from slicewise.lab.trouble import Trouble
+from slicewise.lab.data.arrays import Array
+from slicewise.lab.errors import Trouble
+from slicewise.support import check_choice
 
 # Of a domain without a split of its own, a third is held out, and no more than this.
 _DOMAIN_HELD = 1_024

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.lab.arrays import Array, place, printable, read_array, read_arrays
-from slicewise.lab.trouble import Trouble
+from slicewise.lab.data.arrays import Array, place, printable, read_array, read_arrays
+from slicewise.lab.errors import Trouble
 
 _STEM = "stylegan_ffhq_w512"
 # Rows of the stored latents are w of these draws, in order; so are those that follow.

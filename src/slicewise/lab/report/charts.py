@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from slicewise.lab.colours import GREY
+from slicewise.lab.images.palette import GREY
 from slicewise.lab.report.best import Best, number, spread, steps_of
-from slicewise.lab.report.looks import LOOKS
+from slicewise.lab.report.layout import LOOKS
 
 if TYPE_CHECKING:
     import altair as alt

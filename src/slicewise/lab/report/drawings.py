@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slicewise.lab.colours import BLUE, GREY, ORANGE
+from slicewise.lab.images.palette import BLUE, GREY, ORANGE
 from slicewise.lab.report.best import Best, Row
 from slicewise.lab.report.charts import LEFT, LOWEST
-from slicewise.lab.report.looks import LOOKS
+from slicewise.lab.report.layout import LOOKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

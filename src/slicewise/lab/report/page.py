@@ -9,16 +9,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from slicewise.files import check_writable, write_whole
-from slicewise.lab.report import latent, surroundings, theory, verdict
+from slicewise.lab.errors import Trouble
+from slicewise.lab.report import latents, layout, theory, verdict
 from slicewise.lab.report.flows import TITLES
 from slicewise.lab.report.flows import section as flow_section
-from slicewise.lab.report.looks import LOOKS
-from slicewise.lab.report.pieces import Chart, Charts, Figure, Heading, Section, Table, file_name
+from slicewise.lab.report.layout import (
+    LOOKS,
+    Chart,
+    Charts,
+    Figure,
+    Heading,
+    Section,
+    Table,
+    file_name,
+)
 from slicewise.lab.report.rows import Flows
 from slicewise.lab.report.tables import as_csv, as_latex, as_markdown
 from slicewise.lab.study.store import Store
-from slicewise.lab.trouble import Trouble
+from slicewise.support import check_writable, write_whole
 
 
 def write_report(store: str | Path, out: str | Path) -> Path:
@@ -30,7 +38,7 @@ def write_report(store: str | Path, out: str | Path) -> Path:
             raise Trouble(f"{store} holds no runs yet: `slicewise reproduce all` makes some")
         with _written_to(folder):  # drawing takes a while: a wrong folder is heard of at once
             check_writable(folder)
-        sections = [*_sections(kept), *surroundings.sections(rows)]
+        sections = [*_sections(kept), *layout.sections(rows)]
     page = _page(sections, len(rows), Path(store), max(row["finished"] for row in rows))
     with _written_to(folder):
         for name, content in _apart(_beside(sections)):
@@ -49,7 +57,7 @@ def _written_to(folder: Path) -> Iterator[None]:
 
 def _sections(store: Store) -> list[Section]:
     flows = [Flows(store, experiment) for experiment in TITLES]
-    trained = [latent.section(store, experiment) for experiment in latent.TITLES]
+    trained = [latents.section(store, experiment) for experiment in latents.TITLES]
     found = [verdict.section(flows), *map(flow_section, flows), *trained]
     found += [theory.section(store, experiment) for experiment in theory.TITLES]
     return [part for part in found if part is not None]

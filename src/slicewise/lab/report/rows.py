@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slicewise.lab.data import TOYS
+from slicewise.lab.data.toys import TOYS
 from slicewise.lab.experiments.flows import ELEVEN, LONE
 from slicewise.lab.published import Published, find
 from slicewise.lab.report.best import Best, Row, best_of

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 
-from slicewise.lab.report.pieces import Table
+from slicewise.lab.report.layout import Table
 
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",

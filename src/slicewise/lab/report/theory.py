@@ -5,7 +5,7 @@ from __future__ import annotations
 from slicewise.lab.experiments.theory.cells import EVERY, task_of
 from slicewise.lab.experiments.theory.check import Check, Measured
 from slicewise.lab.report.best import Row
-from slicewise.lab.report.pieces import Figure, Piece, Section, Table, pictured
+from slicewise.lab.report.layout import Figure, Piece, Section, Table, pictured
 from slicewise.lab.study.run import as_json
 from slicewise.lab.study.store import Store
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slicewise.judging import LEAST_VARIANCE
 from slicewise.lab.experiments.flows import ELEVEN, LONE
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT, UNTRAINED
 from slicewise.lab.report.best import Best, Row
 from slicewise.lab.study.run import as_json
 from slicewise.lab.study.store import Store
-from slicewise.learn.latent.judging import LEAST_VARIANCE
 
 # Names of tasks as the paper's tables have them.
 PAPER_NAMES = {

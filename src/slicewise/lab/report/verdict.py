@@ -5,7 +5,7 @@ from __future__ import annotations
 from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.report.best import Best, number, spread, steps_of
 from slicewise.lab.report.flows import TITLES, left, paper_says
-from slicewise.lab.report.pieces import Card, Section, Table
+from slicewise.lab.report.layout import Card, Section, Table
 from slicewise.lab.report.rows import Flows
 
 

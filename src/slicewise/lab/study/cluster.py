@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from slicewise.lab.trouble import Trouble
+from slicewise.lab.errors import Trouble
 
 # How often a task is made again when its process or its node is lost.
 _RETRIES = 3

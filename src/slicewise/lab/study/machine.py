@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from slicewise.lab.trouble import Trouble
+from slicewise.lab.errors import Trouble
 
 
 def choose_device(asked: str) -> str:

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
+from slicewise.lab.errors import Trouble
 from slicewise.lab.study.cluster import Cluster
 from slicewise.lab.study.engines import Done, Job, make
 from slicewise.lab.study.machine import device_name
-from slicewise.lab.trouble import Trouble
 
 # So many tasks are handed over at a time: enough for any cluster to plan with; each is some 10 kB.
 _IN_FLIGHT = 1000

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.checks import check_choice
+from slicewise.lab.errors import Trouble
 from slicewise.lab.study.run import Cell, Result, Run, as_json
 from slicewise.lab.study.schema import (
     APPLICATION,
@@ -25,7 +25,7 @@ from slicewise.lab.study.schema import (
     SCHEMA,
     VERSION,
 )
-from slicewise.lab.trouble import Trouble
+from slicewise.support import check_choice
 
 
 class Store:

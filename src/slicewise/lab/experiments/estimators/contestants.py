@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.colours import BLUE, GREEN, GREY, ORANGE
-from slicewise.randomness import Randomness
-from slicewise.slicers import LowDiscrepancy
-from slicewise.sphere import orthonormal
+from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
+from slicewise.parts import LowDiscrepancy
+from slicewise.sampling import Randomness, orthonormal
 
 _CPU = torch.device("cpu")
 

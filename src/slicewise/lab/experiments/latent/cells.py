@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import slicewise as sw
-from slicewise.counting import DRAWS
+from slicewise.judging import LEAST_VARIANCE
 from slicewise.lab.experiments.flows import LONE
 from slicewise.lab.experiments.latent.tasks import LatentTask, Measures
-from slicewise.lab.spacing import log_spaced
+from slicewise.lab.images.animation import log_spaced
 from slicewise.lab.study.run import Result, Run
-from slicewise.learn.latent import Stack, Training, train
-from slicewise.learn.latent.judging import LEAST_VARIANCE
-from slicewise.learn.latent.settings import Precision
+from slicewise.sampling import DRAWS
+from slicewise.training import Precision, Stack, Training, train
 
 # The objective of runs whose gradients are moves, in the column where others have "root" or "power".
 DISPLACEMENT = "displacement"

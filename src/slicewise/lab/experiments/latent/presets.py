@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from slicewise.lab.errors import NothingToDo
 from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT, BaselineCell, TrainingCell
 from slicewise.lab.experiments.latent.tasks import GENERATION, LatentTask
-from slicewise.lab.latents import LatentChoice, tasks
+from slicewise.lab.latents.choice import LatentChoice
+from slicewise.lab.latents.sets import tasks
 from slicewise.lab.study.run import Cell
-from slicewise.lab.trouble import NothingToDo
-from slicewise.learn.latent.settings import Precision
+from slicewise.training import Precision
 
 GENERATE, TRANSLATE = "generate", "translate"
 # {1, 3, 5, 8} · 10^{−6 … −1} and 1, as the paper lists them.

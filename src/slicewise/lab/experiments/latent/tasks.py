@@ -11,12 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.lab.latents import LatentChoice, Latents
-from slicewise.lab.latents.sets import task_of
-from slicewise.learn.latent import Generator, Judge, Stack, Translator
-from slicewise.learn.latent.baselines import baselines
-from slicewise.learn.latent.networks import Layers
-from slicewise.learn.latent.translating import Moved, TranslationJudge
+from slicewise.judging import Judge, Moved, TranslationJudge, baselines
+from slicewise.lab.latents.choice import LatentChoice
+from slicewise.lab.latents.sets import Latents, task_of
+from slicewise.training import Generator, Layers, Stack, Translator
 
 GENERATION = "generation"
 # Of samples to judge, and of a second set of the same generator.
@@ -125,7 +123,7 @@ class LatentTask:
         """The exact W_2 between two sets of some of the generators."""
         if not self.generates or not which:
             return {}
-        from slicewise.judge import wasserstein
+        from slicewise.transport import wasserstein
 
         index = torch.tensor(which, device=stack.weights[0].device)
         one, other = self.make(stack)[index], self.make(stack, again=True)[index]

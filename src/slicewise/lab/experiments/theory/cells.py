@@ -9,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from slicewise.counting import DRAWS
 from slicewise.lab.experiments.estimators import CHECKS as ESTIMATORS
 from slicewise.lab.experiments.theory import CHECKS as THEORY
 from slicewise.lab.experiments.theory.check import Check
 from slicewise.lab.study.run import Result, Run
+from slicewise.sampling import DRAWS
 
 NAME = "theory"
 EVERY: dict[str, dict[str, Check]] = {NAME: THEORY, "estimators": ESTIMATORS}  # by experiment

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from slicewise.lab.colours import GREY
+from slicewise.lab.images.palette import GREY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

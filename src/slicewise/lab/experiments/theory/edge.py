@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 import slicewise as sw
-from slicewise import steps
-from slicewise.lab.colours import BLUE, GREEN, GREY, ORANGE
 from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
 from slicewise.lab.experiments.theory.drawing import label, line, points
 from slicewise.lab.experiments.theory.sampling import by_preset, generator_of, mean_of, seeded
 from slicewise.lab.experiments.theory.series import between, column, grouped
+from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
+from slicewise.steps import theory
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
@@ -35,7 +35,7 @@ def tasks(preset: str) -> list[Task]:
 
 def paper_multiple(n_slices: int, d: int) -> float:
     """The paper's rate k / (2 p_i) over the edge, for data of full rank k = d and weights p_i = 1/n."""
-    return steps.paper_step(d, 1.0) / steps.rate_of_step(steps.stability_limit(n_slices, d), n=1)
+    return theory.paper_step(d, 1.0) / theory.rate_of_step(theory.stability_limit(n_slices, d), n=1)
 
 
 def measure(task: Task) -> Measures:
@@ -48,12 +48,12 @@ def measure(task: Task) -> Measures:
     n, d, n_slices = task["n"], task["d"], task["n_slices"]
     generator = generator_of(task)
     y, noise = torch.randn(2, n, d, generator=generator, dtype=torch.float64)
-    step = task["multiple"] * steps.stability_limit(n_slices, d)
+    step = task["multiple"] * theory.stability_limit(n_slices, d)
     seeds = torch.randint(2**31, (task["runs"],), generator=generator).tolist()
     found = sw.flow(
         y + task["noise"] * noise,
         y,
-        lr=steps.rate_of_step(step, n),
+        lr=theory.rate_of_step(step, n),
         seeds=seeds,
         n_slices=n_slices,
         steps=task["steps"],
@@ -64,7 +64,7 @@ def measure(task: Task) -> Measures:
     ratios = squares[1:] / squares[:-1]
     return {
         **mean_of(ratios.mean(dim=0)),
-        "expected": steps.contraction(step, n_slices, d),
+        "expected": theory.contraction(step, n_slices, d),
         "typical": float(ratios.log().mean().exp()),
         "paper_multiple": paper_multiple(n_slices, d),
     }
@@ -79,8 +79,8 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     for ((d, n_slices), some), colour in zip(
         groups.items(), cycle((BLUE, ORANGE, GREEN)), strict=False
     ):
-        step = fine * steps.stability_limit(n_slices, d)
-        line(axes, fine, [steps.contraction(a, n_slices, d) for a in step], colour)
+        step = fine * theory.stability_limit(n_slices, d)
+        line(axes, fine, [theory.contraction(a, n_slices, d) for a in step], colour)
         axes.axvline(some[0].measures["paper_multiple"], color=colour, linestyle="--", linewidth=1)
         points(
             axes,

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.data import swiss
+from slicewise.lab.data.toys import swiss
 from slicewise.lab.experiments.theory.check import Task
 from slicewise.lab.experiments.theory.sampling import pieces, rng_of
-from slicewise.randomness import Randomness
-from slicewise.sphere import orthonormal, uniform
+from slicewise.sampling import Randomness, orthonormal, uniform
 
 K = 2  # In the plane a mean over all slices is a sum over equispaced angles, exact for our purposes.
 _ANGLES = 4000

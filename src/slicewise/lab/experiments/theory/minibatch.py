@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.colours import BLUE, GREEN, ORANGE
 from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
 from slicewise.lab.experiments.theory.drawing import claim, label, line
 from slicewise.lab.experiments.theory.sampling import by_preset, generator_of, seeded
 from slicewise.lab.experiments.theory.series import column, grouped
-from slicewise.randomness import Randomness
-from slicewise.sphere import orthonormal
+from slicewise.lab.images.palette import BLUE, GREEN, ORANGE
+from slicewise.sampling import Randomness, orthonormal
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 import slicewise as sw
-from slicewise import steps
-from slicewise.lab.colours import BLUE, GREEN, ORANGE
 from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
 from slicewise.lab.experiments.theory.drawing import label, line, points
 from slicewise.lab.experiments.theory.sampling import by_preset, pieces, rms_of, rng_of, seeded
 from slicewise.lab.experiments.theory.series import between, column, grouped
-from slicewise.sphere import orthonormal, uniform
+from slicewise.lab.images.palette import BLUE, GREEN, ORANGE
+from slicewise.sampling import orthonormal, uniform
+from slicewise.steps import theory
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
@@ -60,9 +60,9 @@ def measure(task: Task) -> Measures:
     for runs in pieces(task["runs"], n_slices * d):
         slices = law((runs, n_slices, d), rng)
         _, gradient = sw.value_and_grad(x.expand(runs, 1, d), y, power=True, slices=slices)
-        moved = x - steps.rate_of_step(step, n=1) * gradient  # (runs, 1, d)
+        moved = x - theory.rate_of_step(step, n=1) * gradient  # (runs, 1, d)
         left.append((moved - y).square().sum(dim=(-2, -1)) / (x - y).square().sum())
-    share = math.sqrt(steps.contraction(step, n_slices, d)) if independent else abs(1 - step / d)
+    share = math.sqrt(theory.contraction(step, n_slices, d)) if independent else abs(1 - step / d)
     return {**rms_of(torch.cat(left)), "expected": share}
 
 
@@ -73,7 +73,7 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     for (update, law), some in grouped(every, "update", "law").items():
         colour, filled = COLOURS[update], law == "uniform"
         if filled:
-            exact = [math.sqrt(steps.contraction(UPDATES[update], n, D)) for n in fine]
+            exact = [math.sqrt(theory.contraction(UPDATES[update], n, D)) for n in fine]
             line(axes, fine, exact, colour)
         points(
             axes,

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from slicewise.checks import check_choice
 from slicewise.lab.experiments.theory.check import Task
-from slicewise.randomness import Randomness
+from slicewise.sampling import Randomness
+from slicewise.support import check_choice
 
 Choice = TypeVar("Choice")
 PRESETS = ("quick", "paper")

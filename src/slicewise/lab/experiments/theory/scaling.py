@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import torch
 
 import slicewise as sw
-from slicewise.lab.colours import BLUE, ORANGE
 from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
 from slicewise.lab.experiments.theory.drawing import label, line, points
 from slicewise.lab.experiments.theory.sampling import by_preset, mean_of, rng_of, seeded
 from slicewise.lab.experiments.theory.series import between, column, grouped
-from slicewise.sphere import orthonormal, uniform
+from slicewise.lab.images.palette import BLUE, ORANGE
+from slicewise.sampling import orthonormal, uniform
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.colours import BLUE, GREEN, ORANGE
 from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
 from slicewise.lab.experiments.theory.drawing import label, points
 from slicewise.lab.experiments.theory.sampling import (
@@ -20,8 +19,8 @@ from slicewise.lab.experiments.theory.sampling import (
     seeded,
 )
 from slicewise.lab.experiments.theory.series import between, column, grouped
-from slicewise.randomness import Randomness
-from slicewise.sphere import orthonormal, uniform
+from slicewise.lab.images.palette import BLUE, GREEN, ORANGE
+from slicewise.sampling import Randomness, orthonormal, uniform
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure

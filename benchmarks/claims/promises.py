@@ -1,0 +1,164 @@
+"""What training in a latent space promises: which trainings, and between which numbers their figures lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slicewise.lab.experiments.flows import ELEVEN
+from slicewise.lab.experiments.latent.cells import DISPLACEMENT, TrainingCell
+from slicewise.lab.experiments.latent.presets import GENERATE, ONE_RATE, TRANSLATE
+from slicewise.lab.experiments.latent.tasks import GENERATION, LatentTask, Measures
+from slicewise.lab.latents.choice import LatentChoice
+from slicewise.training import Precision
+
+_SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number, and the numbers it is promised to lie between."""
+
+    name: str
+    number: float
+    least: float = -math.inf
+    most: float = math.inf
+    beyond: bool = False  # `least` itself is not enough
+
+    @property
+    def holds(self) -> bool:
+        """So it is; of NaN nothing is."""
+        enough = self.number > self.least if self.beyond else self.number >= self.least
+        return enough and self.number <= self.most
+
+    @property
+    def bound(self) -> str:
+        """In signs."""
+        if self.least == -math.inf:
+            return f"≤ {self.most:g}"
+        if self.most == math.inf:
+            return f"{'>' if self.beyond else '≥'} {self.least:.4g}"
+        return f"{self.least:g} to {self.most:g}"
+
+
+# From the measures of a training, and of what needs none, to figures.
+Check = Callable[[Measures, Mapping[str, Measures]], list[Figure]]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A training whose seeds each have certain figures."""
+
+    words: str
+    cell: TrainingCell
+    check: Check
+
+
+@dataclass(frozen=True)
+class Translated:
+    """What is promised of a translation, as shares."""
+
+    w2: float  # of the excess over the floor, removed at least
+    frechet: float
+    probe: float  # taken for the target, at least
+
+    def __call__(self, one: Measures, untrained: Mapping[str, Measures]) -> list[Figure]:
+        shift = untrained["mean shift"]
+        figures = []
+        for name, measure, least in (
+            ("W_2 excess removed", "w2_removed", self.w2),
+            ("Fréchet excess removed", "frechet_removed", self.frechet),
+        ):
+            figures.append(Figure(name, one[measure], least))
+            more = f"{name}, more than by the mean shift"
+            figures.append(Figure(more, one[measure], shift[measure], beyond=True))
+        return [
+            *figures,
+            Figure("variance ratio", one["variance_ratio"], 0.93, 1.05),
+            Figure("taken for the target", one["probe"], self.probe),
+            Figure("own source nearest", one["own_nearest"], 0.99),
+        ]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What is promised of a generator."""
+
+    sw2: float  # over the floor, at most
+    energy: float
+
+    def __call__(self, one: Measures, untrained: Mapping[str, Measures]) -> list[Figure]:
+        floor = untrained["real"]
+        return [
+            Figure("SW_2 / floor", _share(one["sw2"], floor["sw2"]), most=self.sw2),
+            Figure("energy", one["energy"], most=self.energy),
+            Figure("variance ratio", one["variance_ratio"], 0.9, 1.05),
+            Figure("W_2 / floor", _share(one["w2"], floor["w2"]), 0.98, 1.10),
+        ]
+
+
+def _share(number: float, floor: float) -> float:
+    """Of a floor that is none, as where all samples are the same, nothing is promised."""
+    return number / floor if floor > 0 else math.nan
+
+
+TRANSLATIONS = {
+    "male to female": Translated(w2=0.80, frechet=0.80, probe=0.85),
+    "adult to child": Translated(w2=0.95, frechet=0.78, probe=0.78),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """On what, and how large, the promises are measured."""
+
+    data: LatentChoice
+    steps: int = 10_000
+    precision: Precision = "tf32"
+    size: int = 512  # hidden units; a batch is 4 times it
+
+    def task(self, name: str, batch: int | None = None) -> LatentTask:
+        return LatentTask(name, self.data, self.size, 4 * self.size if batch is None else batch)
+
+    def cell(
+        self, task: LatentTask, variant: str = "sw", seeds: tuple[int, ...] = _SEEDS, **more: Any
+    ) -> TrainingCell:
+        """A training by the one rate that nobody searched for."""
+        experiment = GENERATE if task.generates else TRANSLATE
+        known: dict[str, Any] = {"rates": (ONE_RATE,), "precision": self.precision, **more}
+        return TrainingCell(
+            experiment, task, variant, DISPLACEMENT, seeds=seeds, steps=self.steps, **known
+        )
+
+
+def generation(setting: Setting) -> Iterator[Promise]:
+    """By plain and by adaptive steps."""
+    task = setting.task(GENERATION)
+    yield Promise("SGD, displacement 0.1", setting.cell(task), Generated(2.1, 0.05))
+    adam: dict[str, Any] = {"rates": (1e-3,), "optimiser": "adam", "decay": "linear"}
+    for n_slices, check in ((50, Generated(1.4, 0.015)), (500, Generated(1.15, 0.004))):
+        cell = setting.cell(task, n_slices=n_slices, **adam)
+        yield Promise(f"Adam, falling rate, L = {n_slices}", cell, check)
+
+
+def translation(setting: Setting, name: str) -> Promise:
+    """One of `TRANSLATIONS`."""
+    words = f"{name}, SGD, displacement 0.1"
+    return Promise(words, setting.cell(setting.task(name)), TRANSLATIONS[name])
+
+
+def sizes(setting: Setting) -> Iterator[tuple[TrainingCell, str, float]]:
+    """One rate for every batch size and slice count: a training, and how far it may be from the best of a grid."""
+    for batch in (setting.size, 4 * setting.size, 8 * setting.size):
+        for n_slices in (10, 50, 200):
+            cell = setting.cell(setting.task(GENERATION, batch), seeds=(0,), n_slices=n_slices)
+            yield cell, f"one rate, B = {batch}, L = {n_slices}", 1.05 if n_slices >= 50 else 1.15
+
+
+def variants(setting: Setting) -> Iterator[tuple[TrainingCell, str, float]]:
+    """One rate for every variant."""
+    for variant in ELEVEN:
+        cell = setting.cell(setting.task(GENERATION), variant, seeds=(0,))
+        yield cell, f"one rate, {variant}", 1.25

@@ -1,0 +1,1 @@
+"""What a step costs, beside what users have: `python -m benchmarks.speed`."""

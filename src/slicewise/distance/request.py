@@ -1,0 +1,119 @@
+"""From a caller's arguments to a recipe and a checked problem."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from slicewise.problem import Convention, Problem, Target, present
+from slicewise.support import (
+    check_broadcast,
+    check_choice,
+    check_count,
+    check_order,
+    check_samples,
+    check_weights,
+    is_transformed,
+)
+from slicewise.transport import Matcher, match_slices
+from slicewise.variants import VARIANTS, Recipe, Variant
+
+BACKENDS = ("auto", "numba", "numpy", "torch", "nvrtc", "torch-nvrtc", "triton")
+
+
+def recipe_for(
+    variant: str | Variant | Recipe, n_slices: int | None, options: dict[str, Any]
+) -> Recipe:
+    """The recipe a caller means, by name or as it is."""
+    if isinstance(variant, str):
+        check_choice("variant", variant, VARIANTS)
+        variant = VARIANTS[variant]
+    if not isinstance(variant, Variant | Recipe):
+        raise ValueError(
+            f"variant is a {type(variant).__name__}: give a name, e.g. 'sw', or a Recipe; how many slices there are "
+            f"is n_slices=, sample weights are x_weights= and y_weights="
+        )
+    if isinstance(variant, Recipe):
+        if n_slices is not None or options:
+            given = ", ".join(["n_slices"] * (n_slices is not None) + list(options))
+            raise ValueError(
+                f"{given} cannot change a recipe that is given whole: change {variant!r} itself"
+            )
+        return variant
+    check_count("n_slices", n_slices)
+    # Compiled code builds its recipe once anyway, and would warn of the cache.
+    if options or torch.compiler.is_compiling():
+        return variant(**(options if n_slices is None else {"n_slices": n_slices, **options}))
+    return _plain(variant, n_slices)
+
+
+@functools.lru_cache(maxsize=256)
+def _plain(variant: Variant, n_slices: int | None) -> Recipe:
+    return variant() if n_slices is None else variant(n_slices=n_slices)
+
+
+def problem_for(
+    x: Tensor,
+    y: Tensor | Target,
+    p: float,
+    x_weights: Tensor | None,
+    y_weights: Tensor | None,
+    convention: Convention,
+    progress: float,
+    backend: str,
+    *,
+    share: bool = False,
+    keep_absent: bool = False,
+) -> Problem:
+    """A checked problem in at least single precision, with the backend that will price it.
+
+    A `share` of the samples may be empty, and its weights need not sum to one. Samples of weight zero that
+    lie at NaN are taken to the origin, unless they are to be kept where they are.
+    """
+    y_sorted = None
+    if isinstance(y, Target):
+        if y_weights is not None:
+            raise ValueError("y_weights beside a Target: give them to the Target instead")
+        y_sorted, y_weights, y = y.sorted, y.y_weights, y.y
+    check_choice("backend", backend, BACKENDS)
+    check_order(p)
+    check_samples(x, y, may_be_empty=share)
+    if x_weights is not None or y_weights is not None:
+        check_weights("x_weights", x_weights, x, share=share)
+        check_weights("y_weights", y_weights, y, share=share)
+        given = {"x_weights": x_weights, "y_weights": y_weights}
+        shapes = {name: w.shape[:-1] for name, w in given.items() if w is not None}
+        check_broadcast(x=x.shape[:-2], y=y.shape[:-2], **shapes)
+        if not keep_absent:
+            x, y = present(x, x_weights), present(y, y_weights)
+    if not 0 <= progress <= 1:
+        raise ValueError(f"progress = {progress}: give the share of the run that is over, 0 to 1")
+    came = x.dtype
+    if y.dtype != came or came not in (torch.float32, torch.float64):
+        came = torch.promote_types(came, y.dtype)
+        wide = torch.promote_types(came, torch.float32)
+        x, y = x.to(wide), y.to(wide)
+    return Problem(
+        x,
+        y,
+        float(p),
+        x_weights,
+        y_weights,
+        convention,
+        float(progress),
+        precision=came,
+        matcher=_matcher_for(backend, x, y, x_weights, y_weights),
+        y_sorted=y_sorted,
+    )
+
+
+def _matcher_for(backend: str, x: Tensor, *others: Tensor | None) -> Matcher:
+    # Compilers and transforms can follow the plain version only.
+    if backend == "torch" or is_transformed(x, *others):
+        return match_slices
+    from slicewise.kernels import matcher
+
+    return matcher(backend, x.device)

@@ -1,0 +1,172 @@
+"""From a caller's arguments to groups of runs that are ready to go."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from slicewise.distance import draw
+from slicewise.flows.group import Group, Snapshot
+from slicewise.flows.settings import Settings
+from slicewise.flows.stopping import Stopping, rows_of
+from slicewise.parts import State, weights_for
+from slicewise.problem import Problem, Subspace, shares_of, span_of
+from slicewise.sampling import Generators, RunSeeds, draw_seeds
+from slicewise.support import check_broadcast
+
+Rates = float | Sequence[float] | Tensor | Literal["auto"]
+Seeds = int | Sequence[int] | Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """A batch of runs, flattened: R of them."""
+
+    batch: tuple[int, ...]
+    problem: Problem  # x (R, n, d); y and sample weights with R or shared by all
+    rates: Tensor | None  # (R,)
+    seeds: Tensor  # (R,)
+    span: Subspace | None  # batched as x and y were
+    ranks: Tensor  # (R,)
+    absent: tuple[Tensor, Tensor] | None  # which samples of x are there, and where all were given
+
+
+def runs_of(
+    problem: Problem, settings: Settings, lr: Rates, seeds: Seeds, generator: Generators
+) -> Runs:
+    """Every run that the leading dimensions of samples, rates and seeds make."""
+    rates = None if isinstance(lr, str) else _rates(lr)
+    seeds = None if seeds is None else _whole(seeds)
+    shapes = {"samples": problem.batch, "lr": () if rates is None else tuple(rates.shape)}
+    if seeds is not None:
+        shapes["seeds"] = tuple(seeds.shape)
+    batch = check_broadcast(**shapes)
+    n_runs = math.prod(batch)
+    if seeds is None:
+        seeds = draw_seeds(n_runs, generator).reshape(batch)
+    x, y, a, b = problem.x, problem.y, problem.x_weights, problem.y_weights
+    x, y = _present(x, a), _present(y, b)
+    whole = dataclasses.replace(problem, x=x, y=y)
+    reduces = settings.auto if settings.reduce == "auto" else settings.reduce
+    span = span_of(whole) if reduces else None
+    ranks = torch.full((n_runs,), problem.d)
+    if span is not None:
+        ranks = span.ranks.clamp(min=1).expand(batch).reshape(-1).cpu()
+    flat = dataclasses.replace(
+        whole,
+        x=x.expand(*batch, *x.shape[-2:]).reshape(n_runs, *x.shape[-2:]),
+        y=_flat(y, batch, 2),
+        x_weights=None if a is None else _flat(a, batch, 1),
+        y_weights=None if b is None else _flat(b, batch, 1),
+    )
+    rates = None if rates is None else rates.expand(batch).reshape(-1)
+    absent = None
+    if a is not None:
+        given = problem.x.expand(*batch, *x.shape[-2:]).reshape(flat.x.shape)
+        absent = ((a > 0).unsqueeze(-1).expand(*batch, -1, 1).reshape(n_runs, -1, 1), given)
+    return Runs(batch, flat, rates, seeds.expand(batch).reshape(-1), span, ranks, absent)
+
+
+def groups_for(
+    runs: Runs, settings: Settings, stopping: Stopping, saved: list[Snapshot] | None
+) -> list[Group]:
+    """Runs of equal rank together: the slices of a run must not depend on its neighbours' dimension.
+
+    What was `saved` brings the frames it was worked in, which another machine might turn differently.
+    """
+    groups = []
+    for i, rank in enumerate(sorted(set(runs.ranks.tolist()))):
+        ids = torch.nonzero(runs.ranks == rank).flatten()
+        ambient = problem = rows_of(runs.problem, ids)
+        frame = None if runs.span is None else _frame(runs.span, runs.batch, ids, rank)
+        if frame is not None and saved is not None and "basis" in saved[i]:
+            basis, mean = (saved[i][name].to(problem.x) for name in ("basis", "mean"))
+            frame = Subspace(basis, mean, frame.spectrum, frame.ranks)
+        if frame is not None:
+            x, y = frame.reduce(problem.x), frame.reduce(problem.y)
+            problem = dataclasses.replace(problem, x=x, y=y)
+            trouble = _trouble(settings, problem, runs.seeds[ids])
+            if trouble is not None and settings.reduce is True:
+                raise ValueError(f"in the data's own {rank} dimensions (reduce=True): {trouble}")
+            if trouble is not None:
+                problem, frame = ambient, None
+        extra: State = {} if runs.rates is None else {"rate": runs.rates[ids].to(problem.x)}
+        course = settings.course(problem)
+        seeds, objective = runs.seeds[ids], settings.objective
+        groups.append(Group(problem, frame, course, seeds, ids, stopping, objective, extra))
+    return groups
+
+
+def _trouble(settings: Settings, problem: Problem, seeds: Tensor) -> ValueError | None:
+    """What keeps a variant from these dimensions, by trying: too few for its frames, say."""
+    one = rows_of(problem, torch.zeros(1, dtype=torch.int64))
+    try:
+        rng = RunSeeds(seeds[:1], one.x.device).at(0, purpose=4)
+        one, slices, _ = draw(settings.recipe, one, rng, None)
+        weights_for(settings.recipe.weighting, slices, one, hold=True)
+    except ValueError as trouble:
+        return trouble
+    return None
+
+
+def _frame(span: Subspace, batch: tuple[int, ...], ids: Tensor, rank: int) -> Subspace:
+    """The subspace of some runs, cut to their rank; as it came where all runs share one."""
+    basis, mean = span.basis[..., :rank], span.mean
+    rows = ids.to(mean.device)
+    if rank == basis.shape[-2]:
+        # Nothing to leave out: centre, and keep the axes.
+        basis = torch.eye(rank, dtype=basis.dtype, device=basis.device)
+    elif basis.dim() > 2:
+        basis = basis.expand(*batch, *basis.shape[-2:]).reshape(-1, *basis.shape[-2:])[rows]
+    if mean.dim() > 1:
+        mean = mean.expand(*batch, -1).reshape(-1, mean.shape[-1])[rows]
+    return Subspace(basis, mean, span.spectrum, span.ranks)
+
+
+def _rates(lr: float | Sequence[float] | Tensor) -> Tensor:
+    try:
+        rates = torch.as_tensor(lr, dtype=torch.float64).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"lr = {lr!r}: give 'auto', a number, or a tensor over the batch"
+        ) from None
+    positive = bool((torch.isfinite(rates) & (rates > 0)).all())
+    if rates.numel() == 0 or isinstance(lr, bool) or not positive:
+        raise ValueError(f"lr = {lr}: give positive, finite rates, or 'auto'")
+    return rates
+
+
+def _whole(seeds: int | Sequence[int] | Tensor) -> Tensor:
+    try:
+        whole = torch.as_tensor(seeds, device="cpu")
+    except (TypeError, ValueError, RuntimeError):  # words; numbers of more than 64 bits
+        whole = None
+    if whole is None or whole.is_floating_point() or whole.is_complex():
+        raise ValueError(
+            f"seeds = {seeds!r}: give whole numbers below 2^63, one for each run or one for all"
+        )
+    return whole.long()
+
+
+def _present(samples: Tensor, weights: Tensor | None) -> Tensor:
+    """Samples, those that are absent moved to the middle of the others: they may lie at NaN."""
+    if weights is None:
+        return samples
+    there = weights.unsqueeze(-1) > 0
+    known = torch.where(there, samples, 0)
+    share = shares_of(weights, samples.shape[-2], samples.dtype)
+    assert isinstance(share, Tensor)
+    return torch.where(there, samples, share.unsqueeze(-2) @ known)
+
+
+def _flat(tensor: Tensor, batch: tuple[int, ...], inner: int) -> Tensor:
+    """One leading dimension of runs, or none where all runs share the tensor."""
+    if tensor.dim() == inner:
+        return tensor
+    return tensor.expand(*batch, *tensor.shape[-inner:]).reshape(-1, *tensor.shape[-inner:])

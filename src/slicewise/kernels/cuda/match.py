@@ -1,0 +1,163 @@
+"""`match_slices` by a CUDA kernel that sorts a line in one block; other work goes where it is done best."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import torch
+from torch import Tensor
+
+from slicewise.kernels.cuda.compiler import Kernel, Route, kernel
+from slicewise.transport import Match, Wanted, project
+from slicewise.transport import match_slices as plain
+
+LARGEST = 4096  # numbers that one block sorts
+# Up to this dimension samples are projected where they are sorted; beyond, a matrix product is faster.
+_PROJECTED_HERE = 16
+# From so many lines on the device is full anyway: fewer threads to a line do the same with less waiting.
+_MANY_LINES = 500
+# Up to so many samples and slices, projections in many dimensions are summed in parts.
+_FEW = 128
+_TYPES = {
+    torch.float32: ("float", "unsigned int", 4),
+    torch.float64: ("double", "unsigned long long", 8),
+}
+
+
+def match_slices(
+    x: Tensor,
+    y: Tensor,
+    slices: Tensor,
+    x_weights: Tensor | None = None,
+    y_weights: Tensor | None = None,
+    *,
+    p: float,
+    wanted: Wanted = Wanted(),
+    y_sorted: Tensor | None = None,
+    route: Route = "bindings",
+) -> Match:
+    """As `transport.match_slices`: equal numbers of equally weighted samples here, all else in plain torch."""
+    n = x.shape[-2]
+    if x_weights is not None or y_weights is not None or n != y.shape[-2] or x.dtype not in _TYPES:
+        return plain(x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=y_sorted)
+    known = y_sorted if y_sorted is not None and not wanted.v else None
+    if n > LARGEST:
+        from slicewise.kernels.cuda.radix import match_long
+
+        return match_long(x, y, slices, p=p, wanted=wanted, y_sorted=known, route=route)
+    return _match_short(x, y, slices, p, wanted, known, route)
+
+
+def _match_short(
+    x: Tensor,
+    y: Tensor,
+    slices: Tensor,
+    p: float,
+    wanted: Wanted,
+    y_sorted: Tensor | None,
+    route: Route,
+) -> Match:
+    (n, d), n_slices = x.shape[-2:], slices.shape[-2]
+    given = (x, y, slices) if y_sorted is None else (x, y_sorted, slices)
+    batch = torch.broadcast_shapes(*(t.shape[:-2] for t in given))
+    rows = math.prod(batch) * n_slices
+    here = d <= _PROJECTED_HERE
+    if here:
+        u, v = _sets(x, batch), _sets(y if y_sorted is None else y_sorted, batch)
+        directions = _sets(slices, batch)
+    else:
+        u = _sets(_projected(x, slices), batch)
+        v = _sets(_projected(y, slices) if y_sorted is None else y_sorted, batch)
+        directions = None
+    costs = x.new_empty(*batch, n_slices)
+    u_grad = x.new_empty(*batch, n_slices, n) if wanted.u else None
+    v_grad = x.new_empty(*batch, n_slices, n) if wanted.v else None
+    padded, items = _shape(n, rows)
+    how = (x.dtype, padded, items, d if here else 0, p, x.device, route)
+    run, shared = _compiled("match_rows", *how)
+    shared_slices = directions is not None and directions.shape[0] == 1 and rows > n_slices
+    flags = (int(shared_slices), int(y_sorted is not None))
+    numbers = (n, n_slices, u.shape[0], v.shape[0], *flags)
+    run(
+        rows,
+        (padded // items) * (1 if y_sorted is not None else 2),
+        [u, v, directions, costs, u_grad, v_grad, *numbers],
+        shared,
+    )
+    return Match(costs, u_grad, v_grad, None, None)
+
+
+def _projected(samples: Tensor, slices: Tensor) -> Tensor:
+    """`project`, which few samples on few slices in many dimensions leave most of a device idle with.
+
+    A product for each stretch of the dimensions, and a sum, keep it busy.
+    """
+    (n, d), n_slices = samples.shape[-2:], slices.shape[-2]
+    one = all(math.prod(t.shape[:-2]) == 1 for t in (samples, slices))
+    parts = _parts(d) if one and max(n, n_slices) <= _FEW else 1
+    if parts == 1:
+        return project(samples, slices)
+    directions = slices.reshape(n_slices, parts, d // parts).transpose(
+        0, 1
+    )  # (parts, L, d / parts)
+    points = samples.reshape(n, parts, d // parts).transpose(0, 1)
+    whole = torch.bmm(directions, points.mT).sum(dim=0)
+    return whole.reshape(
+        *torch.broadcast_shapes(samples.shape[:-2], slices.shape[:-2]), n_slices, n
+    )
+
+
+@functools.cache
+def _parts(d: int) -> int:
+    """How many equal stretches of at least 48 dimensions d of them make, at most 48; from 512 on."""
+    fitting = [p for p in range(1, 49) if d % p == 0 and d // p >= 48]
+    return max(fitting) if d >= 512 else 1
+
+
+def _sets(tensor: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """(sets, ..., ...) with one set for each element of the batch, or one for all of them."""
+    if math.prod(tensor.shape[:-2]) > 1:
+        tensor = tensor.expand(*batch, *tensor.shape[-2:])
+    return tensor.reshape(-1, *tensor.shape[-2:]).contiguous()
+
+
+def sort_rows(lines: Tensor, route: Route) -> Tensor:
+    """Each line (..., n), n <= `LARGEST`, in order."""
+    lines = lines.contiguous()
+    n = lines.shape[-1]
+    rows = lines.numel() // n
+    padded, items = _shape(n, rows)
+    how = (lines.dtype, padded, items, 0, 2.0, lines.device, route)
+    run, shared = _compiled("sort_rows", *how)
+    out = torch.empty_like(lines)
+    run(rows, padded // items, [out, lines, n], shared)
+    return out
+
+
+def _shape(n: int, rows: int) -> tuple[int, int]:
+    """The power of two that holds n numbers, and how many of them a thread holds."""
+    padded = max(64, 1 << (n - 1).bit_length())
+    items = 8 if rows >= _MANY_LINES else 4 if padded >= 256 else 2
+    return padded, min(max(items, padded // 512), padded // 32)
+
+
+@functools.cache
+def _compiled(
+    name: str,
+    dtype: torch.dtype,
+    padded: int,
+    items: int,
+    d: int,
+    p: float,
+    device: torch.device,
+    route: Route,
+) -> tuple[Kernel, int]:
+    real, word, size = _TYPES[dtype]
+    order = f"{p:g}" if p in (1.0, 2.0) else repr(p)
+    settings = (
+        f"typedef {real} REAL;\ntypedef {word} WORD;\nconstexpr int PADDED = {padded};\n"
+        f"constexpr int ITEMS = {items};\nconstexpr int DIM = {d};\n#define ORDER {order}\n"
+    )
+    shared = 4 * padded * size + 4 * 32 * size
+    return kernel("match.cu", name, settings, device, route), shared

@@ -1,1 +1,0 @@
-"""What a step costs, beside what users have: `python -m slicewise.lab.bench`."""

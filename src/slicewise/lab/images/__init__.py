@@ -1,0 +1,1 @@
+"""slicewise.lab.images."""

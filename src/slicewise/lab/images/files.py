@@ -1,0 +1,217 @@
+"""Photographs from files and back: their pixels as they are, turned the right way up."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slicewise.lab.data.arrays import printable
+from slicewise.lab.errors import Trouble
+from slicewise.lab.images.bit_depth import bits_of, deep_tiff
+from slicewise.lab.images.metadata import dpi_of, exif_of, exif_of_size
+from slicewise.lab.images.tiff import tiff_of
+
+Array = np.ndarray[Any, Any]
+
+# What Pillow may take a file for; its other decoders are left alone, some of which run programs.
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
+READ = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
+WRITTEN = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
+_WITH_ALPHA = (".png", ".webp", ".tif", ".tiff")
+# The longest side that a format has room for.
+_LONGEST = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
+_LONGEST_EXIF = 65_533  # bytes, of JPEG
+_GREY, _COLOURED = (
+    ("1", "L", "LA", "La"),
+    ("RGB", "RGBA", "RGBa", "RGBX", "P", "PA", "YCbCr", "HSV"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A photograph: its pixels, and what is written back beside them."""
+
+    name: str
+    pixels: Array  # (H, W, 1 | 2 | 3 | 4), uint8 or uint16; the last of 2 or 4 is alpha
+    profile: bytes | None = None  # ICC, of RGB
+    exif: bytes | None = None
+    dpi: tuple[float, float] | None = None  # dots per inch, across and down
+
+    @property
+    def has_alpha(self) -> bool:
+        return self.pixels.shape[2] in (2, 4)
+
+    @property
+    def deep(self) -> bool:
+        """Has it 16 bits?"""
+        return self.pixels.dtype == np.uint16
+
+
+def read_picture(path: Path, *, reduce: bool = False) -> Picture:
+    """A still photograph of 8 or 16 bits, turned as its EXIF says; what is no such thing is refused in one line.
+
+    `reduce` is for who looks at colours only: 16 bits may become 8.
+    """
+    shown = printable(str(path))
+    if path.is_dir():
+        raise Trouble(f"{shown} is a folder: name an image file")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd metadata, and of sizes that are welcome here
+            picture = _read(path, reduce)
+    except (Trouble, ImportError):
+        raise
+    except FileNotFoundError:
+        raise Trouble(f"{shown}: there is no such file") from None
+    except MemoryError:
+        raise Trouble(
+            f"{shown} is too large for this machine's memory: give a smaller one"
+        ) from None
+    except Exception as wrong:  # anything may be wrong in a file, and any error may come of it
+        said = printable(" ".join(str(wrong).split()) or type(wrong).__name__)
+        if type(wrong).__name__ == "DecompressionBombError":
+            raise Trouble(f"{shown} is too large: {said}; give a smaller one") from None
+        if type(wrong).__name__ == "UnidentifiedImageError":
+            kinds = ", ".join(_FORMATS)
+            raise Trouble(f"{shown} is no image that can be read: give one of {kinds}") from None
+        raise Trouble(f"{shown} cannot be read as an image: {said}; save it anew") from None
+    if reduce and picture.deep:
+        return replace(picture, pixels=np.round(picture.pixels / 257).astype(np.uint8))
+    return picture
+
+
+def _read(path: Path, reduce: bool) -> Picture:
+    from PIL import Image, ImageOps
+
+    shown = printable(str(path))
+    # By an open file: of one that it opens itself Pillow maps plain TIFFs into memory, and scrambles those that are turned.
+    with path.open("rb") as file, Image.open(file, formats=_FORMATS) as image:
+        # Phones write a second picture (of depths, say) behind the first: that is no animation.
+        frames = getattr(image, "n_frames", 1) if image.format != "MPO" else 1
+        if frames > 1:
+            raise Trouble(
+                f"{shown} holds {frames} pictures, an animation or pages: give one, or a folder of them"
+            )
+        if image.mode in ("CMYK", "LAB"):
+            raise Trouble(f"{shown} has {image.mode} colours: convert it to RGB first")
+        profile = _rgb_profile(image.info.get("icc_profile"))
+        deep = bits_of(path, image) > 8
+        if deep and not image.mode.startswith("I;16") and image.format != "TIFF" and not reduce:
+            raise Trouble(
+                f"{shown} has 16 bits a channel, kept of TIFF files only: save it as TIFF, or with 8 bits"
+            )
+        # Before any pixel is read: of a TIFF one can learn no more after that.
+        name, dpi, exif = printable(path.name), dpi_of(image), exif_of(image)
+        if deep and image.format == "TIFF":
+            return Picture(name, deep_tiff(path, image), profile, exif, dpi)
+        upright: Image.Image = ImageOps.exif_transpose(image)
+        if upright.mode.startswith("I;16"):
+            return Picture(name, np.asarray(upright, np.uint16)[:, :, None], None, exif, dpi)
+        if upright.mode not in _GREY + _COLOURED:
+            raise Trouble(
+                f"{shown} has pixels of kind {upright.mode}: give 8 or 16 bits, grey or RGB"
+            )
+        clear = upright.mode.endswith(("A", "a")) or "transparency" in upright.info
+        kind = ("LA" if clear else "L") if upright.mode in _GREY else "RGBA" if clear else "RGB"
+        pixels = np.asarray(upright.convert(kind))
+        pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
+        return Picture(name, pixels, profile, exif, dpi)
+
+
+def _rgb_profile(profile: bytes | None) -> bytes | None:
+    """A profile of RGB colours; one of greys says nothing of the colours they will get."""
+    return profile if profile and profile[16:20] == b"RGB " else None
+
+
+def in_profile_of(target: Picture, source: Picture) -> Picture:
+    """The target's colours as the numbers that the source's profile has for them; without one, sRGB's.
+
+    The target is converted and not the source, whose pixels stay what they are.
+    """
+    if target.profile == source.profile or target.pixels.shape[2] < 3:
+        return target
+    from PIL import Image, ImageCms
+
+    def opened(profile: bytes | None) -> Any:
+        if profile is None:
+            return ImageCms.createProfile("sRGB")
+        return ImageCms.ImageCmsProfile(io.BytesIO(profile))
+
+    try:
+        image = Image.fromarray(np.ascontiguousarray(target.pixels[:, :, :3]))
+        turned = ImageCms.profileToProfile(image, opened(target.profile), opened(source.profile))
+    except (ImageCms.PyCMSError, OSError) as wrong:
+        raise Trouble(
+            f"the colour profile of {target.name} or {source.name} cannot be used: {wrong}; remove it"
+        ) from None
+    assert turned is not None
+    pixels = np.concatenate([np.asarray(turned), target.pixels[:, :, 3:]], axis=2)
+    return replace(target, pixels=pixels, profile=source.profile)
+
+
+def read_mask(path: Path) -> Array:
+    """How much of each pixel changes: an image in greys, (H, W)."""
+    pixels = read_picture(path, reduce=True).pixels
+    if pixels.shape[2] in (2, 4):
+        raise Trouble(
+            f"{printable(str(path))} has transparency: give a mask in black, grey and white"
+        )
+    if pixels.shape[2] == 3 and (pixels != pixels[:, :, :1]).any():
+        raise Trouble(f"{printable(str(path))} is coloured: give a mask in black, grey and white")
+    return np.asarray(pixels[:, :, 0])
+
+
+def check_kind(out: Path, picture: Picture) -> None:
+    """Can a picture go into a file of this name without loss of depth, transparency or what its colours mean?"""
+    suffix, shown = out.suffix.lower(), printable(str(out))
+    if picture.deep and suffix not in (".tif", ".tiff"):
+        raise Trouble(
+            f"{picture.name} has 16 bits, {shown} would keep 8 of them: give a name in .tif"
+        )
+    if picture.has_alpha and suffix not in _WITH_ALPHA:
+        raise Trouble(
+            f"{picture.name} is transparent in places, which {shown} cannot be: give a name that ends in "
+            f"{' or '.join(_WITH_ALPHA[:3])}"
+        )
+
+    if suffix in (".jpg", ".jpeg") and len(picture.exif or b"") > _LONGEST_EXIF:
+        raise Trouble(
+            f"{picture.name} has EXIF of {len(picture.exif or b'')} bytes, {shown} has room for {_LONGEST_EXIF}: give a "
+            f"name in .png"
+        )
+    longest = max(picture.pixels.shape[:2])
+    if longest > _LONGEST.get(suffix, longest):
+        raise Trouble(
+            f"{picture.name} is {longest} pixels long, {shown} can be {_LONGEST[suffix]}: give a name in .png"
+        )
+    if picture.profile is not None and suffix == ".bmp":
+        raise Trouble(
+            f"{picture.name} has a colour profile, {shown} has no room for it: give a name in .png"
+        )
+
+
+def encoded(picture: Picture, suffix: str) -> bytes:
+    """The content of a file, as good as its format has it."""
+    from PIL import Image
+
+    if suffix in (".tif", ".tiff"):
+        return tiff_of(picture.pixels, picture.profile, picture.exif, picture.dpi)
+    kind = {".jpg": "JPEG", ".jpeg": "JPEG"}.get(suffix, suffix[1:])
+    best: dict[str, dict[str, Any]] = {
+        "JPEG": {"quality": 95, "subsampling": 0},
+        "png": {"compress_level": 3},
+        "webp": {"quality": 95, "exact": True},
+    }
+    told = {"icc_profile": picture.profile, "exif": picture.exif, "dpi": picture.dpi}
+    if kind == "webp" and picture.exif is None and picture.dpi is not None:
+        told["exif"] = exif_of_size(picture.dpi)
+    file = io.BytesIO()
+    options = best.get(kind, {}) | {name: found for name, found in told.items() if found}
+    pixels = picture.pixels if picture.pixels.shape[2] > 1 else picture.pixels[:, :, 0]
+    Image.fromarray(pixels).save(file, kind, **options)
+    return file.getvalue()

@@ -1,0 +1,128 @@
+"""Photographs of a folder, read when they are needed, and how near the colours of two are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+import torch
+
+from slicewise.lab.data.arrays import printable
+from slicewise.lab.errors import Trouble
+from slicewise.lab.images.files import READ, Array, Picture, check_kind, read_picture
+from slicewise.support import progress_bar
+from slicewise.transport import wasserstein
+
+
+class Frames(Sequence[Array]):
+    """The pixels of files, one in memory at a time; all of one colour profile, so that one map is right for all."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.paths = paths
+        self.places: list[
+            Path
+        ] = []  # where results go, if anywhere: each must be able to hold its own
+        self.mask: Array | None = None  # (H, W), if there is one: each must have its size
+        self._latest: tuple[int, Picture] | None = None
+        self._profile: bytes | None = None
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Frames:
+        """The images of a folder, in the order of their names."""
+        # Hidden files are no frames: some systems put one beside each, of the same ending.
+        paths = sorted(
+            path
+            for path in folder.iterdir()
+            if path.suffix.lower() in READ and not (path.name.startswith(".") or path.is_dir())
+        )
+        if not paths:
+            raise Trouble(f"{printable(str(folder))} holds no image ({', '.join(READ)})")
+        return cls(paths)
+
+    def picture(self, index: int) -> Picture:
+        """One of them, whole."""
+        if self._latest is None or self._latest[0] != index:
+            self._latest = None  # not two at a time
+            picture = read_picture(self.paths[index])
+            if index == 0:
+                self._profile = picture.profile
+            elif picture.profile != self._profile:
+                raise Trouble(
+                    f"{picture.name} has another colour profile than {printable(self.paths[0].name)}: "
+                    f"convert all to one"
+                )
+            if self.places:
+                check_kind(self.places[index], picture)
+            if self.mask is not None and self.mask.shape != picture.pixels.shape[:2]:
+                (h, w), (height, width) = self.mask.shape, picture.pixels.shape[:2]
+                raise Trouble(
+                    f"the mask has {w} × {h} pixels, {picture.name} has {width} × {height} when upright: "
+                    f"give a mask of its size"
+                )
+            self._latest = index, picture
+        return self._latest[1]
+
+    def check(self, bar: bool | None) -> None:
+        """Read all of them once: what cannot be used is to be known before anything is written."""
+        with progress_bar(len(self), bar if len(self) > 1 else False, "read") as tick:
+            for index in range(len(self)):
+                self.picture(index)
+                tick(index + 1, "")
+
+    @overload
+    def __getitem__(self, index: int) -> Array: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Array]: ...
+    def __getitem__(self, index: int | slice) -> Array | list[Array]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.picture(index).pixels
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+def as_colours(pixels: Array) -> Array:
+    """Pixels in eight bits, (H, W, 3), or 4 where they have alpha; grey ones as three equal colours."""
+    if pixels.dtype == np.uint16:
+        pixels = np.round(pixels / 257).astype(np.uint8)
+    if pixels.shape[2] > 2:
+        return pixels
+    return np.concatenate([pixels[:, :, :1].repeat(3, 2), pixels[:, :, 1:]], axis=2)
+
+
+def shown(pixels: Array, mask: Array | None) -> Array:
+    """The pixels (n, 1, channels) that a mask (H, W) shows for the most part; without one, all as they are."""
+    if mask is None:
+        return pixels
+    white = 2 * mask.astype(np.int64) >= np.iinfo(mask.dtype).max
+    return pixels[white if white.any() else mask > 0][:, None]
+
+
+def palette_w2(first: Array, second: Array, seed: int, *, n: int = 1000, repeats: int = 1) -> float:
+    """The exact W_2 between random visible pixels of two images, levels of 0 to 255, averaged over samples.
+
+    Of an image that shows nothing it is not a number.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for _ in range(repeats):
+        x, y = (_some(image, n, generator) for image in (first, second))
+        if not (len(x) and len(y)):
+            return math.nan
+        found.append(float(wasserstein(x, y)))
+    return sum(found) / repeats
+
+
+def _some(pixels: Array, n: int, generator: torch.Generator) -> torch.Tensor:
+    colours = as_colours(pixels)[:, :, :3].reshape(-1, 3)
+    if pixels.shape[2] in (2, 4):
+        colours = colours[pixels[:, :, -1].reshape(-1) > 0]
+    if len(colours):
+        colours = colours[torch.randint(len(colours), (n,), generator=generator).numpy()]
+    return torch.from_numpy(colours.astype(np.float64))

@@ -1,0 +1,185 @@
+"""The last sections: how to read the rest, and what it was made on.
+
+How each variant looks in every figure: a colour, a mark and a dash, so that no two depend on colour alone.
+
+What a report is made of: sections of charts, figures and tables, none of which knows how it is shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
+from slicewise.lab.report.best import Row
+
+_DASHED, _DOTTED, _MIXED = (5.0, 3.0), (1.5, 2.0), (7.0, 2.0, 1.5, 2.0)
+
+
+@dataclass(frozen=True)
+class Look:
+    """A colour that reads on white and on black, and a mark: its name for matplotlib, its outline as SVG."""
+
+    colour: str
+    mark: str
+    outline: str  # of a mark in the square from −1 to 1
+    dash: tuple[float, ...] = ()  # lengths drawn and left out; nothing: a solid line
+
+
+LOOKS = {
+    "sw": Look(BLUE, "o", "M-1,0A1,1,0,1,1,1,0A1,1,0,1,1,-1,0Z"),
+    "maxsw": Look(ORANGE, "s", "M-.9,-.9H.9V.9H-.9Z"),
+    "dsw": Look(GREEN, "^", "M0,-1L1,.8H-1Z"),
+    "maxksw": Look("#c06a98", "v", "M0,1L1,-.8H-1Z"),
+    "imsw": Look("#b07900", "D", "M0,-1.1L.9,0L0,1.1L-.9,0Z", _DOTTED),
+    "vimsw": Look("#3a94cf", "P", "M-.4,-1H.4V-.4H1V.4H.4V1H-.4V.4H-1V-.4H-.4Z", _MIXED),
+    "omsw": Look("#8a6bbf", "X",
+                 "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z", _DASHED),
+    "rmsw": Look(GREY, "*",
+                 "M0,-1.2L.35,-.49L1.14,-.37L.57,.19L.71,.97L0,.6L-.71,.97L-.57,.19L-1.14,-.37L-.35,-.49Z", _MIXED),
+    "ebsw": Look("#b0406a", "<", "M-1,0L.8,-1V1Z", _DASHED),
+    "rpsw": Look("#2f8f80", ">", "M1,0L-.8,-1V1Z", _DOTTED),
+    "ebrpsw": Look("#85852c", "h", "M-.5,-.87H.5L1,0L.5,.87H-.5L-1,0Z", _DASHED),
+}  # fmt: skip
+
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture and its words."""
+
+    name: str  # of its files
+    png: bytes
+    svg: bytes
+    alt: str
+    caption: str = ""
+    # Photographs keep their colours on a dark page; of drawings, white becomes black there.
+    photographs: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture one can ask: a Vega-Lite specification with its data in it."""
+
+    title: str
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Charts:
+    """Some charts side by side, where there is room, and the figure for those who print, or run no scripts."""
+
+    charts: Sequence[Chart]
+    caption: str
+    still: Figure | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text; the first column names its row."""
+
+    name: str  # of its files
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    folded: bool = False  # shown when asked for: some tables are long
+
+
+@dataclass(frozen=True)
+class Card:
+    """One number, large, and what it is."""
+
+    number: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Heading:
+    """Begins a part of a section."""
+
+    title: str
+
+
+Piece = Figure | Charts | Table | Heading
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page."""
+
+    title: str
+    words: Sequence[str] = ()
+    pieces: Sequence[Piece] = field(default_factory=list)
+    cards: Sequence[Card] = ()
+    chosen: bool = False  # whether the reader chooses here which variants are drawn
+
+
+def pictured(
+    drawing: Drawing, name: str, alt: str, caption: str, *, photographs: bool = False
+) -> Figure:
+    """A drawing as pixels, for the page, and as lines, for a paper."""
+    files = []
+    for kind in ("png", "svg"):
+        file = io.BytesIO()
+        # Without a date, the same runs give the same file.
+        drawing.savefig(
+            file, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None
+        )
+        files.append(file.getvalue())
+    return Figure(name, files[0], files[1], alt, caption, photographs)
+
+
+def file_name(words: str) -> str:
+    """Words as a part of a file's name; long ones by their beginning and a hash."""
+    plain = "".join(letter if letter.isalnum() else "-" for letter in words)
+    if len(plain.encode()) <= 80:
+        return plain
+    return f"{plain[:40]}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
+
+
+_CONVENTIONS = [
+    ("W₂", "exact, of all particles, in double precision, whatever the flow was run in: not W₂², and not an estimate"),
+    ("power", "the loss is SW₂², a mean over particles and slices"),
+    ("root", "the loss is SW₂, its square root, as the paper's scripts have it: with a constant rate it never comes to rest"),
+    ("mean convention", "losses are means over particles; a rate h moves each particle by 2 h / n times its displacement (power)"),
+    ("reference convention", "the scale of the published scripts: a sum over particles, times their number"),
+    ("step computed", "no rate: the step that minimises the loss on the slices drawn, their matching held fixed"),
+    ("best rate", "the rate whose mean W₂ over seeds is least, as the paper chooses; ± is the standard deviation over seeds"),
+    ("diverged", "infinitely far: such a run never wins"),
+    ("edge of sw by theory", "n L d / (L + d − 1): beyond this rate the squared loss of L fresh slices in d dimensions diverges"),
+    ("seconds", "a run's share of its batch, unless it was timed by itself"),
+]  # fmt: skip
+
+
+def sections(rows: Sequence[Row]) -> list[Section]:
+    """Conventions, environment."""
+    told = Table(
+        "conventions", "Words", ["word", "what it means here"], [list(one) for one in _CONVENTIONS]
+    )
+    return [Section("Conventions", (), [told]), _environment(rows)]
+
+
+def _environment(rows: Sequence[Row]) -> Section:
+    machines: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        packages = ", ".join(f"{name} {version}" for name, version in sorted(row["versions"].items()))  # fmt: skip
+        machines.setdefault((row["device"], packages), []).append(row)
+    lines = [
+        [
+            device,
+            packages,
+            f"{len(some):,}",
+            f"{sum(row['seconds'] for row in some) / 3600:.2f}",
+            max(row["finished"] for row in some),
+        ]
+        for (device, packages), some in sorted(machines.items())
+    ]
+    header = ["machine", "with", "runs", "hours", "the last at (UTC)"]
+    return Section("Environment", (), [Table("environment", "Where it was made", header, lines)])

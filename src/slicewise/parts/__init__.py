@@ -1,0 +1,133 @@
+"""The parts that sliced distances are composed of: a few kinds, each a small frozen dataclass.
+
+`slicers` propose directions, `moves` carry them to others, `weightings` and `control_variates` say how much each
+counts, `lifts` and `moments` replace the samples by something else that is sliced, `learned` parts train as they are
+used. `legacy` reproduces published mistakes.
+
+Imports `support`, `sampling`, `transport`, `problem`. Used by `variants`, which composes them, and by your own recipes.
+
+"""
+
+from slicewise.parts.control_variates import ControlVariate
+from slicewise.parts.energies import Drawn, Metropolis, Resample
+from slicewise.parts.learned import (
+    Activation,
+    Augment,
+    LearnedLift,
+    LearnedSlicer,
+    PushForward,
+    State,
+    climb_by_adam,
+    cold_layer,
+    is_learned,
+    learns,
+)
+from slicewise.parts.legacy import AliasedTrace, RaisingMove, von_mises_fisher
+from slicewise.parts.lifts import Circles, Curved, Monomials, Networks, curved
+from slicewise.parts.moments import Between, Moments, Summary, normality
+from slicewise.parts.moves import (
+    Afresh,
+    Ascend,
+    Best,
+    Concentration,
+    InTurn,
+    Orthogonal,
+    Repeat,
+    Spread,
+)
+from slicewise.parts.searching import Principal, Refine
+from slicewise.parts.slicers import (
+    Frame,
+    Gaussian,
+    LowDiscrepancy,
+    Orthonormal,
+    Quasi,
+    RandomPath,
+    Then,
+    Together,
+    Trace,
+    Uniform,
+    group_size,
+    interleave,
+)
+from slicewise.parts.weightings import (
+    Aligned,
+    Alignment,
+    Energy,
+    EnergyKind,
+    Equal,
+    PathDensity,
+    Peak,
+    Phi,
+    Reciprocal,
+    Weights,
+    coefficients,
+    constant_weights,
+    slice_cost,
+    weights_for,
+)
+
+__all__ = [
+    "Activation",
+    "Afresh",
+    "AliasedTrace",
+    "Aligned",
+    "Alignment",
+    "Ascend",
+    "Augment",
+    "Best",
+    "Between",
+    "Circles",
+    "Concentration",
+    "ControlVariate",
+    "Curved",
+    "Drawn",
+    "Energy",
+    "EnergyKind",
+    "Equal",
+    "Frame",
+    "Gaussian",
+    "InTurn",
+    "LearnedLift",
+    "LearnedSlicer",
+    "LowDiscrepancy",
+    "Metropolis",
+    "Moments",
+    "Monomials",
+    "Networks",
+    "Orthogonal",
+    "Orthonormal",
+    "PathDensity",
+    "Peak",
+    "Phi",
+    "Principal",
+    "PushForward",
+    "Quasi",
+    "RaisingMove",
+    "RandomPath",
+    "Reciprocal",
+    "Refine",
+    "Repeat",
+    "Resample",
+    "Spread",
+    "State",
+    "Summary",
+    "Then",
+    "Together",
+    "Trace",
+    "Uniform",
+    "Weights",
+    "climb_by_adam",
+    "coefficients",
+    "cold_layer",
+    "constant_weights",
+    "curved",
+    "group_size",
+    "interleave",
+    "is_learned",
+    "learns",
+    "normality",
+    "slice_cost",
+    "von_mises_fisher",
+    "weights_for",
+]

@@ -1,0 +1,203 @@
+"""What is sliced instead of the samples: the defining functions of generalised sliced Wasserstein.
+
+S. Kolouri et al., Generalized sliced Wasserstein distances, 2019: in place of the projection θ·x a defining
+function g(x, θ), odd in degree or otherwise such that no two laws have all of their slices in common.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from slicewise.problem import Part, Problem, fields_of
+from slicewise.sampling import Randomness
+from slicewise.support import check_number
+from slicewise.transport import slice_costs
+
+# More features than this for each sample are a mistake, not a wish: C(d + 2, 3) passes it at d = 181.
+_MOST_FEATURES = 1_000_000
+
+# Samples (*batch, n, d) along slices (*batch, L, D): where they lie on each line, (*batch, L, n).
+Curve = Callable[[Tensor, Tensor], Tensor]
+
+
+def _straight(samples: Tensor, slices: Tensor) -> Tensor:
+    return slices @ samples.mT
+
+
+@dataclass(frozen=True, eq=False)
+class Curved(Problem):
+    """A problem whose slices are curves of `dimension` parameters each; gradients are autograd's."""
+
+    curve: Curve = _straight
+    dimension: int = 0
+
+    @property
+    def d(self) -> int:
+        """How many parameters a slice has."""
+        return self.dimension
+
+    def costs(self, slices: Tensor) -> Tensor:
+        means = self._means(slices)
+        return means if self.convention == "mean" else means * self.n_points()
+
+    def weighted_cost(self, slices: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        costs = self.costs(slices)
+        return (weights * costs).sum(dim=-1), costs
+
+    def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
+        still = self.detached()
+        assert isinstance(still, Curved)
+        slices = self.pool.agreed(slices)
+        with torch.inference_mode(False), torch.enable_grad():
+            live = slices.clone().detach().requires_grad_()
+            costs = still._means(live)
+            (ascent,) = torch.autograd.grad(costs.sum(), live)
+        return costs.detach(), ascent
+
+    def _means(self, slices: Tensor) -> Tensor:
+        # Each curve carries the samples to a line of its own: L problems of one dimension.
+        u, v = (self.curve(t, slices).unsqueeze(-1) for t in (self.x, self.y))  # (*batch, L, n, 1)
+        a, b = (None if w is None else w.unsqueeze(-2) for w in (self.x_weights, self.y_weights))
+        along = slices.new_ones(1, 1)
+        costs = slice_costs(u, v, along, a, b, p=self.p, matcher=self.matcher).squeeze(-1)
+        return costs.expand(*self.batch, slices.shape[-2])
+
+
+def curved(problem: Problem, curve: Curve, dimension: int) -> Curved:
+    """The same samples, sliced along curves."""
+    return Curved(**fields_of(problem), curve=curve, dimension=dimension)
+
+
+@dataclass(frozen=True, repr=False)
+class Monomials(Part):
+    """Every product of `degree` coordinates: slices of these are homogeneous polynomials of that odd degree.
+
+    g(x, θ) = Σ_{|α| = degree} θ_α x^α with θ on the sphere of R^D, D = C(d + degree − 1, degree).
+    """
+
+    degree: int
+    replayable = False  # gradients are autograd's
+
+    def __post_init__(self) -> None:
+        if self.degree % 2 == 0 or self.degree < 1:
+            raise ValueError(
+                f"degree = {self.degree}: give an odd one (1, 3, 5, ...); even polynomials cannot tell x from −x"
+            )
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Problem:
+        if self.degree == 1:
+            return problem
+        d = problem.x.shape[-1]
+        size = math.comb(d + self.degree - 1, self.degree)
+        if size > _MOST_FEATURES:
+            raise ValueError(
+                f"degree = {self.degree} in d = {d} dimensions has {size:,} monomials, more than "
+                f"{_MOST_FEATURES:,}: lower the degree or the dimension, or use function='circular'"
+            )
+        make = _factors if torch.compiler.is_compiling() else _kept_factors
+        factors = make(d, self.degree, problem.x.device)  # (D, degree)
+        x, y = (_products(t, factors) for t in (problem.x, problem.y))
+        return dataclasses.replace(problem, x=x, y=y)
+
+
+@dataclass(frozen=True, repr=False)
+class Circles(Part):
+    """Distances to a point at `radius` in the slice's direction: g(x, θ) = ‖x − radius θ‖."""
+
+    radius: float
+    replayable = False
+    needs_all_samples = True  # curves are matched by one process, which has them all
+
+    def __post_init__(self) -> None:
+        check_number("radius", self.radius, above=0)
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Problem:
+        return curved(problem, functools.partial(_distances, self.radius), problem.d)
+
+
+@dataclass(frozen=True, repr=False)
+class Networks(Part):
+    """Networks of one hidden layer of leaky rectifiers, one for each slice: all its weights are the slice.
+
+    With z = θ √D, whose entries are of size one, g(x, θ) = a · σ(B x + c): B is z's first part over √d, c the
+    next over √d, a the last over √width. Two laws may agree on all of them: a pseudo-metric.
+    """
+
+    width: int
+    replayable = False
+    needs_all_samples = True
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Problem:
+        size = self.width * (problem.d + 2)
+        return curved(problem, functools.partial(_outputs, self.width), size)
+
+
+def _factors(d: int, degree: int, device: torch.device) -> Tensor:
+    """Which coordinates each monomial multiplies, (D, degree)."""
+    chosen = [[i] for i in range(d)]
+    for _ in range(degree - 1):  # in loops, which a compiler can follow
+        chosen = [[*some, i] for some in chosen for i in range(some[-1], d)]
+    return torch.tensor(chosen, device=device)
+
+
+@functools.lru_cache(maxsize=8)
+@torch.inference_mode(False)  # they outlive the mode they are made in
+def _kept_factors(d: int, degree: int, device: torch.device) -> Tensor:
+    return _factors(d, degree, device)
+
+
+def _products(samples: Tensor, factors: Tensor) -> Tensor:
+    product = samples[..., factors[:, 0]]
+    for column in factors.T[1:]:
+        product = product * samples[..., column]
+    return product
+
+
+def _distances(radius: float, samples: Tensor, slices: Tensor) -> Tensor:
+    distances: Tensor = _Distances.apply(radius * slices, samples)
+    return distances
+
+
+class _Distances(torch.autograd.Function):
+    """Distances (..., L, n) of samples (..., n, d) to centres (..., L, d), as `torch.cdist`, and twice differentiable.
+
+    Of differences, which never stand in memory all at once; flat, not NaN, for a sample at the very centre.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(centres: Tensor, samples: Tensor) -> Tensor:
+        return torch.cdist(centres, samples, compute_mode="donot_use_mm_for_euclid_dist")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        centres, samples = ctx.saved_tensors
+        distances = _Distances.apply(centres, samples)
+        away = distances > 0
+        pull = torch.where(away, grads[0] / torch.where(away, distances, 1), 0)  # (..., L, n)
+        to_centres = pull.sum(dim=-1, keepdim=True) * centres - pull @ samples
+        to_samples = pull.sum(dim=-2).unsqueeze(-1) * samples - pull.mT @ centres
+        return to_centres.sum_to_size(centres.shape), to_samples.sum_to_size(samples.shape)
+
+
+def _outputs(width: int, samples: Tensor, slices: Tensor) -> Tensor:
+    d = samples.shape[-1]
+    weights = slices * slices.shape[-1] ** 0.5
+    inner, shift, outer = weights.split([width * d, width, width], dim=-1)
+    inner = inner.unflatten(-1, (width, d)) / d**0.5  # (*batch, L, width, d)
+    hidden = inner @ samples.mT.unsqueeze(-3) + shift.unsqueeze(-1) / d**0.5
+    active = torch.nn.functional.leaky_relu(hidden, 0.01)  # (*batch, L, width, n)
+    return (outer.unsqueeze(-2) @ active).squeeze(-2) / width**0.5

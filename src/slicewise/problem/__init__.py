@@ -1,0 +1,75 @@
+"""What is compared, and what the parts of a sliced distance may know of it.
+
+`problem` holds the two sample sets and prices slices; `part` declares the kinds of parts and every capability they may
+have; `population` computes sums and means over all samples, across processes too; `schedules` are numbers that change
+in the course of a run; `padding`, `target` and `subspace` prepare samples.
+
+Imports `support`, `sampling`, `transport`. Used by `parts` and every room after it.
+"""
+
+from slicewise.problem.padding import pad
+from slicewise.problem.part import Part
+from slicewise.problem.population import (
+    Pool,
+    SideName,
+    covariance_of,
+    index_at,
+    mean_of,
+    present,
+    rows_at,
+    shares_of,
+)
+from slicewise.problem.problem import (
+    Convention,
+    Lift,
+    Move,
+    Problem,
+    Slicer,
+    Weighting,
+    at_progress,
+    fields_of,
+)
+from slicewise.problem.schedules import Anneal, Instant, Moment, Schedule
+from slicewise.problem.subspace import (
+    Subspace,
+    basis_of,
+    effective_subspace,
+    empirical_essf,
+    essf,
+    gaussian_constant,
+    span_of,
+)
+from slicewise.problem.target import Target
+
+__all__ = [
+    "Anneal",
+    "Convention",
+    "Instant",
+    "Lift",
+    "Moment",
+    "Move",
+    "Part",
+    "Pool",
+    "Problem",
+    "Schedule",
+    "SideName",
+    "Slicer",
+    "Subspace",
+    "Target",
+    "Weighting",
+    "at_progress",
+    "basis_of",
+    "covariance_of",
+    "effective_subspace",
+    "empirical_essf",
+    "essf",
+    "fields_of",
+    "gaussian_constant",
+    "index_at",
+    "mean_of",
+    "pad",
+    "present",
+    "rows_at",
+    "shares_of",
+    "span_of",
+]

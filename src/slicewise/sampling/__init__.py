@@ -1,0 +1,27 @@
+"""Random numbers, and directions made of them.
+
+`generators` draws from torch's generators, `philox` from counters (a function of seed, step and place), `run_seeds`
+gives each run of a batch its own stream; `sphere` draws directions from the laws that slicing uses, `point_sets` are
+directions that are spread evenly.
+
+Imports `support`. Used by every room that draws.
+"""
+
+from slicewise.sampling.generators import Generators, Randomness
+from slicewise.sampling.philox import DRAWS
+from slicewise.sampling.point_sets import Points
+from slicewise.sampling.run_seeds import RunSeeds, draw_seeds
+from slicewise.sampling.sphere import normalise, orthonormal, rotation, uniform
+
+__all__ = [
+    "DRAWS",
+    "Generators",
+    "Points",
+    "Randomness",
+    "RunSeeds",
+    "draw_seeds",
+    "normalise",
+    "orthonormal",
+    "rotation",
+    "uniform",
+]

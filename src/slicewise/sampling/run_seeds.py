@@ -1,0 +1,64 @@
+"""Random numbers of runs: what a run draws at a step depends on its seed and the step, nothing else."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from slicewise.sampling.generators import Generators, Randomness
+from slicewise.sampling.philox import Counted
+from slicewise.support import check_generator
+
+
+class RunSeeds:
+    """Random numbers for a batch of runs, one seed each. Runs that share a seed share their draws.
+
+    Not the batch a run sits in, nor what was drawn before, nor who else has ended, nor the device can
+    change them: a resumed run, or one taken out of a sweep, sees the slices it would have seen.
+    """
+
+    def __init__(self, seeds: Tensor, device: torch.device) -> None:
+        distinct, which = seeds.unique(return_inverse=True)
+        self._distinct = distinct.tolist()
+        self.each = distinct.to(device)  # (D,), the distinct ones
+        self._seeds = seeds.to(device)  # (R,)
+        self.which = which.to(device)  # (R,), of the distinct seeds, the one of each run
+        # (distinct,), one run that has it
+        self.first = torch.tensor(
+            [which.tolist().index(i) for i in range(len(distinct))], device=device
+        )
+        self.one_each = bool((which == torch.arange(len(which))).all())  # in the order of the runs
+
+    @property
+    def counts_on_device(self) -> bool:
+        """Are numbers made where they are used, so that a CUDA graph can draw fresh ones?"""
+        return self.at(0).fused is not None
+
+    @property
+    def distinct(self) -> int:
+        """How many different seeds there are, D."""
+        return len(self._distinct)
+
+    def across(self, steps: Tensor, purpose: int = 0) -> Randomness:
+        """The draws of several steps (S,) at once, for S · D "runs": each step's of each distinct seed."""
+        seeds = self.each.repeat(len(steps))
+        own = steps.repeat_interleave(self.distinct)
+        which = torch.arange(len(seeds), device=seeds.device)
+        return Counted(seeds, which, self._distinct * len(steps), own, purpose)
+
+    def at(self, step: int | Tensor, purpose: int = 0) -> Randomness:
+        """The draws of a step, from their beginning; another purpose, other draws."""
+        return Counted(self._seeds, self.which, self._distinct, step, purpose)
+
+
+def draw_seeds(n: int, generator: Generators) -> Tensor:
+    """A seed for each of n runs, each from its own generator where a list is given."""
+    check_generator(generator)
+    if generator is None or isinstance(generator, torch.Generator):
+        device = None if generator is None else generator.device
+        return torch.randint(2**62, (n,), generator=generator, device=device).cpu()
+    if len(generator) != n:
+        raise ValueError(
+            f"generator holds {len(generator)} generators for {n} runs: give one for each, or one"
+        )
+    return torch.cat([draw_seeds(1, one) for one in generator])

@@ -1,0 +1,61 @@
+"""How far to step: the theory as functions, and rules that compute a step from the slices drawn.
+
+`theory` states best steps, stability limits and what learning rates mean; `rules` has `Cauchy` and its relatives, and
+the displacement that slices suggest.
+
+Imports `support`, `transport`, `problem`, `parts`. Used by `distance` (displacements) and `flows`.
+"""
+
+from slicewise.steps.rules import (
+    RULES,
+    Cauchy,
+    Constant,
+    Polyak,
+    Pull,
+    Rule,
+    Tempered,
+    Trace,
+    direction_of,
+    moved,
+    pull_of,
+    rule_for,
+)
+from slicewise.steps.theory import (
+    best_step,
+    contraction,
+    fixed_slices_limit,
+    marchenko_pastur_limit,
+    orthonormal_step,
+    paper_step,
+    projected_step,
+    rate_of_step,
+    root_floor,
+    stability_limit,
+    step_of_rate,
+)
+
+__all__ = [
+    "Cauchy",
+    "Constant",
+    "Polyak",
+    "Pull",
+    "RULES",
+    "Rule",
+    "Tempered",
+    "Trace",
+    "best_step",
+    "contraction",
+    "direction_of",
+    "fixed_slices_limit",
+    "marchenko_pastur_limit",
+    "moved",
+    "orthonormal_step",
+    "paper_step",
+    "projected_step",
+    "pull_of",
+    "rate_of_step",
+    "root_floor",
+    "rule_for",
+    "stability_limit",
+    "step_of_rate",
+]

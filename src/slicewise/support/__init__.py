@@ -1,0 +1,74 @@
+"""What every other room stands on: argument checks, torch's modes, the dispatch to kernels, files.
+
+`validation` has the checks and the names users may have meant; `torch_modes` detects compilation, transforms and
+autocast; `dispatch` is where backends register and where the library asks for a kernel; `graphs` captures CUDA
+graphs; `files`, `checkpoint` and `progress` serve long runs.
+
+Imports no other room. Used by all.
+"""
+
+from slicewise.support.checkpoint import Checkpoint, fingerprint
+from slicewise.support.dispatch import beside, capturing, current, kernels_for, needs_gradient
+from slicewise.support.files import check_writable, write_whole
+from slicewise.support.progress import progress_bar
+from slicewise.support.renamed import keep_old_paths
+from slicewise.support.torch_modes import broadcast, full_precision, is_transformed
+from slicewise.support.validation import (
+    check_basis,
+    check_broadcast,
+    check_choice,
+    check_count,
+    check_finite,
+    check_flow_argument,
+    check_generator,
+    check_number,
+    check_option,
+    check_order,
+    check_samples,
+    check_set,
+    check_slices,
+    check_value,
+    check_weight_sum,
+    check_weights,
+    comes_from_elsewhere,
+    did_you_mean,
+    meant,
+    values_readable,
+)
+
+__all__ = [
+    "Checkpoint",
+    "beside",
+    "broadcast",
+    "capturing",
+    "check_basis",
+    "check_broadcast",
+    "check_choice",
+    "check_count",
+    "check_finite",
+    "check_flow_argument",
+    "check_generator",
+    "check_number",
+    "check_option",
+    "check_order",
+    "check_samples",
+    "check_set",
+    "check_slices",
+    "check_value",
+    "check_weight_sum",
+    "check_weights",
+    "check_writable",
+    "comes_from_elsewhere",
+    "current",
+    "did_you_mean",
+    "fingerprint",
+    "full_precision",
+    "is_transformed",
+    "keep_old_paths",
+    "kernels_for",
+    "meant",
+    "needs_gradient",
+    "progress_bar",
+    "values_readable",
+    "write_whole",
+]

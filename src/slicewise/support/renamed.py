@@ -1,0 +1,67 @@
+"""Modules that have moved: their old paths work for one version, with a `DeprecationWarning`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+# Old module -> where its names are now. Pickled recipes name these modules, too.
+MOVED = {
+    "slicewise.slicers": "slicewise.parts.slicers",
+    "slicewise.moves": "slicewise.parts.moves",
+    "slicewise.weighting": "slicewise.parts.weightings",
+    "slicewise.lifts": "slicewise.parts.lifts",
+    "slicewise.learned": "slicewise.parts.learned",
+    "slicewise.augmented": "slicewise.parts.learned",
+    "slicewise.control": "slicewise.parts.control_variates",
+    "slicewise.moments": "slicewise.parts.moments",
+    "slicewise.energies": "slicewise.parts",
+    "slicewise.searching": "slicewise.parts",
+    "slicewise.legacy": "slicewise.parts.legacy",
+    "slicewise.recipe": "slicewise.variants.recipe",
+    "slicewise.registry": "slicewise.variants.registry",
+    "slicewise.schedules": "slicewise.problem.schedules",
+    "slicewise.learn": "slicewise",
+    "slicewise.learn.flow": "slicewise.flows",
+    "slicewise.learn.record": "slicewise.flows",
+    "slicewise.learn.color": "slicewise.color",
+    "slicewise.learn.latent": "slicewise.training",
+}
+
+
+class _Moved(MetaPathFinder, Loader):
+    """Finds the modules of `MOVED`: each is a module of its own whose names are those of the new place."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Answer for old paths only."""
+        if name not in MOVED:
+            return None
+        return ModuleSpec(name, self, is_package=any(old.startswith(f"{name}.") for old in MOVED))
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Fill the module with the names of its new place, and say where that is."""
+        new = MOVED[module.__name__]
+        warnings.warn(
+            f"{module.__name__} has moved to {new}: import it from there; the old path goes with the next version",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        there = importlib.import_module(new)
+        own = set(vars(module))
+        vars(module).update({k: v for k, v in vars(there).items() if k not in own})
+        if module.__name__ == "slicewise.learn.latent":
+            judging = importlib.import_module("slicewise.judging")
+            vars(module).update({name: getattr(judging, name) for name in judging.__all__})
+
+
+def keep_old_paths() -> None:
+    """Let the old paths be imported."""
+    if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
+        sys.meta_path.append(_Moved())

@@ -1,0 +1,349 @@
+"""Bad input, said plainly: what was given, what is wanted, what to try.
+
+Names as users remember them, and what they are called here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from slicewise.support.torch_modes import broadcast, is_transformed
+
+# What every call takes beside the options of its variant.
+OF_THE_CALL = ("p", "x_weights", "y_weights", "power", "slices", "generator", "backend", "progress")
+
+# Arguments as other libraries (POT, geomloss, optimisers) have them, and what comes nearest.
+_ELSEWHERE = {
+    "n_projections": ("n_slices",),
+    "n_proj": ("n_slices",),
+    "num_projections": ("n_slices",),
+    "L": ("n_slices",),
+    "projections": ("slices",),
+    "directions": ("slices",),
+    "thetas": ("slices",),
+    "a": ("x_weights",),
+    "b": ("y_weights",),
+    "weights": ("x_weights", "y_weights"),
+    "seed": ("seeds", "generator"),
+    "learning_rate": ("lr",),
+    "n_steps": ("steps",),
+    "n_iter": ("steps",),
+    "max_iter": ("steps",),
+    "iterations": ("steps",),
+    "epochs": ("steps",),
+    "tol": ("tolerance",),
+}
+
+# Where another name is not the whole answer: what to write.
+_INSTEAD = {
+    "seed": "for a seed, generator=torch.Generator().manual_seed(seed)",
+    "projections": "slices are rows, (L, d): slices=projections.T",
+    "log": "costs, slices and the error are those of evaluate(x, y)",
+    "return_log": "costs, slices and the error are those of evaluate(x, y)",
+    "reduction": "SlicedWasserstein(reduction=...) is the loss that reduces a batch",
+    "device": "it runs where the samples are: x.to(device)",
+}
+_BY_OPTIMISERS = (
+    "it makes plain steps, by lr=; the loss SlicedWasserstein is for torch's optimisers"
+)
+# What a flow decides by itself, or says in another way.
+_OF_A_FLOW = {
+    "log": "what was seen on the way is in the `trace` of what it returns",
+    "optimizer": _BY_OPTIMISERS,
+    "optimiser": _BY_OPTIMISERS,
+    "power": "say objective='power', 'root' or 'mean_root'",
+    "progress": "a flow knows how far it is; leave it out",
+    "slices": "it draws its own at every step, n_slices of them; for given ones write the loop, "
+    "x = x + displacement(x, y, slices=...)",
+}
+
+
+def meant(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> list[str]:
+    """Which of the known names someone who wrote this one may have meant, the likeliest first."""
+    written = {k.lower(): k for k in known}
+    here = [k for k in _ELSEWHERE.get(name, ()) if k in written]
+    return here or [written[k] for k in difflib.get_close_matches(name.lower(), written, 3, cutoff)]
+
+
+def comes_from_elsewhere(name: str) -> bool:
+    """Is it what another library calls an argument?"""
+    return name in _ELSEWHERE
+
+
+def did_you_mean(names: list[str]) -> str:
+    """The question, or nothing where no name is near."""
+    return f"did you mean {' or '.join(map(repr, names))}? " if names else ""
+
+
+def check_option(variant: str, option: str, options: Iterable[str]) -> None:
+    """An option that the variant has. What a call takes beside them is told apart: all meet in **options."""
+    known = list(options)
+    if option in known:
+        return
+    what = f"option of variant {variant!r} = {option!r} is unknown"
+    if option in OF_THE_CALL:
+        raise ValueError(f"{what}: it is no option, but given where the distance is computed")
+    if option in _INSTEAD:
+        near = did_you_mean([k for k in _ELSEWHERE.get(option, ()) if k in OF_THE_CALL])
+        raise ValueError(f"{what}: {near}{_INSTEAD[option]}")
+    near = did_you_mean(meant(option, [*known, *OF_THE_CALL]))
+    raise ValueError(
+        f"{what}: {near}its options are {', '.join(known)}; sliced_wasserstein itself takes {', '.join(OF_THE_CALL)}"
+    )
+
+
+def check_flow_argument(name: str) -> None:
+    """Refuse what other calls take and a flow does not."""
+    if name in _OF_A_FLOW:
+        raise ValueError(f"flow has no argument {name!r}: {_OF_A_FLOW[name]}")
+
+
+# How far sample weights may be from summing to one, by the precision they come in.
+_SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
+
+
+def check_samples(x: Tensor, y: Tensor, *, may_be_empty: bool = False) -> None:
+    """Two sets (*batch, n, d) and (*batch, m, d) of one dtype, device and dimension."""
+    check_set("x", x, may_be_empty=may_be_empty)
+    check_set("y", y, may_be_empty=may_be_empty)
+    if x.shape[-1] != y.shape[-1]:
+        raise ValueError(
+            f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}: their last dimensions, the "
+            f"coordinates, must agree; is one of them transposed?"
+        )
+    if x.device != y.device:
+        raise ValueError(
+            f"x is on device {x.device} and y on {y.device}: move one of them, e.g. y.to(x.device)"
+        )
+    # Under autocast a network's half-precision output meets float32 data; both are then widened.
+    if x.dtype != y.dtype and not torch.is_autocast_enabled(x.device.type):
+        half = x.dtype in (torch.float16, torch.bfloat16)  # better the wider of the two
+        raise ValueError(
+            f"x has dtype {x.dtype} and y {y.dtype}: convert one of them, e.g. "
+            f"{'x.to(y.dtype)' if half else 'y.to(x.dtype)'}"
+        )
+    check_broadcast(x=x.shape[:-2], y=y.shape[:-2])
+
+
+def check_set(name: str, samples: Tensor, *, may_be_empty: bool = False) -> None:
+    """One set of samples (*batch, n, d), of real numbers."""
+    if not isinstance(samples, Tensor):
+        raise ValueError(
+            f"{name} is a {type(samples).__name__}: give a torch.Tensor, e.g. torch.as_tensor({name})"
+        )
+    if not samples.is_floating_point():
+        real = f"torch.view_as_real({name}).flatten(-2)"
+        instead = real if samples.is_complex() else f"{name}.float()"
+        raise ValueError(
+            f"{name} has dtype {samples.dtype}: give floating-point samples, e.g. {instead}"
+        )
+    if samples.dim() < 2:
+        raise ValueError(
+            f"{name} has shape {tuple(samples.shape)}: give (n, d) samples, or (*batch, n, d); "
+            f"for samples on a line, {name}.unsqueeze(-1)"
+        )
+    if 0 in (samples.shape[:-2] + samples.shape[-1:] if may_be_empty else samples.shape):
+        raise ValueError(
+            f"{name} has shape {tuple(samples.shape)}, which holds no sample: give at least one "
+            f"sample of at least one dimension"
+        )
+
+
+def check_weights(
+    name: str, weights: Tensor | None, samples: Tensor, *, share: bool = False
+) -> None:
+    """Weights (n,) or (*batch, n) of samples: no negative ones, and their sum is one.
+
+    Those of a `share` of the samples are judged by their sum once all are together.
+    """
+    if weights is None:
+        return
+    wanted = f"({samples.shape[-2]},) or (*batch, {samples.shape[-2]})"
+    if not isinstance(weights, Tensor) or not weights.is_floating_point():
+        kind = weights.dtype if isinstance(weights, Tensor) else type(weights).__name__
+        raise ValueError(
+            f"{name} is {kind}: give a floating-point torch.Tensor of shape {wanted}, e.g. "
+            f"torch.as_tensor({name}).float()"
+        )
+    if weights.dim() < 1 or weights.shape[-1] != samples.shape[-2]:
+        raise ValueError(
+            f"{name} has shape {tuple(weights.shape)}, but there are {samples.shape[-2]} samples: "
+            f"give shape {wanted}, one weight for each sample"
+        )
+    if weights.device != samples.device:
+        raise ValueError(
+            f"{name} is on device {weights.device}, its samples on {samples.device}: move one of them"
+        )
+    check_broadcast(**{name: weights.shape[:-1], "samples": samples.shape[:-2]})
+    if not values_readable(weights):
+        return
+    if weights.numel() and not bool(torch.isfinite(weights).all() & (weights >= 0).all()):
+        raise ValueError(
+            f"{name} has a negative or non-finite entry (smallest: {weights.min().item():g}): sample "
+            f"weights must be finite and at least 0"
+        )
+    if not share:
+        check_weight_sum(name, weights)
+
+
+def check_weight_sum(name: str, weights: Tensor | None) -> None:
+    """Weights of all samples, which sum to one."""
+    if weights is None or not values_readable(weights):
+        return
+    total = weights.detach().double().sum(dim=-1)
+    worst = total.flatten()[(total - 1).abs().argmax()].item()
+    if abs(worst - 1) > _SUM_TOLERANCE.get(weights.dtype, 1e-4):
+        raise ValueError(
+            f"{name} sums to {worst:g}: sample weights must sum to 1, e.g. "
+            f"{name} / {name}.sum(-1, keepdim=True)"
+        )
+
+
+def check_slices(slices: Tensor, x: Tensor, batch: tuple[int, ...], d: int) -> None:
+    """Directions of d dimensions as rows, (L, d) or (*batch, L, d), for samples x."""
+    if not isinstance(slices, Tensor) or slices.dim() < 2 or slices.shape[-1] != d:
+        plain = not isinstance(slices, Tensor)
+        got = f"is a {type(slices).__name__}" if plain else f"has shape {tuple(slices.shape)}"
+        raise ValueError(
+            f"slices {got}: give a tensor (L, {d}) or (*batch, L, {d}), a direction in each row; "
+            f"transpose directions that are columns"
+        )
+    if slices.shape[-2] == 0:
+        raise ValueError(f"slices has shape {tuple(slices.shape)}: give at least one direction")
+    if slices.device != x.device:
+        raise ValueError(
+            f"slices is on device {slices.device} and x on {x.device}: move one of them"
+        )
+    shapes = check_broadcast(slices=slices.shape[:-2], batch=batch)
+    if shapes != batch:
+        raise ValueError(
+            f"slices has shape {tuple(slices.shape)}, more leading dimensions than the samples' "
+            f"batch {batch}: expand x to compare it under several sets of slices"
+        )
+
+
+def check_order(p: object) -> None:
+    """The order p of W_p."""
+    if isinstance(p, bool) or not isinstance(p, numbers.Real) or not 1 <= float(p) < math.inf:
+        raise ValueError(f"p = {p!r}: give a finite real number p >= 1, e.g. 2")
+
+
+def check_count(name: str, value: object, *, at_least: int = 1) -> None:
+    """A whole number of things."""
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < at_least
+    ):
+        raise ValueError(f"{name} = {value!r}: give a whole number of at least {at_least}")
+
+
+def check_number(name: str, value: object, *, above: float, or_equal: bool = False) -> None:
+    """A real, finite number above another."""
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    number = float(value) if real and isinstance(value, numbers.Real) else math.nan
+    if not (math.isfinite(number) and (number > above or (or_equal and number == above))):
+        raise ValueError(
+            f"{name} = {value!r}: give a finite number {'of at least' if or_equal else 'above'} {above:g}"
+        )
+
+
+def check_finite(**tensors: Tensor | None) -> None:
+    """No NaN and no infinity, where the values can be looked at (not in compiled or vmapped code)."""
+    present = {k: t.detach() for k, t in tensors.items() if t is not None}
+    if not values_readable(*present.values()):
+        return
+    for name, tensor in present.items():
+        # One number, one look: a sum is finite unless an entry is not (or, rarely, the sum overflows).
+        if math.isfinite(tensor.sum()):
+            continue
+        bad = int((~torch.isfinite(tensor)).sum())
+        if bad:
+            raise ValueError(
+                f"{name} of shape {tuple(tensor.shape)} has {bad} NaN or infinite entries: give finite "
+                f"values; if a model made them, its last step diverged (try a smaller rate)"
+            )
+
+
+def check_value(value: Tensor, problem: Any) -> None:
+    """Samples that are not finite show in the value: look there first, which costs one number.
+
+    A finite value needs no second look; the samples of one that is not are searched, and named. On a device
+    nobody looks: that would wait for it, in every step of a training. NaN goes in, NaN comes out.
+    """
+    if (
+        not value.is_cuda
+        and values_readable(value)
+        and not math.isfinite((value.sum() if value.dim() else value).item())
+    ):
+        # Every rank has the same value and comes here; those with good samples hear of the others'.
+        bad = any(not bool(torch.isfinite(t).all()) for t in (problem.x, problem.y))
+        somewhere = float(problem.pool.total(torch.tensor(float(bad)))) > 0
+        check_finite(x=problem.x, y=problem.y)
+        if somewhere:
+            raise ValueError(
+                "samples on another rank have NaN or infinite entries: give finite values; the error there "
+                "says how many"
+            )
+
+
+def check_generator(generator: object) -> None:
+    """A generator, a list of them, or None; not a seed."""
+    if generator is None or isinstance(generator, torch.Generator):
+        return
+    many = generator if isinstance(generator, (list, tuple)) else [generator]
+    wrong = [g for g in many if not isinstance(g, torch.Generator)]
+    if wrong:
+        raise ValueError(
+            f"generator is a {type(generator).__name__} of {wrong[0]!r}: give a torch.Generator, a list "
+            f"of them (one for each element of the batch) or None; for a seed, "
+            f"torch.Generator().manual_seed(seed)"
+        )
+
+
+def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """One of a few words; the error names the nearest."""
+    known = list(choices)
+    if value not in known:
+        hint = did_you_mean(meant(str(value), known))
+        raise ValueError(f"{name} = {value!r} is unknown: {hint}choose from {', '.join(known)}")
+
+
+def values_readable(*tensors: Tensor) -> bool:
+    """May values be read here? Not while compiling, under torch.func, or in a CUDA graph capture."""
+    if is_transformed(*tensors):
+        return False
+    on_gpu = any(t.is_cuda for t in tensors)
+    return not (on_gpu and torch.cuda.is_current_stream_capturing())
+
+
+def check_broadcast(**shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Leading dimensions that fit together."""
+    try:
+        return broadcast(*shapes.values())
+    except RuntimeError:
+        said = " and ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+        raise ValueError(
+            f"leading (batch) dimensions do not fit together: {said}; give equal ones, or ones"
+        ) from None
+
+
+def check_basis(basis: Tensor) -> None:
+    """Orthonormal columns (d, k), zero ones aside, which pad a batched `Subspace` of lower rank."""
+    if not isinstance(basis, Tensor):
+        raise ValueError(f"basis is a {type(basis).__name__}: give a torch.Tensor (d, k)")
+    error = math.inf
+    if basis.dim() >= 2:
+        gram = basis.double().mT @ basis.double()
+        wanted = (gram.diagonal(dim1=-2, dim2=-1) > 0).double().diag_embed()
+        error = float((gram - wanted).abs().max())
+    if error > 1e-4:
+        raise ValueError(
+            f"basis of shape {tuple(basis.shape)} has columns that are not orthonormal: give (d, k) "
+            f"with basisᵀ basis = 1, e.g. torch.linalg.qr(basis).Q"
+        )

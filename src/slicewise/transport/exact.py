@@ -1,0 +1,171 @@
+"""The judge: exact optimal transport, in double precision, that no diverged run can fool."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slicewise.support import check_order, check_samples, check_weights
+
+# Not from ‖x‖² + ‖y‖² − 2 x·y, whose rounding puts equal samples apart.
+_DIFFERENCES = "donot_use_mm_for_euclid_dist"
+# Beyond, in few dimensions, POT's network simplex is up to seven times faster than SciPy's assignment (3,000 far
+# samples: 2 s for 16); in many the assignment is, once what whole rows and columns cost is taken off.
+_SMALL, _FEW = 500, 32
+
+
+def wasserstein(
+    x: Tensor,
+    y: Tensor,
+    *,
+    p: float = 2,
+    x_weights: Tensor | None = None,
+    y_weights: Tensor | None = None,
+) -> Tensor:
+    """The exact Wasserstein distance W_p (*batch,) between x (*batch, n, d) and y (*batch, m, d), float64.
+
+    Costs come from coordinate differences, so that equal samples are at distance zero to 1e-12.
+    Samples that are not finite are infinitely far from everything. A number to judge by, without gradients; time and
+    memory grow as n³ and n², some 3,000 samples a side take seconds. Needs the extra `exact`.
+
+    >>> wasserstein(torch.zeros(3, 2), torch.ones(3, 2), p=1)
+    tensor(1.4142, dtype=torch.float64)
+    """
+    check_order(p)
+    check_samples(x, y)
+    check_weights("x_weights", x_weights, x)
+    check_weights("y_weights", y_weights, y)
+    batch, pairs = pairs_of(x, y, x_weights, y_weights)
+
+    def value(pair: Pair) -> float:
+        one, other, a, b = pair
+        return _distance(one, other, p, a, b)
+
+    workers = min(len(pairs), torch.get_num_threads())
+    if workers > 1 and x.shape[-2] > _SMALL:
+        with ThreadPoolExecutor(workers) as pool:  # solvers let other threads go on
+            values = list(pool.map(value, pairs))
+    else:
+        values = [value(pair) for pair in pairs]
+    return torch.tensor(values, dtype=torch.float64).reshape(batch)
+
+
+Pair = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
+
+
+def pairs_of(
+    x: Tensor, y: Tensor, x_weights: Tensor | None, y_weights: Tensor | None
+) -> tuple[tuple[int, ...], list[Pair]]:
+    """The shape of a batch, and its elements one by one: samples and weights in float64, where they are."""
+    x, y = x.detach().double(), y.detach().double()
+    weights = [w if w is None else w.detach().double() for w in (x_weights, y_weights)]
+    batch = torch.broadcast_shapes(
+        x.shape[:-2], y.shape[:-2], *(w.shape[:-1] for w in weights if w is not None)
+    )
+    xs = x.expand(*batch, -1, -1).reshape(-1, *x.shape[-2:])
+    ys = y.expand(*batch, -1, -1).reshape(-1, *y.shape[-2:])
+    a, b = (None if w is None else w.expand(*batch, -1).reshape(-1, w.shape[-1]) for w in weights)
+    elements = range(math.prod(batch))
+    each = [
+        (xs[i], ys[i], None if a is None else a[i], None if b is None else b[i]) for i in elements
+    ]
+    return tuple(batch), each
+
+
+def masses_of(
+    x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The weights of samples x (n, d) and y (m, d) as a solver wants them: all there, of sum one."""
+    equal = [torch.full((len(s),), 1 / len(s), dtype=torch.float64) for s in (x, y)]
+    first, second = (
+        (u if w is None else w / w.sum()).numpy() for w, u in zip((a, b), equal, strict=True)
+    )
+    return first, second
+
+
+def within(x: Tensor, y: Tensor, distance: float) -> bool:
+    """Is the exact W_2 between x (n, d) and y (n, d), equally weighted, at most this?
+
+    The distance to nearest neighbours is a lower bound, and mostly answers without an assignment.
+    """
+    x, y = x.detach().double().cpu(), y.detach().double().cpu()
+    if x.shape[-1] <= 8:
+        with exact_extra():
+            from scipy.spatial import cKDTree
+        nearest = torch.from_numpy(cKDTree(y.numpy()).query(x.numpy())[0])
+    else:
+        nearest = torch.cdist(x, y, compute_mode=_DIFFERENCES).amin(dim=1)
+    if not float(nearest.square().mean()) <= distance**2:
+        return False
+    return float(wasserstein(x, y)) <= distance
+
+
+def assignment(x: Tensor, y: Tensor) -> Tensor:
+    """For each sample of x (n, d), its partner in y (n, d) in the optimal plan for W_2: an index (n,)."""
+    with exact_extra():
+        from scipy.optimize import linear_sum_assignment
+    distances = torch.cdist(x.double().cpu(), y.double().cpu(), compute_mode=_DIFFERENCES)
+    return torch.as_tensor(linear_sum_assignment(distances.square().numpy())[1])
+
+
+def _distance(x: Tensor, y: Tensor, p: float, a: Tensor | None, b: Tensor | None) -> float:
+    x, a = _present(x, a)
+    y, b = _present(y, b)
+    distances = torch.cdist(x, y, compute_mode=_DIFFERENCES).cpu()
+    a, b = (w if w is None else w.cpu() for w in (a, b))
+    # A solver handed NaN or infinity may well answer 0, which would win every comparison.
+    if not bool(torch.isfinite(distances).all()):
+        return math.inf
+    # Scaled, so that powers stay in range and the solver's tolerances mean the same in any unit.
+    scale = distances.max().item()
+    if scale == 0:
+        return 0.0
+    powers = (distances / scale).pow(p)
+    matrix = powers.numpy()
+    if a is None and b is None and len(x) == len(y):
+        least, nearest = powers.min(dim=1)
+        if len(nearest.unique()) == len(y):
+            # Everyone has their nearest, which no plan can better: near convergence, all it takes.
+            mean = float(least.mean())
+        elif len(x) > _SMALL and x.shape[-1] < _FEW and importlib.util.find_spec("ot") is not None:
+            import ot
+
+            mean = float(ot.emd2([], [], matrix, numItermax=10_000_000))
+        else:
+            with exact_extra():
+                from scipy.optimize import linear_sum_assignment
+            # The same plan is best, and found up to ten times faster: nearly equal samples hide it.
+            reduced = powers - powers.amin(dim=0)
+            reduced -= reduced.amin(dim=1, keepdim=True)
+            rows, columns = linear_sum_assignment(reduced.numpy())
+            mean = float(matrix[rows, columns].mean())
+    else:
+        with exact_extra():
+            import ot
+        mean = float(ot.emd2(*masses_of(x, y, a, b), matrix, numItermax=10_000_000))
+    return scale * float(mean ** (1 / p))
+
+
+def _present(samples: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Samples without those of weight zero, wherever they may lie."""
+    if weights is None:
+        return samples, None
+    return samples[weights > 0], weights[weights > 0]
+
+
+@contextmanager
+def exact_extra() -> Iterator[None]:
+    """Imports that only the extra `exact` brings: without it, a line that says so."""
+    try:
+        yield
+    except ImportError as missing:
+        raise ImportError(
+            f"exact distances need {missing.name}: pip install 'slicewise[exact]'"
+        ) from None

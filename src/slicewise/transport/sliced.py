@@ -1,0 +1,204 @@
+"""Transport along slices: project, match on each line, and pull gradients back to the samples.
+
+`match_slices` is the primitive that carries the speed: every faster backend has its signature and is
+tested against it, values and all gradients. `pull` runs any of them in pieces of bounded memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from slicewise.support import broadcast, kernels_for
+from slicewise.transport.backproject import turn
+from slicewise.transport.one_dim import Match, Wanted, match
+
+Matcher = Callable[..., Match]
+
+# What one piece of slices may take, in bytes (one slice at the least): little on a CPU, whose caches like
+# it; on an accelerator enough to keep it busy.
+PIECE_BYTES = 64 * 2**20
+DEVICE_PIECE_BYTES = 2**31
+# Plain torch holds about this many arrays of the size of the projections at once; kernels on a CPU hold one, on
+# a device up to three (projections, order and gradient).
+_PLAIN_FOOTPRINT = 8
+_DEVICE_FOOTPRINT = 3
+
+
+class Gradients(NamedTuple):
+    """Gradients of Σ coefficients · costs, for those asked for; before any broadcast is undone."""
+
+    x: Tensor | None = None
+    y: Tensor | None = None
+    slices: Tensor | None = None
+    x_weights: Tensor | None = None
+    y_weights: Tensor | None = None
+
+
+class Needs(NamedTuple):
+    """Of which inputs a gradient is asked."""
+
+    x: bool = False
+    y: bool = False
+    slices: bool = False
+    x_weights: bool = False
+    y_weights: bool = False
+
+    @property
+    def wanted(self) -> Wanted:
+        """What a matcher must return for them."""
+        return Wanted(self.x or self.slices, self.y or self.slices, self.x_weights, self.y_weights)
+
+
+def match_slices(
+    x: Tensor,
+    y: Tensor,
+    slices: Tensor,
+    x_weights: Tensor | None = None,
+    y_weights: Tensor | None = None,
+    *,
+    p: float,
+    wanted: Wanted = Wanted(),
+    y_sorted: Tensor | None = None,
+) -> Match:
+    """`match` on each of slices (..., L, d) of x (..., n, d) and y (..., m, d): costs (..., L).
+
+    `y_sorted` (..., L, m) holds y's sorted projections where they are known. They serve while nothing
+    asks which sample is which: not for gradients to y or the slices, nor for weights.
+    """
+    known = y_sorted is not None and not wanted.v and y_weights is None
+    return match(
+        project(x, slices),
+        y_sorted if known and y_sorted is not None else project(y, slices),
+        v_is_sorted=known,
+        p=p,
+        u_weights=None if x_weights is None else x_weights.unsqueeze(-2),  # one row for all slices
+        v_weights=None if y_weights is None else y_weights.unsqueeze(-2),
+        wanted=wanted,
+    )
+
+
+def project(samples: Tensor, slices: Tensor) -> Tensor:
+    """Coordinates (..., L, n) of samples (..., n, d) along slices (..., L, d)."""
+    return slices @ samples.mT
+
+
+def sorted_lines(lines: Tensor) -> Tensor:
+    """Each line (..., n) in order."""
+    route = kernels_for(lines)
+    if route is not None:
+        from slicewise.kernels import LARGEST, sort_rows
+
+        if lines.shape[-1] <= LARGEST:
+            return sort_rows(lines, route)
+    return lines.sort(dim=-1).values
+
+
+def pull(
+    x: Tensor,
+    y: Tensor,
+    slices: Tensor,
+    x_weights: Tensor | None,
+    y_weights: Tensor | None,
+    coefficients: Tensor | None,
+    *,
+    p: float,
+    needs: Needs,
+    matcher: Matcher = match_slices,
+    y_sorted: Tensor | None = None,
+) -> tuple[Tensor, Gradients]:
+    """Costs (..., L) and the gradients of Σ coefficients · costs, a bounded piece of slices at a time.
+
+    Peak memory beyond the answer is that of one piece: projections are gone once they are pulled back.
+    """
+    n_slices = slices.shape[-2]
+    piece = slices_in_a_piece(x, y, slices, x_weights, y_weights, matcher, needs)
+    wanted = needs.wanted if coefficients is not None else Wanted(False, False)
+    if piece >= n_slices:
+        found = matcher(x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=y_sorted)
+        if coefficients is None:
+            return found.cost, Gradients()
+        return found.cost, pull_back(found, x, y, slices, coefficients, needs)
+    costs, turns, total = [], [], Gradients()
+    for start in range(0, n_slices, piece):
+        some = slices[..., start : start + piece, :]
+        known = None if y_sorted is None else y_sorted[..., start : start + piece, :]
+        found = matcher(x, y, some, x_weights, y_weights, p=p, wanted=wanted, y_sorted=known)
+        costs.append(found.cost)
+        if coefficients is not None:
+            factor = coefficients[..., start : start + piece]
+            gradients = pull_back(found, x, y, some, factor, needs)
+            turns.append(gradients.slices)
+            total = sum_of(total, gradients._replace(slices=None))
+    if needs.slices and coefficients is not None:
+        total = total._replace(slices=torch.cat([t for t in turns if t is not None], dim=-2))
+    return torch.cat(costs, dim=-1), total
+
+
+def pull_back(
+    found: Match, x: Tensor, y: Tensor, slices: Tensor, factor: Tensor | float, needs: Needs
+) -> Gradients:
+    """Gradients of Σ factor · cost, factor (..., L) or one number for all, from those on the lines.
+
+    In a backward pass that is itself recorded, what was kept is constant to autograd; `found` then has
+    to be stated anew as a function of the inputs.
+    """
+    u_grad, v_grad = found.u_grad, found.v_grad
+    x_grad = turn(u_grad, slices, factor) if needs.x and u_grad is not None else None
+    y_grad = turn(v_grad, slices, factor) if needs.y and v_grad is not None else None
+    if not (needs.slices or needs.x_weights or needs.y_weights):
+        return Gradients(x_grad, y_grad)
+    each = factor.unsqueeze(-1) if isinstance(factor, Tensor) else factor  # (..., L, 1)
+    slices_grad = None
+    if needs.slices and u_grad is not None and v_grad is not None:
+        slices_grad = each * (u_grad @ x + v_grad @ y)
+    a, b = (
+        (each * potential).sum(dim=-2) if potential is not None else None
+        for potential in (found.u_weights_grad, found.v_weights_grad)
+    )
+    return Gradients(x_grad, y_grad, slices_grad, a, b)
+
+
+def sum_of(one: Gradients, other: Gradients) -> Gradients:
+    """Two sets of gradients added, one of which may lack some."""
+    pairs = zip(one, other, strict=True)
+    return Gradients(*(b if a is None else a if b is None else a.add_(b) for a, b in pairs))
+
+
+def swapped(matcher: Matcher) -> Matcher:
+    """The matcher for the same samples with x and y swapped; one that knows no samples is its own."""
+    swap = getattr(matcher, "swapped", None)
+    return matcher if swap is None else swap()
+
+
+def slices_in_a_piece(
+    x: Tensor,
+    y: Tensor,
+    slices: Tensor,
+    x_weights: Tensor | None,
+    y_weights: Tensor | None,
+    matcher: Matcher,
+    needs: Needs,
+) -> int:
+    """How many slices can be matched at once within `PIECE_BYTES`.
+
+    A matcher that works with other processes says so itself: all of them must come to the same number.
+    """
+    says = getattr(matcher, "slices_in_a_piece", None)
+    if says is not None:
+        return int(says(x, y, slices, x_weights, y_weights))
+    batched = [t.shape[:-2] for t in (x, y, slices) if t.dim() > 2]
+    batched += [w.shape[:-1] for w in (x_weights, y_weights) if w is not None and w.dim() > 1]
+    elements = math.prod(broadcast(*batched)) if batched else 1
+    per_slice = elements * (x.shape[-2] + y.shape[-2]) * x.element_size()
+    plain = matcher is match_slices or needs.x_weights or needs.y_weights
+    if x.device.type != "cpu":
+        plain = plain or x_weights is not None or y_weights is not None
+        plain = plain or x.shape[-2] != y.shape[-2]
+        held = _PLAIN_FOOTPRINT if plain else _DEVICE_FOOTPRINT
+        return max(1, DEVICE_PIECE_BYTES // (held * per_slice))
+    return max(1, PIECE_BYTES // (per_slice * (_PLAIN_FOOTPRINT if plain else 1)))

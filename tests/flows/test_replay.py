@@ -1,0 +1,93 @@
+"""Replayed flows, without a device (see stand_ins)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import slicewise as sw
+from slicewise.flows.loop import Pace, Stride
+from slicewise.flows.replay import Replay
+from tests.stand_ins import stand_in_for_graphs
+from tests.tolerances import assert_close
+
+STEPS = 61
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """Flows on the CPU as graphs of seven steps, looked at after one replay, then two, then four."""
+    made = stand_in_for_graphs(monkeypatch, Replay)
+
+    def next_stride(self, groups, step, steps):
+        left = steps - step
+        replays = min(2 ** (step // 7), 4, left // 7)
+        return Stride(7, replays, 4) if replays else Stride(left, 0)
+
+    monkeypatch.setattr(Pace, "next", next_stride)
+    return made
+
+
+def clouds(*shape, m=None):
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    y = torch.randn(
+        *shape[:-2], m or shape[-2], shape[-1], generator=generator, dtype=torch.float64
+    )
+    return x, 0.6 * y + 1
+
+
+CASES = {
+    "by a rate": ("sw", {"lr": 2.0}),
+    "one target, shared seeds": ("sw", {"lr": torch.logspace(-1, 1, 6).double(), "seeds": 3}),
+    "computed": ("sw", {}),
+    "energies": ("ebsw", {"lr": 2.0}),
+    "energies, computed": ("ebsw", {}),
+    "learned": ("dsw", {}),
+    "paths, a schedule": ("rpsw", {"kappa": sw.Anneal(60.0), "lr": 1.0}),
+    "more of y": ("sw", {"m": 30}),
+    "arriving": ("sw", {"stop_w2": 0.5}),
+    "assigned": ("sw", {"finish": "assign"}),
+    "diverging": ("sw", {"lr": torch.tensor([1.0, 1e3, 1e30, 4.0]), "stop_w2": 1.0}),
+    "out and back": ("sw", {"lr": torch.tensor([1.0, 1e10, 1e30, 1e9]), "objective": "root"}),
+}
+
+
+def flow(case, **more):
+    variant, options = CASES[case]
+    options = dict(options)
+    shared = case == "one target, shared seeds"
+    x, y = clouds(*(() if shared else (4,)), 20, 3, m=options.pop("m", None))
+    known = {"seeds": [5, 6, 5, 7], "steps": STEPS, "w2_at": range(0, STEPS + 3, 5)}
+    known |= {"particles_at": range(0, STEPS, 9)}
+    return sw.flow(x, y, variant, **{**known, **options, **more})
+
+
+# Before the fixture changes anything.
+@pytest.fixture
+def eager(request):
+    return flow(request.node.callspec.params["case"])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_replayed_flow_is_the_eager_one(case, eager, graphs):
+    replayed = flow(case)
+    assert graphs
+    assert replayed.status.equal(eager.status)
+    assert replayed.steps.equal(eager.steps)
+    assert_close(replayed.particles, eager.particles)
+    for name in ("loss", "step", "w2", "particles"):
+        ours, theirs = (getattr(f.trace, name) for f in (replayed, eager))
+        assert ours.shape == theirs.shape
+        assert ours.isnan().equal(theirs.isnan())
+        finite = theirs.isfinite()
+        assert ours.isfinite().equal(finite)
+        assert_close(ours[finite], theirs[finite])
+
+
+@pytest.mark.parametrize("case", ["computed", "learned", "diverging"])
+def test_going_on_from_a_replayed_flow(case, eager, graphs):
+    state = flow(case, steps=26).state
+    rest = flow(case, resume=state)
+    assert rest.status.equal(eager.status)
+    assert_close(rest.particles, eager.particles)

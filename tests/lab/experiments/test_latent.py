@@ -1,0 +1,356 @@
+"""The study of trained networks: its cells, what they keep, and what the report says of them."""
+
+from __future__ import annotations
+
+import csv
+import math
+import pickle
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from slicewise.lab.cli.study_pictures import pictures_of_study
+from slicewise.lab.errors import Trouble
+from slicewise.lab.experiments.flows import ELEVEN
+from slicewise.lab.experiments.latent.cells import (
+    DISPLACEMENT,
+    BaselineCell,
+    TrainingCell,
+    _best_rate,
+)
+from slicewise.lab.experiments.latent.presets import FIRST_RATES, NEXT_RATES, RATES, cells
+from slicewise.lab.experiments.latent.tasks import LatentTask
+from slicewise.lab.latents.choice import LatentChoice
+from slicewise.lab.published import published
+from slicewise.lab.report.best import Best
+from slicewise.lab.report.drawings import basins
+from slicewise.lab.report.latents import times
+from slicewise.lab.report.page import write_report
+from slicewise.lab.report.samples import samples
+from slicewise.lab.report.trainings import places
+from slicewise.lab.study.run import Result, Run
+from slicewise.lab.study.store import Store
+from slicewise.lab.study.sweep import sweep
+from slicewise.training.networks import Stack
+from tests.command_line import refused
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Latents of two genders in the layout of the ALAE ones, 6-dimensional."""
+    where = tmp_path_factory.mktemp("latents")
+    draw = np.random.default_rng(0)
+    gender = np.array(["male", "female"])[np.arange(400) % 2]
+    shift = np.where(gender == "male", 0, 2)[:, None]
+    rows = draw.standard_normal((400, 6)) @ draw.standard_normal((6, 6)) + shift
+    np.save(where / "latents.npy", rows.astype(np.float32))
+    np.save(where / "gender.npy", gender)
+    return str(where)
+
+
+def task(folder, name="generation", batch=64):
+    return LatentTask(name, LatentChoice(folder), hidden=16, batch=batch)
+
+
+def small(folder, name="generation"):
+    there = task(folder, name)
+    experiment = "generate" if name == "generation" else "translate"
+    made = [BaselineCell(experiment, there)]
+    for variant in ("sw", "maxsw", "ebsw"):
+        made.append(TrainingCell(experiment, there, variant, DISPLACEMENT, (0.1,), (0, 1), 40))
+        rates = (0.1, 0.5, 1e7)
+        made.append(TrainingCell(experiment, there, variant, "root", rates, (0, 1), 40))
+        lone = TrainingCell(experiment, there, variant, "root", (1e-3,), (0,), 4, timed_on="here")
+        made.append(lone)
+    return made
+
+
+def test_rates_are_the_papers():
+    printed = {one.lr for one in published() if one.table == "translation_full"}
+    assert set(RATES) == printed
+    assert len(RATES) == 25
+    best = {one.lr for one in published() if one.table == "generative_best"}
+    assert best <= {*FIRST_RATES, *NEXT_RATES}
+
+
+@pytest.mark.parametrize("preset", ["quick", "paper"])
+@pytest.mark.parametrize("experiment", ["generate", "translate"])
+def test_presets(folder, experiment, preset):
+    made = cells(experiment, preset, LatentChoice(folder))
+    assert {cell.variant for cell in made if isinstance(cell, TrainingCell)} == set(ELEVEN)
+    one_rate = [c for c in made if isinstance(c, TrainingCell) and c.objective == DISPLACEMENT]
+    assert {c.rates for c in one_rate} == {(0.1,)}
+    keys = [run.key for cell in made for run in cell.runs]
+    assert len(set(keys)) == len(keys)
+    assert [run.key for cell in pickle.loads(pickle.dumps(made)) for run in cell.runs] == keys
+    if preset == "paper":
+        trained = [c for c in made if isinstance(c, TrainingCell) and not c.alone]
+        assert {(c.steps, c.seeds, c.task.batch) for c in trained} == {(10_000, (0, 1, 2), 2048)}
+        rates = {rate for c in trained if c.objective == "root" for rate in c.rates}
+        assert rates == set(RATES)
+        # What matters first: real samples, the one rate, then the rates that the paper found best.
+        kinds = [getattr(c, "objective", "untrained") for c in made if not c.alone]
+        assert kinds[: kinds.index("root")].count(DISPLACEMENT) == 11
+
+
+def test_a_run_does_not_depend_on_its_stack(folder):
+    cell = TrainingCell("generate", task(folder), "sw", "root", (0.1, 0.5), (0, 1), 30)
+    together = cell.measure(cell.runs, "cpu")
+    for one in together:
+        (alone,) = cell.measure([one.run], "cpu")
+        assert alone.w2 == pytest.approx(one.w2, rel=1e-4)
+        assert alone.measures["sw2"] == pytest.approx(one.measures["sw2"], rel=1e-4)
+        assert alone.trace["loss"] == pytest.approx(one.trace["loss"], rel=1e-4)
+
+
+def test_what_is_kept_of_a_training(folder):
+    cell = TrainingCell("generate", task(folder), "sw", "root", (0.3, 1e8), (0, 1), 60)
+    found = cell.measure(cell.runs, "cpu")
+    good, lost = found[0], found[2]
+    assert good.status == "finished"
+    assert set(good.measures) >= {"sw2", "energy", "frechet", "variance_ratio", "self_w2", "steps"}
+    assert good.arrays["end"].shape == (8, 6)
+    assert "end" not in found[1].arrays  # of the first seed only
+    assert lost.status == "diverged"
+    assert lost.w2 == math.inf == lost.measures["sw2"]
+
+
+def test_a_translation_learns_and_says_more(folder):
+    there = task(folder, "male to female")
+    cell = TrainingCell("translate", there, "sw", DISPLACEMENT, (0.1,), (0,), 150)
+    (found,) = cell.measure(cell.runs, "cpu")
+    (untouched,) = replace(cell, rates=(0.0,)).measure(replace(cell, rates=(0.0,)).runs, "cpu")
+    assert untouched.measures["w2_removed"] == pytest.approx(0, abs=1e-6)
+    assert untouched.measures["move"] == 0
+    assert found.measures["w2_removed"] > 0.5
+    assert found.arrays["end"].shape == (2, 8, 6)
+
+
+def test_few_rows_are_noted(folder):
+    assert not any("replacement" in note for note in task(folder).noted["notes"])
+    notes = task(folder, "male to female", batch=300).noted["notes"]
+    assert sum("replacement" in note for note in notes) == 2
+
+
+def test_a_training_that_was_stopped_goes_on(folder, tmp_path, monkeypatch):
+    cell = TrainingCell("generate", task(folder), "sw", "root", (0.3,), (0,), 20)
+    file = tmp_path / "cell.pt"
+    cell._trained(cell.runs, "cpu", file, steps=8)
+    (resumed,) = cell.measure(cell.runs, "cpu", file)
+    (whole,) = cell.measure(cell.runs, "cpu")
+    assert resumed.measures["sw2"] == whole.measures["sw2"]
+    file.write_text("damaged")
+    (anew,) = cell.measure(cell.runs, "cpu", file)
+    assert anew.measures["sw2"] == whole.measures["sw2"]
+
+
+@pytest.fixture(scope="module")
+def report(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("report")
+    made = [cell for name in ("generation", "male to female") for cell in small(folder, name)]
+    with Store(out / "runs.db") as store:
+        outcome = sweep(made, store)
+        assert not outcome.failed
+        again = sweep(made, store)
+    assert again.made == 0
+    write_report(out / "runs.db", out)
+    return out
+
+
+def table(report, name):
+    with (report / f"{name}.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_report_ranks_by_sliced_distance_and_shows_what_needs_no_training(report):
+    rows = table(report, "generate-generation-root")
+    names = [row[""] for row in rows]
+    assert names[-3:] == ["real", "Gaussian", "constant mean"]
+    assert set(names) >= set(ELEVEN)
+    ranked = [row for row in rows if row["rate"].replace(".", "").isdecimal()]
+    scores = [float(row["SW₂"]) for row in ranked]
+    assert scores == sorted(scores)
+    assert all(row["rate"] != "1e+07" for row in ranked)
+    assert next(row for row in rows if row[""] == "real")["SW₂ / floor"] == "1.00"
+    assert float(next(row for row in rows if row[""] == "constant mean")["variance"]) == 0
+    assert next(row for row in rows if row[""] == "dsw")["rate"] == "not run"
+
+
+def test_the_report_has_the_papers_numbers_beside(report):
+    orders = {row[""]: row for row in table(report, "generate-generation-orders")}
+    assert orders["maxsw"]["the paper: W₂"] == "13.38 ± 0.17 at 0.01"
+    assert orders["maxsw"]["place"] == "1"
+    rates = table(report, "translate-male-to-female-rates")
+    assert {row["rate"] for row in rates} == {"0.1", "0.5", "1e+07"}
+    assert next(r for r in rates if (r["variant"], r["rate"]) == ("sw", "0.5"))["the paper: W₂"] == "14.15"  # fmt: skip
+    assert next(r for r in rates if (r["variant"], r["rate"]) == ("maxsw", "0.5"))["the paper: W₂"] == "NaN"  # fmt: skip
+    assert next(r for r in rates if r["rate"] == "1e+07")["W₂"] == "∞"
+    times = {row[""]: row for row in table(report, "generate-generation-here-time")}
+    assert times["sw"]["the paper"] == "–"  # whose networks and batches are larger
+    assert float(times["sw"]["ours"]) > 0
+    page = (report / "index.html").read_text()
+    assert "The latents are not the paper" in page
+    assert (report / "generate-generation-basin-sw2.svg").exists()
+
+
+def seen_by(folder, report, asked):
+    """What a decoder is shown when the pictures of a study are made."""
+    shown = []
+
+    def decoder(rows):
+        shown.append(rows)
+        return np.zeros((len(rows), 4, 4), np.uint8)
+
+    latents = replace(LatentChoice(folder).load(), decoder=decoder)
+    assert pictures_of_study(report / "runs.db", latents, asked).startswith(b"\x89PNG")
+    return latents, shown
+
+
+@pytest.mark.parametrize("asked", [None, "generation", "male to female"])
+def test_what_a_study_made_can_be_looked_at(folder, report, asked):
+    latents, (first, *shown) = seen_by(folder, report, asked)
+    moved = asked == "male to female"
+    before = latents.domain("male")[1] if moved else latents.held_out
+    assert torch.equal(first, before[:8].half().float() if moved else before[:8])
+    with Store.reading(report / "runs.db") as store:
+        ((place,), _) = places(store, "translate" if moved else "generate")
+        made = samples(store, place, "end")
+        variant, objective, rate = made[0].label.replace(",", "").split()[:3]
+        (row,) = (
+            row
+            for row in place.some(variant, objective)
+            if (row["lr"], row["seed"]) == (float(rate), 0)
+        )
+        kept = store.array(row["key"], "end")
+    assert [one.label.split(",")[0] for one in made] == ["sw", "maxsw", "ebsw"]
+    assert torch.equal(shown[0], torch.from_numpy(kept[1] if moved else kept).float())
+    assert len(shown) == 3
+
+
+def test_who_cannot_win_is_looked_at_too(folder, tmp_path):
+    cell = TrainingCell("generate", task(folder), "maxsw", "root", (0.1, 0.3), (0,), 10)
+
+    def result(run, sw2):
+        measures = {"sw2": sw2, "energy": sw2, "variance_ratio": 0.5, "steps": 10.0}
+        arrays = {"end": np.full((8, 6), sw2, np.float16)}
+        return Result(run, "finished", 1.0, w2=sw2, measures=measures, arrays=arrays)
+
+    with Store(tmp_path / "runs.db") as store:
+        store.add([result(cell.runs[0], 2.0), result(cell.runs[1], 1.0)], "here", {})
+        ((place,), _) = places(store, "generate")
+        (found,) = samples(store, place, "end")
+    assert found.label == "maxsw, root 0.3, cannot win"
+    assert (found.made == 1).all()
+    assert found.source is None
+
+
+def test_pictures_of_a_study_that_are_not_there(folder, report, tmp_path, capsys):
+    picture, runs = tmp_path / "x.png", report / "runs.db"
+
+    def line(*arguments):
+        return refused(capsys, "latents", *arguments)
+
+    assert "give the same path and options" in line(folder, "--held-out", 50, "--pictures", picture, "--store", runs)  # fmt: skip
+    there = ("--pictures", picture, "--store", runs)
+    assert "choose from generation, male to female" in line(folder, *there, "--task", "children")
+    assert "there is no decoder" in line(folder, *there)
+    assert "--store is for --pictures" in line(folder, "--store", runs)
+    assert "--task is for --store" in line(folder, "--pictures", picture, "--task", "generation")
+    assert "no store" in line(folder, "--pictures", picture, "--store", tmp_path / "none.db")
+    assert not picture.exists()
+
+
+def test_marks_without_a_line_are_named_below():
+    lines = {"sw": [Best(0.1, 1.0, 0.0, []), Best(1.0, 2.0, 0.0, [])]}
+    beside = {name: Best(0.1, 1.5, 0.0, []) for name in ("sw", "dsw")}
+    (legend,) = basins({"root": lines}, beside, {}).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["sw", "dsw"]
+
+
+def test_every_chart_has_a_heading_of_its_own(report):
+    """Within a part of the page: of two charts with one heading nobody knows which is which."""
+    page = (report / "index.html").read_text()
+    parts = [re.findall(r"<h4>(.*?)</h4>", part) for part in page.split("<h3")]
+    charts = [headings for headings in parts if headings]
+    assert ["SW₂ on held-out data, root objective", "exact W₂ on held-out data, root objective"] in charts  # fmt: skip
+    assert all(len(set(headings)) == len(headings) for headings in charts)
+
+
+def test_a_collapse_cannot_win(folder, tmp_path):
+    cell = TrainingCell("generate", task(folder), "sw", "root", (0.1, 0.3), (0,), 10)
+
+    def result(run, sw2, variance):
+        measures = {"sw2": sw2, "energy": sw2, "variance_ratio": variance, "steps": 10.0}
+        return Result(run, "finished", 1.0, w2=sw2, measures=measures)
+
+    with Store(tmp_path / "runs.db") as store:
+        runs = cell.runs
+        store.add([result(runs[0], 0.1, 0.5), result(runs[1], 0.2, 0.9)], "here", {})
+        ((place,), lone) = places(store, "generate")
+    assert not lone
+    assert place.best("sw", "root").rate == 0.3
+    assert place.best("sw", "root", "w2").rate == 0.1  # as the paper would have it
+
+
+def test_networks_of_one_seed_begin_alike(folder):
+    first, again = (task(folder).network(3) for _ in range(2))
+    assert all(p.equal(q) for p, q in zip(first.parameters(), again.parameters(), strict=True))
+    assert torch.is_tensor(task(folder, "male to female").source)
+
+
+def test_latents_that_are_not_there_are_a_line(tmp_path, capsys):
+    missing, store = tmp_path / "none.npy", tmp_path / "runs.db"
+    said = refused(capsys, "reproduce", "generate", "--latents", missing, "--store", store)
+    assert "none.npy" in said
+    assert not store.exists()
+
+
+def test_generators_are_judged_on_what_an_exact_distance_can_bear(tmp_path):
+    """With the public 70,000 rows 10,000 are held out: on the first 2,048 of them; and a task that travels does not carry rows."""
+    rows = np.random.default_rng(0).standard_normal((70_000, 2)).astype(np.float32)
+    np.save(tmp_path / "latents.npy", rows)
+    where = LatentTask("generation", LatentChoice(str(tmp_path)), hidden=4, batch=8)
+    stack = Stack([where.network(0)])
+    assert len(where.latents.held_out) == 10_000
+    assert where.noted["judged"] == where.make(stack).shape[1] == 2048
+    assert len(pickle.dumps(where)) < 1000
+
+
+def test_nothing_to_translate_between_is_a_line(tmp_path):
+    np.save(tmp_path / "latents.npy", np.random.default_rng(0).standard_normal((100, 4)))
+    with pytest.raises(Trouble, match="no two domains"):
+        cells("translate", "paper", LatentChoice(str(tmp_path)))
+
+
+def test_two_sets_are_compared_also_where_nobody_may_win():
+    """Of the best rate that may win; of the best of all where none may; never of one that diverged."""
+    runs = [Run("generate", "x", "sw", "root", rate, 0, {}) for rate in (0.1, 0.2, 0.3)]
+
+    def chosen(variances, status=("finished",) * 3):
+        judged = [
+            {"sw2": sw2, "variance_ratio": v}
+            for sw2, v in zip((1.0, 3.0, 2.0), variances, strict=True)
+        ]
+        return _best_rate(runs, judged, status)
+
+    assert chosen((0.5, 0.9, 0.9)) == [2]
+    assert chosen((0.5, 0.5, 0.5)) == [0]
+    assert chosen((0.5, 0.5, 0.5), ("diverged", "finished", "finished")) == [2]
+    assert chosen((0.5, 0.5, 0.5), ("diverged",) * 3) == []
+
+
+def test_times_of_other_sizes_are_tables_of_their_own():
+    def row(variant, network, batch):
+        task = {"network": network, "batch": batch}
+        given = {"task": task, "steps": 20, "precision": "tf32", "machine": "here"}
+        return {"setting": "runtime, generation", "variant": variant, "given": given, "seconds": 0.1, "measures": {"steps": 20}}  # fmt: skip
+
+    small, large = row("sw", [8, 64, 32], 128), row("sw", [8, 512, 512], 2048)
+    first, second = times("generate", [small, large])
+    assert first.name != second.name
+    assert first.rows[0][2:4] == ["–", "–"]  # no match for the paper's
+    assert second.rows[0][2] == "26.69 ± 0.23"
+    assert second.rows[0][3].endswith("×")

@@ -1,0 +1,137 @@
+"""Trainings on a CUDA device: whole steps as one graph, the same numbers as by hand and as on the CPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import slicewise as sw
+from slicewise.lab.experiments.flows import ELEVEN
+from slicewise.training.networks import Generator, Stack, Translator
+from slicewise.training.training import train
+
+pytestmark = pytest.mark.gpu
+TARGET = torch.randn(300, 12, generator=torch.Generator().manual_seed(7), dtype=torch.float64) + 1
+HOW = {"batch": 64, "bar": False, "steps": 90}
+
+
+def generator(seed=0):
+    return Generator(12, noise=4, hidden=(32, 32), seed=seed).double().cuda()
+
+
+@pytest.mark.parametrize("scale", ["classic", "displacement"])
+@pytest.mark.parametrize("variant", ELEVEN)
+def test_a_graph_makes_the_steps_that_are_made_by_hand(variant, scale):
+    found = [
+        train(generator(), TARGET, variant, scale=scale, lr=0.01, graph=graph, **HOW)
+        for graph in (False, True)
+    ]
+    assert found[0].losses[20:].isfinite().all()
+    # Ascents amplify rounding from step to step: early steps agree to the digits, late ones in what they come to.
+    early = torch.stack([one.losses[:30] for one in found])
+    assert torch.allclose(early[0], early[1], rtol=1e-4)
+    ends = [one.losses[-20:].mean() for one in found]
+    assert ends[0] == pytest.approx(ends[1].item(), rel=0.05)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "momentum", "adam"])
+def test_optimisers_with_all_that_can_be_asked_for(optimiser):
+    how = {"optimiser": optimiser, "lr": 0.01, "decay": "cosine", "clip": 1.0, "ema": 0.9, **HOW}
+    by_hand, by_graph = (train(generator(), TARGET, graph=g, **how) for g in (False, True))
+    assert torch.allclose(by_hand.losses, by_graph.losses, rtol=1e-6)
+    for p, q in zip(by_hand.averaged.parameters(), by_graph.averaged.parameters(), strict=True):
+        assert torch.allclose(p, q, atol=1e-8)
+
+
+def test_a_stack_by_graph_is_a_loop_by_hand():
+    rates, seeds = [0.1, 0.03, 0.1, 1e7], [0, 0, 1, 1]
+    stack = Stack([generator(seed) for seed in seeds])
+    together = train(stack, TARGET, lr=rates, seed=seeds, graph=True, **HOW)
+    assert together.status == ["finished"] * 3 + ["diverged"]
+    for i in range(3):
+        alone = train(generator(seeds[i]), TARGET, lr=rates[i], seed=seeds[i], graph=False, **HOW)
+        assert torch.allclose(together.losses[:, i], alone.losses, rtol=1e-6)
+
+
+def test_the_device_does_not_matter():
+    """Batches, noise and slices are the same; in double precision so are the weights."""
+    here = train(generator().cpu(), TARGET, **HOW)
+    there = train(generator(), TARGET, **HOW)
+    assert torch.allclose(here.losses, there.losses, rtol=1e-4)  # normal numbers are rounded singly
+
+
+def test_translation_and_few_rows():
+    source = torch.randn(40, 12, dtype=torch.float64)
+    network = Translator(12, hidden=(32,), seed=0).double().cuda()
+    found = train(network, TARGET, source=source, graph=True, **HOW)
+    assert found.notes
+    assert found.losses[-10:].mean() < found.losses[:3].mean()
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_less_precision_learns_as_much(precision):
+    network = Generator(12, noise=4, hidden=(32, 32), seed=0).cuda()
+    plain = Generator(12, noise=4, hidden=(32, 32), seed=0).cuda()
+    before = torch.get_float32_matmul_precision()
+    fast = train(network, TARGET.float(), precision=precision, **HOW)
+    exact = train(plain, TARGET.float(), **HOW)
+    assert torch.get_float32_matmul_precision() == before
+    assert fast.losses[-20:].mean() == pytest.approx(exact.losses[-20:].mean().item(), rel=0.1)
+
+
+def test_resumed_on_a_device(tmp_path):
+    pytest.importorskip("safetensors")
+    file = tmp_path / "run.safetensors"
+    train(generator(), TARGET, checkpoint=file, **{**HOW, "steps": 70})
+    resumed = train(generator(), TARGET, checkpoint=file, **HOW)
+    whole = train(generator(), TARGET, **HOW)
+    assert torch.allclose(resumed.losses, whole.losses, rtol=1e-6)
+
+
+def test_losses_are_those_of_the_distance():
+    found = train(generator(), TARGET, scale="classic", lr=0.0, objective="power", **HOW)
+    network = generator()
+    with torch.no_grad():
+        made = network(torch.randn(300, 4, dtype=torch.float64, device="cuda"))
+    plain = sw.sliced_wasserstein(made, TARGET.cuda(), n_slices=5000, power=True)
+    assert found.losses.mean() == pytest.approx(plain.item(), rel=0.15)
+
+
+class Looking(torch.nn.Module):
+    """A network whose steps wait for the host: no graph can hold them."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = generator()
+
+    def forward(self, z):
+        return self.inner(z) * (2.0 if z.sum().item() > 1e9 else 1.0)
+
+
+LOOKING = """
+import torch, pytest
+from tests.training.test_gpu import HOW, TARGET, Looking, generator
+from slicewise.learn.latent import train
+with pytest.raises(RuntimeError, match="cannot be captured as a CUDA graph .*give graph=False"):
+    train(Looking(), TARGET, source=4, graph=True, **HOW)
+by_hand = train(Looking(), TARGET, source=4, graph=False, **HOW)
+plain = train(generator(), TARGET, graph=True, **HOW)
+assert torch.allclose(by_hand.losses, plain.losses, rtol=1e-6)
+"""
+
+
+def test_steps_that_cannot_be_captured_are_refused_and_the_process_goes_on():
+    """In a process of its own: were it left unusable, the tests after this one would fail in its stead."""
+    found = subprocess.run(
+        [sys.executable, "-c", LOOKING],
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stderr
