@@ -12,7 +12,7 @@ from slicewise.lab.experiments.theory.drawing import claim, label, line, points
 from slicewise.lab.experiments.theory.sampling import by_preset, mean_of, rng_of, seeded
 from slicewise.lab.experiments.theory.series import between, column, grouped
 from slicewise.lab.images.palette import BLUE, ORANGE
-from slicewise.sampling import normalise
+from slicewise.sampling import normalize
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
@@ -49,7 +49,7 @@ def measure(task: Task) -> Measures:
     d, ratio = task["d"], task["ratio"]
     stds = np.array([task["scale"] * ratio] + [task["scale"]] * (d - 1))
     draws = rng_of(task).normal(task["draws"], d).double()
-    squares = normalise(draws.mul_(draws.new_tensor(stds)))[:, 0].square()
+    squares = normalize(draws.mul_(draws.new_tensor(stds)))[:, 0].square()
     fourth = mean_of(squares.square())
     return {
         **mean_of(squares),

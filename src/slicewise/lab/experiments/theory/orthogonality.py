@@ -13,7 +13,7 @@ from slicewise.lab.experiments.theory.drawing import claim, label, line, points
 from slicewise.lab.experiments.theory.sampling import by_preset, pieces, rng_of, seeded
 from slicewise.lab.experiments.theory.series import Column, column, grouped
 from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
-from slicewise.sampling import normalise, uniform
+from slicewise.sampling import normalize, uniform
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
@@ -44,7 +44,7 @@ def measure(task: Task) -> Measures:
     """The share of uniform slices within ε of orthogonal to a unit vector, beside the two bounds."""
     d, epsilon, draws = task["d"], task["epsilon"], task["draws"]
     rng = rng_of(task)
-    direction = normalise(rng.normal(d).double())
+    direction = normalize(rng.normal(d).double())
     cosines = [uniform((some, d), rng) @ direction for some in pieces(draws, d)]
     expected = float(exact(epsilon, d))
     return {
