@@ -283,7 +283,7 @@ def test_reduction_is_exact_and_reported():
     assert reduced.steps < ambient.steps
     # Particles stay in the plane of the data, to rounding.
     plane = sw.effective_subspace(x[0], y[0])
-    inside = plane.lift(plane.reduce(reduced.particles[0]))
+    inside = plane.embed(plane.reduce(reduced.particles[0]))
     assert_close(reduced.particles[0], inside)
     assert sw.flow(x, y, lr=1.0, steps=1, reduce=True).ranks.item() == 2
 
@@ -319,7 +319,7 @@ def test_units_offsets_and_rotations_do_not_matter(log_scale, offset, n, d, seed
 
 
 LONG = ("maxsw", "maxksw", "vimsw")  # their flows take seconds, a dozen times
-HOMOGENEOUS = [v for v in ELEVEN if "homogeneous" in sw.VARIANTS[v].laws]
+HOMOGENEOUS = [v for v in ELEVEN if "homogeneous" in sw.VARIANTS[v].properties]
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from slicewise.distance import Objective, can_replay
+from slicewise.distance import Objective
 from slicewise.flows.movers import Course
 from slicewise.flows.replay import Replay
 from slicewise.flows.stepping import Track, steps_in_a_row
 from slicewise.flows.stopping import Ending, Hindsight, Status, Stopping, rows_of
-from slicewise.parts import State
-from slicewise.problem import Instant, Moment, Problem, Subspace
+from slicewise.problem import Instant, Moment, Problem, State, Subspace, graph_safe
 from slicewise.sampling import RunSeeds
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class Group:
     @property
     def replayable(self) -> bool:
         """Can steps be captured as a CUDA graph?"""
-        return self._streams.counts_on_device and can_replay(self.course)
+        return self._streams.counts_on_device and graph_safe(self.course)
 
     def advance(self, first: int, total: int, stride: Stride, looks: list[int]) -> Passage | None:
         """Some steps of all that are alive.
@@ -186,7 +185,7 @@ class Group:
         return self._lifted(_merged(self.snapshot()))
 
     def _lifted(self, particles: Tensor) -> Tensor:
-        return particles if self.frame is None else self.frame.lift(particles)
+        return particles if self.frame is None else self.frame.embed(particles)
 
     def snapshot(self) -> Snapshot:
         """Where the group is: nothing in it is ever written to again."""

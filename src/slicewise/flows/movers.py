@@ -26,8 +26,8 @@ from slicewise.flows.slices import (
     named,
     sliced,
 )
-from slicewise.parts import Orthonormal, State, Uniform, Weights, weights_for
-from slicewise.problem import Problem
+from slicewise.parts import Orthonormal, Uniform, Weights, weights_for
+from slicewise.problem import BuiltIn, Problem, State
 from slicewise.sampling import Randomness, RunSeeds, sphere
 from slicewise.steps import Cauchy, Pull, Rule, pull_of
 from slicewise.transport import project, root, root_slope, sorted_lines
@@ -66,7 +66,7 @@ class Course(Protocol):
 
 
 @dataclass(frozen=True)
-class Descent:
+class Descent(BuiltIn):
     """Plain gradient steps on the value, of a given rate for each run; particles held above a floor, if any."""
 
     recipe: Recipe
@@ -88,7 +88,7 @@ class Descent:
         ahead: Ahead | None = None,
     ) -> Advance:
         rate = state["rate"]
-        if not self.recipe.by_hand:
+        if not self.recipe.closed_form_gradient:
             return self._by_autograd(problem, seeds, t, state)
         slices, learned, problem = sliced(self.recipe, problem, seeds, t, state, ahead)
         if self._shares_y(problem, seeds):
@@ -121,7 +121,7 @@ class Descent:
 
 
 @dataclass(frozen=True)
-class Computed:
+class Computed(BuiltIn):
     """Steps whose length a rule computes from the slices drawn; any variant.
 
     A run that is stuck takes some steps on random bases, and a learned slicer begins anew: it may have
@@ -262,7 +262,7 @@ _SPREAD_UP_TO = 10
 
 
 @dataclass(frozen=True)
-class Accelerated:
+class Accelerated(BuiltIn):
     """Cauchy steps with Nesterov's momentum, restarts, and escapes from dead ends.
 
     Particles step from a point z ahead of them. Slices are fresh at every step, so a loss that rises may

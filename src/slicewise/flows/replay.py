@@ -11,8 +11,7 @@ from torch import Tensor
 
 from slicewise.flows.movers import Course
 from slicewise.flows.stepping import Track, Watch, steps_in_a_row
-from slicewise.parts import State
-from slicewise.problem import Moment, Problem, Schedule
+from slicewise.problem import Moment, Problem, Schedule, State
 from slicewise.sampling import RunSeeds
 from slicewise.support import CapturedGraph, side_stream
 

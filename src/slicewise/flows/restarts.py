@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slicewise.parts import State
-from slicewise.problem import Problem
+from slicewise.problem import BuiltIn, Problem, State
 from slicewise.sampling import RunSeeds, sphere
 
 # A loss that in the second half of the patience got below this share of its least in the first is falling.
@@ -19,7 +18,7 @@ _HOTTEST = 16
 
 
 @dataclass(frozen=True)
-class Escapes:
+class Escapes(BuiltIn):
     """Steps on one random orthonormal basis each, for runs whose loss has not halved for `patience` steps.
 
     Such a run sits where slices disagree and cancel, or is merely slow. An escape takes 20 steps, and twice as

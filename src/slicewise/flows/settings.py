@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from slicewise.distance import Objective
+from slicewise.distance import Objective, check_objective
 from slicewise.flows.movers import Accelerated, Computed, Course, Descent
 from slicewise.flows.restarts import Escapes, escapes_for
 from slicewise.parts import Equal, Uniform
@@ -51,13 +51,7 @@ class Settings:
             raise ValueError(
                 "share and hold_weights are about computed steps: give lr='auto' with them"
             )
-        if self.objective == "mean_root" and getattr(
-            self.recipe.weighting, "self_normalised", False
-        ):
-            raise ValueError(
-                f"objective='mean_root' with {self.recipe.weighting!r}, whose weights follow the costs: "
-                f"use 'power' or 'root'"
-            )
+        check_objective(self.objective, self.recipe)
         if self.auto:
             self.recipe.check_linear("lr='auto'")
         if self.recipe.lift is not None and self.reduce is True:

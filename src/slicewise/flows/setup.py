@@ -15,8 +15,8 @@ from slicewise.distance import draw
 from slicewise.flows.group import Group, Snapshot
 from slicewise.flows.settings import Settings
 from slicewise.flows.stopping import Stopping, rows_of
-from slicewise.parts import State, weights_for
-from slicewise.problem import Problem, Subspace, shares_of, span_of
+from slicewise.parts import weights_for
+from slicewise.problem import Problem, State, Subspace, shares_of, span_of
 from slicewise.sampling import Generators, RunSeeds, draw_seeds
 from slicewise.support import check_broadcast
 

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from slicewise.distance import Prepared, draw
-from slicewise.parts import Orthonormal, State, Uniform, is_learned, learns
-from slicewise.problem import Problem
+from slicewise.parts import Orthonormal, Uniform
+from slicewise.problem import Learner, Problem, State
 from slicewise.sampling import Randomness, RunSeeds, sphere
 from slicewise.transport import project, sorted_lines
 from slicewise.variants import Recipe
@@ -123,9 +123,9 @@ def drawn(
 def cold(recipe: Recipe, problem: Problem, seeds: RunSeeds, t: int | Tensor) -> State:
     """The state of a part that learns before it has learned anything; none of any other."""
     rng = seeds.at(t, purpose=2)
-    if is_learned(recipe.slicer):
+    if isinstance(recipe.slicer, Learner):
         return named(recipe.slicer.cold(problem, rng))
-    return named(recipe.lift.cold(problem, rng)) if learns(recipe.lift) else {}
+    return named(recipe.lift.cold(problem, rng)) if isinstance(recipe.lift, Learner) else {}
 
 
 def anew(stuck: Tensor, cold: State, state: State) -> State:

@@ -7,7 +7,7 @@ directions that are spread evenly.
 Imports `support`. Used by every room that draws.
 """
 
-from slicewise.sampling.generators import Generators, Randomness
+from slicewise.sampling.generators import Generators, Randomness, as_generators
 from slicewise.sampling.philox import DRAWS
 from slicewise.sampling.point_sets import Points
 from slicewise.sampling.run_seeds import RunSeeds, draw_seeds
@@ -19,6 +19,7 @@ __all__ = [
     "Points",
     "Randomness",
     "RunSeeds",
+    "as_generators",
     "draw_seeds",
     "normalize",
     "orthonormal",

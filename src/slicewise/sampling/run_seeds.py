@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from slicewise.sampling.generators import Generators, Randomness
+from slicewise.sampling.generators import Generators, Randomness, as_generators
 from slicewise.sampling.philox import Counted
 from slicewise.support import check_generator
 
@@ -54,6 +54,7 @@ class RunSeeds:
 def draw_seeds(n: int, generator: Generators) -> Tensor:
     """A seed for each of n runs, each from its own generator where a list is given."""
     check_generator(generator)
+    generator = as_generators(generator)
     if generator is None or isinstance(generator, torch.Generator):
         device = None if generator is None else generator.device
         return torch.randint(2**62, (n,), generator=generator, device=device).cpu()

@@ -7,6 +7,7 @@ graphs; `files`, `checkpoint` and `progress` serve long runs.
 Imports no other room. Used by all.
 """
 
+from slicewise.support.arrays import Result, as_tensor, takes_arrays
 from slicewise.support.checkpoint import Checkpoint, fingerprint
 from slicewise.support.dispatch import (
     DeviceDraws,
@@ -20,7 +21,7 @@ from slicewise.support.dispatch import (
 from slicewise.support.files import check_writable, write_whole
 from slicewise.support.graphs import CapturedGraph, side_stream
 from slicewise.support.progress import progress_bar
-from slicewise.support.renamed import keep_old_paths
+from slicewise.support.renamed import keep_old_paths, renamed_arguments
 from slicewise.support.torch_modes import broadcast, full_precision, is_transformed
 from slicewise.support.validation import (
     check_basis,
@@ -36,7 +37,6 @@ from slicewise.support.validation import (
     check_samples,
     check_set,
     check_slices,
-    check_value,
     check_weight_sum,
     check_weights,
     comes_from_elsewhere,
@@ -50,6 +50,8 @@ __all__ = [
     "CapturedGraph",
     "DeviceDraws",
     "Kernels",
+    "Result",
+    "as_tensor",
     "broadcast",
     "check_basis",
     "check_broadcast",
@@ -64,7 +66,6 @@ __all__ = [
     "check_samples",
     "check_set",
     "check_slices",
-    "check_value",
     "check_weight_sum",
     "check_weights",
     "check_writable",
@@ -80,8 +81,10 @@ __all__ = [
     "needs_gradient",
     "progress_bar",
     "register",
+    "renamed_arguments",
     "registered",
     "side_stream",
+    "takes_arrays",
     "values_readable",
     "write_whole",
 ]

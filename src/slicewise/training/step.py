@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from slicewise.distance import differentiated, priced, problem_for, valued
 from slicewise.flows import Ahead, Foresight, blind_slices, cold, drawn, named, sliced
-from slicewise.parts import State
-from slicewise.problem import Instant, Moment, Problem
+from slicewise.problem import Instant, Moment, Problem, State
 from slicewise.sampling import RunSeeds
 from slicewise.steps import moved
 from slicewise.support import check_samples, full_precision
@@ -156,7 +155,7 @@ class Trainer:
         )
         classic, objective = self.settings.scale == "classic", self.settings.objective
         with full_precision(made.device.type):
-            if classic and not recipe.by_hand:
+            if classic and not recipe.closed_form_gradient:
                 value, gradient, found = differentiated(
                     recipe,
                     problem,
