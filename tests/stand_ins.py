@@ -57,7 +57,7 @@ def stand_in_for_graphs(monkeypatch, owner):
     }.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
     for module in (movers,):  # as on a device, which is not asked
-        monkeypatch.setattr(module, "happens", lambda flags: True)
+        monkeypatch.setattr(module, "any_set", lambda flags: True)
     capture, made = owner._capture, []
 
     def captured(self):
