@@ -120,7 +120,7 @@ def test_going_on_in_reduced_dimensions(threads):
     flipped["groups"][0]["particles"] = -state["groups"][0]["particles"]
     flipped["groups"][0]["state"] = {
         **state["groups"][0]["state"],
-        "ahead": -state["groups"][0]["state"]["ahead"],
+        "lookahead": -state["groups"][0]["state"]["lookahead"],
     }
     turned = sw.flow(x, y, seeds=[1], max_steps=9, stopping=NO_TOLERANCE, resume=flipped)
     assert_close(turned.particles, still.particles)
@@ -160,3 +160,42 @@ def test_an_interrupt_in_the_middle_of_a_step(tmp_path, monkeypatch):
     rest = sw.flow(x, y, recording=sw.Recording(checkpoint=file), **settings)
     assert torch.equal(rest.particles, whole.particles)
     assert torch.equal(rest.history.loss, whole.history.loss)
+
+
+def test_a_file_that_cannot_be_continued_is_left_as_it_is(tmp_path):
+    x, y = clouds(15, 3)
+    file = tmp_path / "flow.pt"
+    how = {"max_steps": 3, "recording": sw.Recording(checkpoint=file)}
+    sw.flow(x, y, seeds=1, **how)
+    before = file.read_bytes()
+    for other in ({"seeds": 2}, {"seeds": 1, "lr": 1.0}, {"seeds": 1, "n_slices": 9}):
+        with pytest.raises(ValueError, match="belongs to another flow"):
+            sw.flow(x, y, **other, **how)
+        assert file.read_bytes() == before
+    torch.save(sw.flow(x, y, seeds=1, max_steps=3).state, file)  # as slicewise 0.1 wrote it
+    before = file.read_bytes()
+    with pytest.raises(
+        ValueError, match=r"written by slicewise 0\.1: finish the run with that version"
+    ):
+        sw.flow(x, y, seeds=1, **how)
+    assert file.read_bytes() == before
+
+
+def test_a_file_brings_its_seeds_and_its_history(tmp_path):
+    x, y = clouds(2, 15, 3)
+    recording = sw.Recording(checkpoint=tmp_path / "flow.pt", w2_at=[0, 3, 8], particles_at=[2, 8])
+    how = {"stopping": NO_TOLERANCE, "recording": recording}
+    half = sw.flow(x, y, max_steps=5, **how)
+    rest = sw.flow(x, y, max_steps=9, **how)
+    whole = sw.flow(
+        x,
+        y,
+        max_steps=9,
+        seeds=half.seeds,
+        stopping=NO_TOLERANCE,
+        recording=sw.Recording(w2_at=[0, 3, 8], particles_at=[2, 8]),
+    )
+    assert torch.equal(rest.seeds, half.seeds)
+    assert torch.equal(rest.particles, whole.particles)
+    for name in ("loss", "step", "w2", "particles"):
+        assert torch.equal(getattr(rest.history, name), getattr(whole.history, name)), name

@@ -2,8 +2,8 @@
 
 `flow` is the call, `result` what it returns and `history` what is recorded on the way; `setup` and `settings` turn its
 arguments into groups of runs; `loop` advances all groups, `group` one of them, and `stepping` makes blocks of steps;
-`movers` compute a step, `restarts` how stuck runs escape, `slices` where directions come from; `stopping` finds the runs
-that have ended, and `replay` makes steps a CUDA graph.
+`movers` compute a step, `restarts` say how stuck runs escape, `slices` where directions come from; `stopping` finds
+the runs that have ended, and `replay` makes steps a CUDA graph.
 
 Imports `distance` and the rooms before it. Used by `training` (slices, replay), `color` and `lab`.
 """

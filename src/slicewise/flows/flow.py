@@ -67,8 +67,8 @@ def flow(
     escapes from dead ends. Other variants use their own slices and the Cauchy step (`Tempered` in more than two
     dimensions). Give numbers as `lr` for plain gradient descent, for example to sweep over rates.
 
-    All leading dimensions are a batch of runs, including those of `lr` and `seeds`: 36 rates of shape (36, 1) and 3 seeds
-    of shape (3,) are 108 runs in one call. What a run draws depends on its seed and the step only.
+    All leading dimensions are a batch of runs, including those of `lr` and `seeds`: 36 rates of shape (36, 1) and 3
+    seeds of shape (3,) are 108 runs in one call. What a run draws depends on its seed and the step only.
 
     A run that diverges is stopped, marked and keeps its last finite particles; the others continue.
 
@@ -83,8 +83,8 @@ def flow(
         p: Order of the distance, at least 1.
         n_slices: Slices in each step. None is the variant's default; "sw" with computed steps uses 50, and 7 for each
             dimension from 8 dimensions on.
-        x_weights, y_weights: Weights of the samples, (n,) and (m,) or with leading dimensions; each sums to 1. Samples of
-            weight zero are absent (padding).
+        x_weights, y_weights: Weights of the samples, (n,) and (m,) or with leading dimensions; each sums to 1. Samples
+            of weight zero are absent (padding).
         seeds: A seed for each run, or one for all. None draws them from `generator`.
         generator: Source of the seeds: an int, a `torch.Generator`, a list of those (one for each run), or None for
             PyTorch's global generator.
@@ -214,8 +214,8 @@ def _check_holdable(variant: str | Variant | Recipe) -> None:
     one = VARIANTS.get(variant) if isinstance(variant, str) else variant
     if isinstance(one, Variant) and "hold_weights" not in one.options:
         raise ValueError(
-            f"hold_weights beside a rate: the slice weights of variant {one.name!r} do not depend on the costs; leave it "
-            f"out"
+            f"hold_weights beside a rate: the slice weights of variant {one.name!r} do not depend on the costs; "
+            f"leave it out"
         )
     if isinstance(one, Recipe):
         raise ValueError(

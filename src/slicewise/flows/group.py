@@ -64,9 +64,7 @@ class Group:
     def _take(self, rows: Tensor) -> None:
         """Work on these runs from now on."""
         self.working = rows  # (W,)
-        self.going = torch.ones(
-            len(rows), dtype=torch.bool
-        )  # (W,), those that have not ended since
+        self.going = torch.ones(len(rows), dtype=torch.bool)  # (W,), those that have not ended
         self.n_alive = len(rows)
         self._streams = RunSeeds(self._seeds[rows], self.problem.x.device)
         whole = dataclasses.replace(self.problem, x=self.particles)

@@ -37,9 +37,7 @@ class StepResult(NamedTuple):
     x: Tensor  # (R, n, d), particles after it
     loss: Tensor  # (R,), the objective on the slices of this step, at its start
     step: Tensor  # (R,), the rate, or the mean computed step
-    move: (
-        Tensor | None
-    )  # (R, n, d), what each particle was asked to move by; None: what it moved by
+    move: Tensor | None  # (R, n, d), the suggested move of each particle; None: the move it made
     state: State  # tensors whose first dimension is R, for the next step
 
 
@@ -97,9 +95,8 @@ class RateMover:
             known = sorted_lines(project(problem.y, slices[seeds.first]))[seeds.which]
             problem = dataclasses.replace(problem, y_sorted=known)
         value, x = stepped(self.recipe, problem, slices, self.objective, rate)
-        return StepResult(
-            self._bounded(x), value, rate, None, {"rate": rate} | as_run_state(learned)
-        )
+        after = {"rate": rate} | as_run_state(learned)
+        return StepResult(self._bounded(x), value, rate, None, after)
 
     def _by_autograd(
         self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State
@@ -112,9 +109,8 @@ class RateMover:
             lambda p: prepare_step(self.recipe, p, seeds, t, state),
         )
         x = problem.x - rate[:, None, None].to(gradient.dtype) * gradient
-        return StepResult(
-            self._bounded(x), value, rate, None, {"rate": rate} | as_run_state(found.state)
-        )
+        after = {"rate": rate} | as_run_state(found.state)
+        return StepResult(self._bounded(x), value, rate, None, after)
 
     def _bounded(self, x: Tensor) -> Tensor:
         return x if self.lower_bound is None else x.clamp(min=self.lower_bound)
@@ -204,8 +200,8 @@ class RuleMover:
 class StepShrinking:
     """A schedule that shortens steps over the last 40 % of a run, which averages out the noise of fresh slices.
 
-    For losses whose minimum is not zero (n ≠ m, unequal weights), around which full steps keep jittering. Runs of fewer
-    than 25 steps a dimension keep full steps: they are still on their way.
+    For losses whose minimum is not zero (n ≠ m, unequal weights), around which full steps keep jittering. Runs of
+    fewer than 25 steps a dimension keep full steps: they are still on their way.
     """
 
     k: int  # dimensions
@@ -275,9 +271,9 @@ class MomentumMover:
     """Cauchy steps with Nesterov's momentum, restarts and escapes: the default for the plain distance.
 
     Each step is made from a point ahead of the particles. Slices are fresh at every step, so a loss that rises may be
-    noise: momentum restarts when it rises by more than two standard errors (one, beyond three dimensions). Momentum is at
-    most 2a/k − 1 for a computed step a, which is 0 for one slice and nearly 1 for isotropic ones, and needs 5 slices for
-    each dimension.
+    noise: momentum restarts when it rises by more than two standard errors (one, beyond three dimensions). Momentum is
+    at most 2a/k − 1 for a computed step a, which is 0 for one slice and nearly 1 for isotropic ones, and needs 5 slices
+    for each dimension.
     """
 
     n_slices: int
@@ -288,7 +284,8 @@ class MomentumMover:
 
     def start(self, problem: Problem, seeds: RunSeeds) -> State:
         ones = problem.x.new_ones(problem.x.shape[0])
-        state = {"ahead": problem.x, "pace": ones, "loss": ones * math.inf}
+        # The point to step from, (R, n, k); Nesterov's sequence t and the loss of the last step, (R,).
+        state = {"lookahead": problem.x, "nesterov": ones, "loss": ones * math.inf}
         return state if self.escapes is None else state | self.escapes.start(ones)
 
     def predraw(self, problem: Problem, seeds: RunSeeds, steps: Tensor) -> PredrawnSlices | None:
@@ -319,7 +316,7 @@ class MomentumMover:
             ahead = StepSlices(self._draw((len(problem.x),), problem, seeds.at(t)), None)
         problem = dataclasses.replace(problem, y_sorted=ahead.y_sorted)
         slices, weights, escaping = self._slices(ahead.slices, problem, seeds, t, state)
-        pull = pull_of(dataclasses.replace(problem, x=state["ahead"]), slices, weights)
+        pull = pull_of(dataclasses.replace(problem, x=state["lookahead"]), slices, weights)
         loss = (weights * pull.costs).sum(dim=-1)  # (R,)
         step = Cauchy()(pull).squeeze(-1) * self.step_factor
         if self.shrink:
@@ -327,20 +324,20 @@ class MomentumMover:
         if escaping is not None and self.escapes is not None:
             step = step * self.escapes.step_factor(loss, state)
         move = -step[:, None, None] * pull.direction
-        x = state["ahead"] + move
+        x = state["lookahead"] + move
 
         # The error of one slice is unknown: any rise then counts.
         error = pull.costs.std(dim=-1) / math.sqrt(self.n_slices) if self.n_slices > 1 else 0.0
         restart = loss > state["loss"] + (2 if k <= 3 else 1) * error
         if escaping is not None:
             restart = restart | escaping
-        pace = torch.where(restart, 1, state["pace"])
-        faster = (1 + (1 + 4 * pace * pace).sqrt()) / 2
-        onward = x
+        t_now = torch.where(restart, 1, state["nesterov"])
+        t_next = (1 + (1 + 4 * t_now * t_now).sqrt()) / 2
+        lookahead = x
         if self.n_slices >= 5 * k:
-            carry = torch.minimum((pace - 1) / faster, (2 * step / k - 1).clamp(min=0))
-            onward = x + carry[:, None, None] * (x - problem.x)
-        after = {**state, "ahead": onward, "pace": faster, "loss": loss}
+            momentum = torch.minimum((t_now - 1) / t_next, (2 * step / k - 1).clamp(min=0))
+            lookahead = x + momentum[:, None, None] * (x - problem.x)
+        after = {**state, "lookahead": lookahead, "nesterov": t_next, "loss": loss}
         if escaping is not None:
             after["loss"] = torch.where(escaping, math.inf, loss)
         if self.escapes is not None:

@@ -68,8 +68,8 @@ class Scheduled:
 class Replay:
     """S steps of a mover as one graph, which reads and writes its own buffers.
 
-    Each replay reads its step numbers from the device, and its random numbers follow from them. It records the particles
-    at its start and the numbers of its steps; particles after each step come from replaying it once more.
+    Each replay reads its step numbers from the device, and its random numbers follow from them. It records the
+    particles at its start and the numbers of its steps; particles after each step come from replaying it once more.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Replay:
         return make_steps(*given, self._detector, self._table.steps[:length])
 
     def run(self, first: int, times: int) -> Tensor:
-        """Replay several times, from step `first` on. Returns the numbers of all steps, (3, S · times, R)."""
+        """Replay several times, from step `first` on, and return the numbers of all steps, (3, S · times, R)."""
         if self._first != first:
             self._table.turn_to(first)
         self._first, self._times = first, times

@@ -24,8 +24,8 @@ class EscapeRule:
 
     A run whose loss has not halved for `patience` steps sits where slices disagree and cancel, or is merely slow. It
     escapes for `first` steps, and for twice as many after each escape that found the loss at rest. From the second of
-    those on an escape is "hot": it starts with twice the computed step, and returns to once the step at its end. Doubling
-    a step reflects the particles about the minimizer: the loss stays, the assignment is reshuffled.
+    those on an escape is "hot": it starts with twice the computed step, and returns to once the step at its end.
+    Doubling a step reflects the particles about the minimizer: the loss stays, the assignment is reshuffled.
 
     A loss that still falls gets neither longer nor hot escapes, which would undo what it has reached. Nor is a step
     enlarged while the loss is far above its value at rest: reflections on one basis raise the loss on others, most for

@@ -18,9 +18,9 @@ from slicewise.steps import Cauchy, Rule, Tempered
 from slicewise.support import check_number
 from slicewise.variants import Recipe
 
-# Version 1 of the default for computed steps: hot escapes up to 16 times the loss at rest (`restarts`), `Tempered` steps
-# for few slices (`FlowSettings.mover`). A study stores this key with its runs and looks them up by it. It is spelled as
-# the first stores have it, so that they are found; a default that makes other runs takes a new key, "2".
+# Version 1 of the default for computed steps: hot escapes up to 16 times the loss at rest (`restarts`), `Tempered`
+# steps for few slices (`FlowSettings.mover`). A study stores this key with its runs and looks them up by it. It is
+# spelled as the first stores have it, so that they are found; a default that makes other runs takes a new key, "2".
 STEP_VERSION_KEY = "heat of escapes up to 16 times the loss at rest, few slices tempered"
 
 # For runs that end at their first stall (`Stopping(assign=True)`): stalls are detected in any dimension, and no run

@@ -33,9 +33,7 @@ class Runs:
     seeds: Tensor  # (R,)
     span: Subspace | None  # batched as x and y were
     dimensions: Tensor  # (R,), of the data's span, or d
-    absent: (
-        tuple[Tensor, Tensor] | None
-    )  # which samples of x have weight, and all as they were given
+    absent: tuple[Tensor, Tensor] | None  # where samples of x have weight; x as it was given
 
 
 def runs_of(

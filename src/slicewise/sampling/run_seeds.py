@@ -72,18 +72,18 @@ class RunSeeds:
 
 def draw_seeds(n: int, generator: int | Generators) -> Tensor:
     """A seed for each of n runs (n,), each from its own generator where a list is given."""
+    source: Generators = _seeded(generator)
     if isinstance(generator, list | tuple):
-        generator = [_seeded(one) for one in generator]
-    generator = _seeded(generator)
-    check_generator(generator)
-    if generator is None or isinstance(generator, torch.Generator):
-        device = None if generator is None else generator.device
-        return torch.randint(2**62, (n,), generator=generator, device=device).cpu()
-    if len(generator) != n:
+        source = [_seeded(one) for one in generator]
+    check_generator(source)
+    if source is None or isinstance(source, torch.Generator):
+        device = None if source is None else source.device
+        return torch.randint(2**62, (n,), generator=source, device=device).cpu()
+    if len(source) != n:
         raise ValueError(
-            f"generator holds {len(generator)} generators for {n} runs: give one for each, or one"
+            f"generator holds {len(source)} generators for {n} runs: give one for each, or one"
         )
-    return torch.cat([draw_seeds(1, one) for one in generator])
+    return torch.cat([draw_seeds(1, one) for one in source])
 
 
 def _seeded(generator: Any) -> Any:
