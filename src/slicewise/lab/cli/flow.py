@@ -13,7 +13,7 @@ import torch
 import typer
 
 from slicewise.distance import Objective
-from slicewise.flows import Flow, Status
+from slicewise.flows import Flow
 from slicewise.flows import flow as carry
 from slicewise.lab.cli import options
 from slicewise.lab.cli.messages import one_way_to_say, place_for, say_json, say_lines
@@ -21,7 +21,7 @@ from slicewise.lab.cli.sets import EXACT_PAIRS, Sets, memory_permitting, toy_or_
 from slicewise.lab.data.arrays import printable
 from slicewise.lab.errors import Trouble
 from slicewise.lab.images.animation import Film, as_gif, as_html, film, log_spaced, nearest
-from slicewise.support import check_choice, check_count, write_whole
+from slicewise.support import Status, check_choice, check_count, write_whole
 from slicewise.transport import wasserstein
 
 # Up to so many pairs of samples the exact distance takes milliseconds: it is told of every frame.
