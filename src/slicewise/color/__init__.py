@@ -10,7 +10,7 @@ from slicewise.color.color_transfer import ColorTransfer, transfer
 from slicewise.color.map_files import SUFFIXES
 
 __all__ = [
-    "ColorTransfer",
     "SUFFIXES",
+    "ColorTransfer",
     "transfer",
 ]

@@ -74,7 +74,7 @@ def draw(
         else:
             slices = recipe.slicer(problem.detached(), rng)
         _check_drawn(recipe, slices, problem)
-        return problem, problem.population.agreed(slices), state
+        return problem, problem.population.agreed(slices.to(problem.x.dtype)), state
 
 
 def _check_drawn(recipe: Recipe, slices: object, problem: Problem) -> None:

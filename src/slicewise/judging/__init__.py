@@ -26,10 +26,10 @@ from slicewise.judging.probes import Probe, fit_probe
 from slicewise.judging.translation import Moved, TranslationJudge, judge_moves
 
 __all__ = [
+    "LEAST_VARIANCE",
     "Affine",
     "Judge",
     "Judgement",
-    "LEAST_VARIANCE",
     "Moved",
     "Probe",
     "TranslationJudge",

@@ -22,7 +22,7 @@ class Result:
     renamed: ClassVar[dict[str, str]] = {}
 
     def __getattr__(self, name: str) -> Any:
-        hint = f": it is called {self.renamed[name]} now" if name in self.renamed else ""
+        hint = f": it is called {self.renamed[name]!r} now" if name in self.renamed else ""
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
 

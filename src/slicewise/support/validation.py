@@ -216,27 +216,37 @@ def check_weights(
             f"{name} is on device {weights.device}, its samples on {samples.device}: move one of them"
         )
     check_broadcast(**{name: weights.shape[:-1], "samples": samples.shape[:-2]})
-    if not values_readable(weights):
+    if not values_readable(weights) or not weights.numel():
         return
-    if weights.numel() and not bool(torch.isfinite(weights).all() & (weights >= 0).all()):
+    # Read at once: on a device every read waits for it.
+    wide = weights.detach().double()
+    bad = ~(wide.isfinite() & (wide >= 0)).all()
+    unfit, smallest, worst = torch.stack([bad.double(), wide.min(), _worst_sum(wide)]).tolist()
+    if unfit:
         raise ValueError(
-            f"{name} has a negative or non-finite entry (smallest: {weights.min().item():g}): sample "
-            f"weights must be finite and at least 0"
+            f"{name} has a negative or non-finite entry (smallest: {smallest:g}): sample weights must be finite and at "
+            f"least 0"
         )
     if not share:
-        check_weight_sum(name, weights)
+        _check_sum(name, weights, worst)
 
 
 def check_weight_sum(name: str, weights: Tensor | None) -> None:
     """Weights of all samples, which sum to one."""
-    if weights is None or not values_readable(weights):
-        return
-    total = weights.detach().double().sum(dim=-1)
-    worst = total.flatten()[(total - 1).abs().argmax()].item()
-    if abs(worst - 1) > _SUM_TOLERANCE.get(weights.dtype, 1e-4):
+    if weights is not None and values_readable(weights):
+        _check_sum(name, weights, _worst_sum(weights.detach().double()).item())
+
+
+def _worst_sum(weights: Tensor) -> Tensor:
+    """Of the sums over samples, the one furthest from 1."""
+    total = weights.sum(dim=-1).flatten()
+    return total[(total - 1).abs().argmax()]
+
+
+def _check_sum(name: str, weights: Tensor, worst: float) -> None:
+    if not abs(worst - 1) <= _SUM_TOLERANCE.get(weights.dtype, 1e-4):
         raise ValueError(
-            f"{name} sums to {worst:g}: sample weights must sum to 1, e.g. "
-            f"{name} / {name}.sum(-1, keepdim=True)"
+            f"{name} sums to {worst:g}: sample weights must sum to 1, e.g. {name} / {name}.sum(-1, keepdim=True)"
         )
 
 

@@ -17,6 +17,7 @@ from slicewise.transport.sliced import (
     DEVICE_PIECE_BYTES,
     PIECE_BYTES,
     Gradients,
+    JointMatcher,
     Matcher,
     Needs,
     match_slices,
@@ -32,11 +33,12 @@ from slicewise.transport.subspace_robust import subspace_robust_wasserstein
 
 __all__ = [
     "DEVICE_PIECE_BYTES",
+    "PIECE_BYTES",
     "Gradients",
+    "JointMatcher",
     "Match",
     "Matcher",
     "Needs",
-    "PIECE_BYTES",
     "Wanted",
     "assignment",
     "descend",

@@ -11,6 +11,7 @@ from slicewise.support import full_precision, is_transformed
 from slicewise.transport.one_dim import Match
 from slicewise.transport.sliced import (
     Gradients,
+    JointMatcher,
     Matcher,
     Needs,
     match_slices,
@@ -164,7 +165,7 @@ class _Pulled(torch.autograd.Function):
 
 
 def _check_recordable(matcher: Matcher) -> None:
-    if getattr(matcher, "over_processes", False):
+    if isinstance(matcher, JointMatcher):
         raise RuntimeError(
             "second derivatives (create_graph=True) of a loss whose samples are shared out among processes: "
             "give exchange='samples', which gathers them, or take second derivatives without group="
