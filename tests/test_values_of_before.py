@@ -17,7 +17,9 @@ import slicewise as sw
 from slicewise.training import Generator, train
 
 BEFORE = np.load(Path(__file__).parent / "values_of_before.npz")
-NAMES = sorted({key.split("/")[0] for key in BEFORE.files if key.endswith("/value") and "/same" in key})
+NAMES = sorted(
+    {key.split("/")[0] for key in BEFORE.files if key.endswith("/value") and "/same" in key}
+)
 
 
 @pytest.fixture(autouse=True)

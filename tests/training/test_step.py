@@ -9,8 +9,7 @@ import torch
 
 import slicewise as sw
 from slicewise.distance.evaluation import weigh
-from slicewise.distance.prepare import draw
-from slicewise.distance.request import recipe_for
+from slicewise.distance.request import draw, recipe_for
 from slicewise.flows.slices import learned_of
 from slicewise.problem import Learner
 from slicewise.problem.schedules import Instant

@@ -183,7 +183,7 @@ class Augment(BuiltIn, LiftPart, Learner):
     def learn(self, problem: Problem, rng: Randomness, state: State) -> tuple[Problem, State]:
         still = problem.detached()
         with torch.no_grad():
-            state = {name: problem.population.agreed(tensor) for name, tensor in state.items()}
+            state = {name: problem.agreed(tensor) for name, tensor in state.items()}
             for _ in range(self.n_steps):
                 self._improve(still, rng, state)
         return self._lifted(problem, state), state
@@ -204,7 +204,7 @@ class Augment(BuiltIn, LiftPart, Learner):
         """One step of Adam up the objective, whose gradient is written out."""
         wide = self._lifted(problem, state)
         slices = sphere.uniform((*wide.batch, self.n, wide.d), rng, wide.x.dtype)
-        slices = problem.population.agreed(slices)
+        slices = problem.agreed(slices)
         equal = slices.new_full((*wide.batch, self.n), 1 / self.n)
         costs, gradients = wide.pull(slices, equal, Needs(x=True, y=True))
         n = problem.cost_factor()
