@@ -610,7 +610,8 @@ class TestRefusals:
 
 
 def test_scikit_learn_can_make_another_like_it(fitted, cat):
-    given = {"variant": "ebsw", "space": "srgb", "palette": 7, "smoothness": 2.0, "n_pixels": 50, "generator": 3}  # fmt: skip
+    given = {"variant": "ebsw", "space": "srgb", "palette": 7, "smoothness": 2.0}
+    given |= {"n_pixels": 50, "generator": 3}
     again = clone(ColorTransfer(**given))
     assert again.get_params() == given
     fresh = clone(fitted)

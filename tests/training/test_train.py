@@ -311,7 +311,7 @@ class Says(torch.optim.SGD):
     ],
 )
 def test_who_becomes_a_graph_unasked(monkeypatch, make, optimizer, graph, captured):
-    """On a device that is made up: ours do; a network of one's own may look at numbers, so that it must be asked for."""
+    """On a device that is made up: what declares it does; a network of one's own may read values on the host."""
     monkeypatch.setattr(loop, "can_capture", lambda trainer: True)
     made = stand_in_for_graphs(monkeypatch, CapturedSteps)
     train(

@@ -126,8 +126,8 @@ def mean_shift(source: Tensor, target: Tensor) -> AffineMap:
 def gaussian_map(source: Tensor, target: Tensor) -> AffineMap:
     """Return the optimal map between the Gaussians with the means and covariances of two sets of samples.
 
-    Its matrix is A = C^-½ (C^½ C' C^½)^½ C^-½ with the covariances C of the source and C' of the target. Where the source
-    has no variance, C^-½ is taken as 0: these directions go to the center of the target.
+    Its matrix is A = C^-½ (C^½ C' C^½)^½ C^-½ with the covariances C of the source and C' of the target. Where the
+    source has no variance, C^-½ is taken as 0: these directions go to the center of the target.
 
     Args:
         source: Samples (n, d).

@@ -1,8 +1,8 @@
 """Score generated samples against held-out real ones, and rank several sets of them.
 
 SW_2 on fixed slices and the energy distance decide a ranking. The exact W_2 is reported but does not: in high dimension
-it is mostly the distance between neighbors and prefers samples that are too close together, so that always returning the
-mean scores nearly as well as real data. The fraction of the variance that is left tells the two apart.
+it is mostly the distance between neighbors and prefers samples that are too close together, so that always returning
+the mean scores nearly as well as real data. The fraction of the variance that is left tells the two apart.
 """
 
 from __future__ import annotations

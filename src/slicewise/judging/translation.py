@@ -133,7 +133,8 @@ class TranslationJudge:
         """Score translations that need no training.
 
         Returns:
-            Scores of the source "not moved", after a "mean shift", after the "Gaussian map", and of the "target's mean".
+            Scores of the source "not moved", after a "mean shift", after the "Gaussian map", and of the "target's
+            mean".
         """
         domains = self.source_train, self.target_train
         return {

@@ -27,7 +27,7 @@ def renamed_arguments(**instead: str) -> Callable[[Target], Target]:
 
     def decorate(target: Target) -> Target:
         is_class = isinstance(target, type)
-        wrapped = target.__init__ if is_class else target  # type: ignore[misc]
+        wrapped: Callable[..., Any] = vars(target)["__init__"] if is_class else target
 
         @functools.wraps(wrapped)
         def checked(*args: Any, **kwargs: Any) -> Any:
@@ -38,7 +38,7 @@ def renamed_arguments(**instead: str) -> Callable[[Target], Target]:
             return wrapped(*args, **kwargs)
 
         if is_class:
-            target.__init__ = checked  # type: ignore[misc]
+            setattr(target, "__init__", checked)  # noqa: B010 (mypy refuses an assignment)
             return target
         return checked  # type: ignore[return-value]
 
