@@ -544,14 +544,16 @@ class TestKeeping:
 class TestRefusals:
     def test_old_words_name_the_new_ones(self, cat, cup, fitted):
         for call in (ColorTransfer, lambda **old: transfer(cat, cup, **old)):
-            with pytest.raises(TypeError, match="no argument 'seed': write generator= instead"):
+            with pytest.raises(TypeError, match="no argument 'seed': it is called 'generator' now"):
                 call(seed=1)
         for call in (
             lambda **old: transfer(cat, cup, **old),
             lambda **old: fitted.fit(cat, cup, **old),
             lambda **old: fitted.transform(cat, **old),
         ):
-            with pytest.raises(TypeError, match="no argument 'bar': write progress_bar= instead"):
+            with pytest.raises(
+                TypeError, match="no argument 'bar': it is called 'progress_bar' now"
+            ):
                 call(bar=False)
 
     @pytest.mark.parametrize("strength", [-0.1, 1.5, float("nan")])

@@ -140,9 +140,9 @@ def test_the_objective_is_the_root_or_the_power():
 
 def test_old_words_name_the_new_ones():
     for kind in BOTH:
-        with pytest.raises(TypeError, match="no argument 'seed': write generator= instead"):
+        with pytest.raises(TypeError, match="no argument 'seed': it is called 'generator' now"):
             kind(seed=1)
-    with pytest.raises(TypeError, match="no argument 'power': write objective='power'"):
+    with pytest.raises(TypeError, match="no argument 'power': it is called 'objective'"):
         SlicedWassersteinMetric(power=True)
 
 

@@ -30,7 +30,7 @@ _PALETTE_PIXELS = 20_000
 _LEAST_SPREAD = 1e-3  # variance assumed of a target of one color, or nearly
 _PARAMETERS = ("variant", "space", "palette", "smoothness", "n_pixels", "generator")
 
-_renamed = renamed_arguments(seed="generator=", bar="progress_bar=")
+_renamed = renamed_arguments(seed="generator", bar="progress_bar")
 
 
 @_renamed

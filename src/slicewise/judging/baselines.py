@@ -29,7 +29,7 @@ def constant(train: Tensor, n: int) -> Tensor:
     return train.mean(dim=0).expand(n, -1)
 
 
-@renamed_arguments(seed="generator=")
+@renamed_arguments(seed="generator")
 def gaussian(train: Tensor, n: int, *, generator: int | torch.Generator | None = 0) -> Tensor:
     """Draw samples of the Gaussian with the mean and covariance of samples.
 
@@ -52,7 +52,7 @@ def gaussian(train: Tensor, n: int, *, generator: int | torch.Generator | None =
     return (mean + noise.to(root.device) @ root).to(train.dtype)
 
 
-@renamed_arguments(seed="generator=")
+@renamed_arguments(seed="generator")
 def baselines(
     train: Tensor,
     held_out: Tensor,

@@ -65,7 +65,7 @@ class Scores:
         }
 
 
-@renamed_arguments(seed="generator=")
+@renamed_arguments(seed="generator")
 @dataclass(frozen=True, eq=False)
 class Judge:
     """Scores sets of samples against the same held-out ones; use `judge` for a single set.
@@ -179,7 +179,7 @@ class Judge:
         return Target(self._real, slices.to(self.real.device))
 
 
-@renamed_arguments(seed="generator=")
+@renamed_arguments(seed="generator")
 def judge(
     made: Tensor,
     real: Tensor,
@@ -208,7 +208,7 @@ def judge(
     return Judge(real, generator)(made, exact=exact, another=another)
 
 
-@renamed_arguments(seed="generator=")
+@renamed_arguments(seed="generator")
 def real_scores(
     train: Tensor,
     held_out: Tensor,

@@ -29,7 +29,7 @@ _OF_TORCHMETRICS = {
 _OBJECTIVES = ("root", "power")
 
 
-@renamed_arguments(seed="generator=", power="objective='power' or objective='root'")
+@renamed_arguments(seed="generator", power="objective")
 class SlicedWassersteinMetric(Metric):
     """The sliced Wasserstein distance between all x and all y given to `update`; over ranks, between those of all.
 

@@ -23,7 +23,7 @@ from slicewise.support import (
 from slicewise.transport import project
 
 
-@renamed_arguments(seed="generator=")
+@renamed_arguments(seed="generator")
 class StreamingSlicedWassersteinMetric(Metric):
     """SW_p between all x and all y given to `update`, over fixed uniform slices, in memory that does not grow.
 

@@ -78,13 +78,13 @@ class Training:
 
 
 @renamed_arguments(
-    steps="max_steps=",
-    optimiser="optimizer=",
-    seed="seeds=",
-    generator="seeds=",
-    every="checkpoint_every=",
-    bar="progress_bar=",
-    power="objective='power' or objective='root'",
+    steps="max_steps",
+    optimiser="optimizer",
+    seed="seeds",
+    generator="seeds",
+    every="checkpoint_every",
+    bar="progress_bar",
+    power="objective",
 )
 def train(
     network: nn.Module,
