@@ -481,7 +481,7 @@ def test_a_state_of_something_else_is_refused(tmp_path):
         sw.flow(x, y, resume=sw.flow(x, y, steps=1))
     wrong = tmp_path / "wrong.pt"
     wrong.write_text("not a state")
-    with pytest.raises(ValueError, match="remove it to start anew"):
+    with pytest.raises(ValueError, match="remove the file to start anew"):
         sw.flow(x, y, checkpoint=wrong)
     with pytest.raises(ValueError, match="is a folder"):
         sw.flow(x, y, checkpoint=tmp_path)

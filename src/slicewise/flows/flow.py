@@ -20,7 +20,7 @@ from slicewise.problem import Target
 from slicewise.sampling import DRAWS, Generators
 from slicewise.steps import Rule, rule_for
 from slicewise.support import (
-    Checkpoint,
+    CheckpointFile,
     check_choice,
     check_count,
     check_finite,
@@ -126,7 +126,7 @@ def flow(
         assign=finish == "assign",
         at_least=at_least,
     )
-    saver = None if checkpoint is None else Checkpoint(checkpoint)
+    saver = None if checkpoint is None else CheckpointFile(checkpoint, "flow")
     if saver is not None and resume is None:
         resume = saver.load()
     if seeds is None and isinstance(resume, dict):
@@ -140,6 +140,8 @@ def flow(
         )
         samples = (problem.x, problem.y, x_weights, y_weights, problem.p)
         identity = fingerprint(DRAWS, settings, stopping, runs.rates, runs.seeds, samples)
+        if saver is not None:
+            saver.check_identity(identity)
         if resume is not None:
             check_state(resume, identity)
         groups = groups_for(runs, settings, stopping, None if resume is None else resume["groups"])

@@ -16,7 +16,7 @@ from slicewise.flows.group import Group, Passage
 from slicewise.flows.result import Trace
 from slicewise.flows.setup import Runs
 from slicewise.flows.stopping import Status
-from slicewise.support import Checkpoint, progress_bar
+from slicewise.support import CheckpointFile, progress_bar
 from slicewise.transport import wasserstein
 
 # Measured on one host: a replay costs so many seconds beside its steps, and capturing a step about this part of
@@ -102,7 +102,7 @@ class Loop:
         self._pace = Pace(runs.problem.x.device)
         self._boundary = self._mark()
 
-    def run(self, steps: int, checkpoint: Checkpoint | None, bar: bool | None) -> None:
+    def run(self, steps: int, checkpoint: CheckpointFile | None, bar: bool | None) -> None:
         """Go on to this many steps, or until every run has ended."""
         self._clock = time.perf_counter() - self._seconds
         self._look()
@@ -114,11 +114,11 @@ class Loop:
                     if checkpoint is not None:
                         self._boundary = self._mark()
                         if checkpoint.due():
-                            checkpoint.save(self.saved())
+                            checkpoint.save(self.saved(), self._identity)
             finally:
                 # An interrupt too leaves a state to go on from: that of the last whole step.
                 if checkpoint is not None:
-                    checkpoint.save(self.saved())
+                    checkpoint.save(self.saved(), self._identity)
         self._boundary = self._mark()
         for step in (*self.trace.w2_at, *self.trace.particles_at):
             if self._step < step <= steps:  # every run had ended before: it stays as it is
