@@ -7,7 +7,7 @@ directions that are spread evenly.
 Imports `support`. Used by every room that draws.
 """
 
-from slicewise.sampling.generators import Generators, Randomness
+from slicewise.sampling.generators import Generators, Randomness, one_generator
 from slicewise.sampling.philox import DRAWS
 from slicewise.sampling.point_sets import Points
 from slicewise.sampling.run_seeds import RunSeeds, draw_seeds
@@ -21,6 +21,7 @@ __all__ = [
     "RunSeeds",
     "draw_seeds",
     "normalise",
+    "one_generator",
     "orthonormal",
     "rotation",
     "uniform",
