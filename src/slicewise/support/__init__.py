@@ -12,8 +12,8 @@ from slicewise.support.dispatch import beside, capturing, current, kernels_for, 
 from slicewise.support.files import check_writable, write_whole
 from slicewise.support.progress import progress_bar
 from slicewise.support.renamed import keep_old_paths
-from slicewise.support.status import Status
 from slicewise.support.renamed_arguments import renamed_arguments
+from slicewise.support.status import Status
 from slicewise.support.torch_modes import broadcast, full_precision, is_transformed
 from slicewise.support.validation import (
     check_basis,
