@@ -79,9 +79,11 @@ def baselines(
     """
     n, judge = len(held_out), Judge(held_out, generator)
     # Two sets that differ: an int is the same draw every time.
-    draws = generator is None or isinstance(generator, torch.Generator)
-    sources = [generator if draws else generator + k for k in range(2)]
-    pair = [gaussian(train, n, generator=source) for source in sources[: 2 if exact else 1]]
+    sources = [
+        generator if generator is None or isinstance(generator, torch.Generator) else generator + k
+        for k in range(2 if exact else 1)
+    ]
+    pair = [gaussian(train, n, generator=source) for source in sources]
     mean = constant(train, n)
     return {
         "real": mean_over_subsets(train, judge, 3, one_generator(generator), exact=exact),
