@@ -47,8 +47,8 @@ from slicewise.support.validation import (
 )
 
 __all__ = [
-    "CheckpointFile",
     "CapturedGraph",
+    "CheckpointFile",
     "DeviceDraws",
     "Kernels",
     "Result",
@@ -83,8 +83,8 @@ __all__ = [
     "needs_gradient",
     "progress_bar",
     "register",
-    "renamed_arguments",
     "registered",
+    "renamed_arguments",
     "side_stream",
     "takes_arrays",
     "values_readable",
