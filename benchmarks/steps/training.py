@@ -19,7 +19,7 @@ from torch import Tensor
 import slicewise as sw
 from slicewise.distance import Scale
 from slicewise.sampling import Randomness, uniform
-from slicewise.training import Generator, Stack, StackedOptimiser
+from slicewise.training import Generator, Stack, StackedOptimizer
 
 LATENT, HIDDEN, MANIFOLD = 8, 128, 10
 SCALES: tuple[Scale, ...] = ("classic", "displacement")
@@ -113,7 +113,7 @@ def train(
     target = Manifold(setting.d, generator, device)
     made_by = networks(len(chosen), setting.d, generator, device)
     kinds = [candidate.optimiser for candidate in chosen]
-    optimisers = StackedOptimiser(made_by.parameters(), [c.rate for c in chosen], kinds)
+    optimisers = StackedOptimizer(made_by.parameters(), [c.rate for c in chosen], kinds)
     n_slices = None if setting.variant == "maxsw" else setting.n_slices
     losses = [
         sw.SlicedWasserstein(setting.variant, n_slices=n_slices, scale=scale, reduction="sum")

@@ -7,7 +7,7 @@ directions that are spread evenly.
 Imports `support`. Used by every room that draws.
 """
 
-from slicewise.sampling.generators import Generators, Randomness, as_generators
+from slicewise.sampling.generators import Generators, Randomness, as_generators, one_generator
 from slicewise.sampling.philox import DRAWS
 from slicewise.sampling.point_sets import Points
 from slicewise.sampling.run_seeds import RunSeeds, Stream, draw_seeds
@@ -23,6 +23,7 @@ __all__ = [
     "as_generators",
     "draw_seeds",
     "normalize",
+    "one_generator",
     "orthonormal",
     "rotation",
     "uniform",

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from slicewise.judging import Judgement, baselines
+from slicewise.judging import Scores, baselines
 from slicewise.lab.cli import options
 from slicewise.lab.cli.messages import place_for, say_json, say_lines
 from slicewise.lab.cli.study_pictures import pictures_of_study
@@ -122,7 +122,7 @@ def _facts(found: Latents) -> dict[str, Any]:
     }
 
 
-def _lines(said: dict[str, Any], judged: dict[str, Judgement]) -> list[tuple[str, str]]:
+def _lines(said: dict[str, Any], judged: dict[str, Scores]) -> list[tuple[str, str]]:
     axes = ", ".join(f"{float(share):.0%} in {count}" for share, count in said["axes"].items())
     lines = [
         (said["name"], f"{said['rows']:,} rows of {said['d']} coordinates"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slicewise.judging import LEAST_VARIANCE
+from slicewise.judging import MIN_VARIANCE_RATIO
 from slicewise.lab.experiments.flows import ELEVEN, LONE
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT, UNTRAINED
 from slicewise.lab.report.best import Best, Row
@@ -82,7 +82,7 @@ class Place:
 
 def may_win(one: Best) -> bool:
     """No run of a collapse does, however near a distance finds it."""
-    return all(value(row, "variance_ratio") >= LEAST_VARIANCE for row in one.runs)
+    return all(value(row, "variance_ratio") >= MIN_VARIANCE_RATIO for row in one.runs)
 
 
 def value(row: Row, measure: str) -> float:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import slicewise as sw
-from slicewise.judging import LEAST_VARIANCE
+from slicewise.judging import MIN_VARIANCE_RATIO
 from slicewise.lab.experiments.flows import LONE
 from slicewise.lab.experiments.latent.tasks import LatentTask, Measures
 from slicewise.lab.images.animation import log_spaced
@@ -238,6 +238,8 @@ def _best_rate(runs: Sequence[Run], judged: Sequence[Measures], status: Sequence
     for i, run in enumerate(runs):
         rates.setdefault(run.lr, []).append(i)
     there = {rate: some for rate, some in rates.items() if "diverged" not in {status[i] for i in some}}  # fmt: skip
-    may = [r for r in there if all(judged[i]["variance_ratio"] >= LEAST_VARIANCE for i in there[r])]
+    may = [
+        r for r in there if all(judged[i]["variance_ratio"] >= MIN_VARIANCE_RATIO for i in there[r])
+    ]
     best = min(may or there, key=lambda r: sum(judged[i]["sw2"] for i in there[r]), default=None)
     return there.get(best, [])
