@@ -166,7 +166,7 @@ def test_the_version_and_the_help(capsys):
     assert "--preset" in text
 
 
-COMMAND = [sys.executable, "-m", "slicewise.lab.cli"]
+COMMAND = [sys.executable, "-m", "slicewise"]
 
 
 def test_a_reader_that_leaves(here, capsys):

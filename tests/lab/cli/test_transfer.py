@@ -328,7 +328,7 @@ def test_twelve_megapixels(tmp_path):
     )
     grain = rng.integers(-2, 3, large.shape, dtype=np.int8)
     Image.fromarray(np.clip(large + grain, 0, 255).astype(np.uint8)).save("large.jpg", quality=95)
-    call = [sys.executable, "-m", "slicewise.lab.cli", "transfer", "large.jpg", "cat.png"]
+    call = [sys.executable, "-m", "slicewise", "transfer", "large.jpg", "cat.png"]
     source = {"PYTHONPATH": str(Path(slicewise.__file__).parents[1])}
     warm = [*call[:4], "cup.png", "cat.png", "-o", "warm.png"]
     subprocess.run(warm, check=True, capture_output=True, env=source)  # kernels are compiled once

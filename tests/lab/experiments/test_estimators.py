@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 
 import slicewise as sw
 from slicewise.lab.experiments import EXPERIMENTS, Options
+from slicewise.lab.experiments.check import Measured
 from slicewise.lab.experiments.estimators import CHECKS
 from slicewise.lab.experiments.estimators.contestants import CONTESTANTS, entered, samples, truth
 from slicewise.lab.experiments.estimators.energies import PRICED
 from slicewise.lab.experiments.estimators.values import best
-from slicewise.lab.experiments.theory.check import Measured
 from slicewise.lab.report.page import write_report
 from slicewise.lab.study.engines import InTurn
 from slicewise.lab.study.store import Store

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from slicewise.lab.cli.study_pictures import pictures_of_study
+from slicewise.lab.cli.latents import pictures_of_study
 from slicewise.lab.errors import Trouble
 from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.experiments.latent.cells import (
@@ -29,8 +29,7 @@ from slicewise.lab.report.best import Best
 from slicewise.lab.report.drawings import basins
 from slicewise.lab.report.latents import times
 from slicewise.lab.report.page import write_report
-from slicewise.lab.report.samples import samples
-from slicewise.lab.report.trainings import places
+from slicewise.lab.report.training_runs import places, samples
 from slicewise.lab.study.run import Result, Run
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep

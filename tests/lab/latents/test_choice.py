@@ -17,7 +17,7 @@ from slicewise.lab.experiments.latent.tasks import LatentTask
 from slicewise.lab.latents.choice import LatentChoice
 from slicewise.lab.latents.layouts import load
 from slicewise.lab.report.page import write_report
-from slicewise.lab.report.trainings import places
+from slicewise.lab.report.training_runs import places
 from slicewise.lab.study.run import Result
 from slicewise.lab.study.store import Store
 from tests.command_line import accepted, refused

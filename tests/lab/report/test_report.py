@@ -13,17 +13,17 @@ import pytest
 from PIL import Image
 
 from slicewise.lab.errors import Trouble
+from slicewise.lab.experiments.check_cells import CheckCell
 from slicewise.lab.experiments.flows import FlowCell
 from slicewise.lab.experiments.gradient_flow import ToyTask
 from slicewise.lab.experiments.image_flow import DigitTask
 from slicewise.lab.experiments.theory import CHECKS
-from slicewise.lab.experiments.theory.cells import CheckCell
 from slicewise.lab.report import theory
 from slicewise.lab.report.best import best_of, number
+from slicewise.lab.report.flow_runs import Flows
 from slicewise.lab.report.flows import edges
 from slicewise.lab.report.layout import Chart, file_name
 from slicewise.lab.report.page import as_script_data, write_report
-from slicewise.lab.report.rows import Flows
 from slicewise.lab.study.run import Result, Run
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep

@@ -16,7 +16,11 @@ PHOTOGRAPHS = SHARED / "data" / "color_transfer"
 
 def stored_then(run):
     """Whether a run is one of those the store was made of: see the README beside it."""
-    some = run.variant in ("maxksw", "imsw", "vimsw") if run.setting == "set1" else run.variant != "dsw"
+    some = (
+        run.variant in ("maxksw", "imsw", "vimsw")
+        if run.setting == "set1"
+        else run.variant != "dsw"
+    )
     rated = run.lr is not None and run.objective == published_objective(run.variant)
     return run.setting in ("set1", "set2", "set3") and run.seed == 0 and rated and some
 

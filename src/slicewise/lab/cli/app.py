@@ -10,7 +10,6 @@ import typer
 
 import slicewise
 from slicewise.lab.cli import STOPPED, USAGE
-from slicewise.lab.cli.bench import bench
 from slicewise.lab.cli.distance import distance
 from slicewise.lab.cli.flow import flow
 from slicewise.lab.cli.latents import latents
@@ -55,8 +54,15 @@ app.command()(latents)
 app.command(help=REPRODUCE)(reproduce)
 app.command(help=RUNS)(runs)
 app.command()(report)
-# What comes after `bench` is the benchmark's own to read.
-app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def bench() -> None:
+    """Say how to run the benchmarks, which are not part of the installed package."""
+    raise Trouble(
+        "the benchmarks are in the repository, not in the installed package: in a clone of it run `make bench`, "
+        "`make bench-gpu`, `make bench-color`, `make bench-steps` or `make claims`"
+    )
 
 
 def run(arguments: list[str]) -> int:

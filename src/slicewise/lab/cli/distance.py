@@ -10,8 +10,8 @@ import typer
 
 from slicewise.distance import Evaluation, evaluate
 from slicewise.lab.cli import options
-from slicewise.lab.cli.messages import one_way_to_say, say_json, say_lines
-from slicewise.lab.cli.sets import EXACT_PAIRS, Sets, generator_for, memory_permitting, read_sets
+from slicewise.lab.cli.output import one_way_to_say, say_json, say_lines
+from slicewise.lab.cli.samples import EXACT_PAIRS, Sets, generator_for, memory_permitting, read_sets
 from slicewise.lab.errors import Trouble
 from slicewise.parts import Curved
 from slicewise.transport import subspace_robust_wasserstein, wasserstein

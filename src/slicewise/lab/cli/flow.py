@@ -16,8 +16,8 @@ from slicewise.distance import Objective
 from slicewise.flows import Flow, Status
 from slicewise.flows import flow as carry
 from slicewise.lab.cli import options
-from slicewise.lab.cli.messages import one_way_to_say, place_for, say_json, say_lines
-from slicewise.lab.cli.sets import EXACT_PAIRS, Sets, memory_permitting, toy_or_files
+from slicewise.lab.cli.output import one_way_to_say, place_for, say_json, say_lines
+from slicewise.lab.cli.samples import EXACT_PAIRS, Sets, memory_permitting, toy_or_files
 from slicewise.lab.data.arrays import printable
 from slicewise.lab.errors import Trouble
 from slicewise.lab.images.animation import Film, as_gif, as_html, film, log_spaced, nearest

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 
 from slicewise.lab.cli import PARTLY, STOPPED, options
-from slicewise.lab.cli.engine import Asked, workplace
 from slicewise.lab.errors import NothingToDo, Trouble
 from slicewise.lab.experiments import EXPERIMENTS, PRESETS, READ_BY, Options
 from slicewise.lab.latents.choice import LatentChoice
 from slicewise.lab.latents.domains import ADULT, CHILD
+from slicewise.lab.study.engines import Engine, InProcesses, InTurn
+from slicewise.lab.study.machine import choose_device, device_name
 from slicewise.lab.study.run import Cell
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
@@ -38,6 +43,7 @@ is not made twice.
   slicewise reproduce all --engine ray --address auto  on a Ray cluster
 """
 CLUSTER = "A Ray cluster"
+ENGINES = ("local", "ray")
 
 
 def reproduce(
@@ -226,3 +232,76 @@ def _notes(cells: Sequence[Cell]) -> list[str]:
 def _whole(path: Path | str | None) -> str | None:
     """A path from the root: who works for us may be in another folder."""
     return None if path is None else str(Path(path).absolute())
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options that say where."""
+
+    engine: str
+    device: str
+    jobs: int
+    address: str | None
+    cpus: float | None
+    gpus: float | None
+    quiet: bool
+
+    def __post_init__(self) -> None:
+        check_choice("--engine", self.engine, ENGINES)
+        if self.jobs < 0:
+            raise Trouble(f"--jobs {self.jobs}: give a number of processes, or 0")
+        if self.engine == "ray":
+            self._check_ray()
+            return
+        for option, value in (
+            ("--address", self.address),
+            ("--cpus-per-task", self.cpus),
+            ("--gpus-per-task", self.gpus),
+        ):
+            if value is not None:
+                raise Trouble(f"{option} {value} is for a cluster: give --engine ray with it")
+
+    def _check_ray(self) -> None:
+        if self.jobs:
+            raise Trouble(
+                f"--jobs {self.jobs} is for --engine local: on a cluster as many tasks run as there is room for; "
+                f"--cpus-per-task and --gpus-per-task say how much each takes"
+            )
+        cpus, gpus = self.cpus, self.gpus
+        if cpus is not None and not (0 < cpus < 1 or (1 <= cpus < math.inf and cpus == int(cpus))):
+            raise Trouble(
+                f"--cpus-per-task {cpus:g}: give a whole number of cores, or part of one, as 0.5"
+            )
+        if gpus is not None and not 0 < gpus <= 1:
+            raise Trouble(
+                f"--gpus-per-task {gpus:g}: a task uses one GPU or part of one; give at most 1, as 0.25"
+            )
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """An engine, the device that its cells are made on, and what to call these."""
+
+    engine: Engine
+    device: str
+    machine: str  # what cells are timed on
+    words: str
+
+
+@contextlib.contextmanager
+def workplace(asked: Asked) -> Iterator[Workplace]:
+    """What was asked for; a connection to a cluster ends with it."""
+    if asked.engine == "ray":
+        from slicewise.lab.study.on_ray import OnRay
+
+        how = {"cpus": asked.cpus or 1.0, "gpus": asked.gpus or 1.0}
+        with OnRay(asked.address, **how, quiet=asked.quiet) as ray:
+            device = ray.device(asked.device)
+            machine = ray.machine(device)
+            yield Workplace(ray, device, machine, f"{ray.place}, {machine}")
+        return
+    device = choose_device(asked.device)
+    processes = asked.jobs or (1 if device.startswith("cuda") else os.cpu_count() or 1)
+    engine: Engine = InTurn() if processes == 1 else InProcesses(processes)
+    machine = device_name(device)
+    yield Workplace(engine, device, machine, machine)

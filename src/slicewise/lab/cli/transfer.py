@@ -18,8 +18,8 @@ import typer
 from slicewise.color import SUFFIXES as MAPS
 from slicewise.color import ColorTransfer
 from slicewise.lab.cli import options
-from slicewise.lab.cli.messages import one_way_to_say, place_for, say_json, say_lines
-from slicewise.lab.cli.sets import generator_for
+from slicewise.lab.cli.output import one_way_to_say, place_for, say_json, say_lines
+from slicewise.lab.cli.samples import generator_for
 from slicewise.lab.data.arrays import printable
 from slicewise.lab.errors import Trouble
 from slicewise.lab.images.before_after import before_after

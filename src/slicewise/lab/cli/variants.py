@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from slicewise.lab.cli.messages import say_json, say_lines
 from slicewise.lab.cli.options import Json
+from slicewise.lab.cli.output import say_json, say_lines
 from slicewise.support import check_choice
 from slicewise.variants import PRESETS, VARIANTS, Variant
 

@@ -49,17 +49,6 @@ class Pair:
         source.thumbnail((_SMALL, _SMALL), Image.Resampling.LANCZOS)
         return np.asarray(source), np.asarray(ImageOps.pad(target, source.size, color="white"))
 
-    @functools.cached_property
-    def noise(self) -> float:
-        """How far apart a few of the target's colours are from themselves, evaluated in single precision."""
-        # Here, because experiments import this module.
-        from slicewise.lab.experiments.theory.evaluation import measured_distance
-
-        pixels = self.target.reshape(-1, 3)
-        chosen = np.random.default_rng(0).permutation(len(pixels))[:300]
-        some = pixels[chosen] + np.random.default_rng(1).random((len(chosen), 3))
-        return measured_distance(some + 1e-5, some, np.float32)
-
 
 @functools.cache
 def _palette(pair: Pair, of_target: bool, n: int) -> Array:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slicewise.lab.experiments import color, gradient_flow, image_flow
+from slicewise.lab.experiments.check_cells import NAME as THEORY
+from slicewise.lab.experiments.check_cells import cells as theory_cells
 from slicewise.lab.experiments.latent import presets as latent
-from slicewise.lab.experiments.theory.cells import NAME as THEORY
-from slicewise.lab.experiments.theory.cells import cells as theory_cells
 from slicewise.lab.latents.choice import LatentChoice
 from slicewise.lab.study.run import Cell
 from slicewise.problem import Convention

@@ -14,6 +14,7 @@ from torch import Tensor
 from slicewise.distance import Objective
 from slicewise.lab.data.photographs import Pair, pairs
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell, one_by_one
+from slicewise.lab.experiments.theory.evaluation import measured_distance
 
 NAME = "color"
 # {1, 3, 5, 8} · 10^{−4 … 1} and 100, as the paper lists them.
@@ -68,7 +69,7 @@ class ColorTask:
 
     @property
     def noted(self) -> Mapping[str, Any]:
-        return {"source": self._pair().name, "noise": self._pair().noise}
+        return {"source": self._pair().name, "noise": _noise(self._pair())}
 
     @property
     def shown(self) -> Sequence[int]:
@@ -92,6 +93,15 @@ class ColorTask:
         moved = pixels + moves[:, _nearest(source, pixels)]
         pictures = np.clip(np.round(moved), 0, 255).astype(np.uint8)
         return np.concatenate([target[None], pictures.reshape(-1, *photograph.shape)])
+
+
+@functools.cache
+def _noise(pair: Pair) -> float:
+    """How far apart a few of the target's colours are from themselves, evaluated in single precision."""
+    pixels = pair.target.reshape(-1, 3)
+    chosen = np.random.default_rng(0).permutation(len(pixels))[:300]
+    some = pixels[chosen] + np.random.default_rng(1).random((len(chosen), 3))
+    return measured_distance(some + 1e-5, some, np.float32)
 
 
 def _nearest(palette: np.ndarray[Any, Any], pixels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 import slicewise as sw
 from slicewise.distance import Objective
 from slicewise.flows import COMPUTED, Status
-from slicewise.lab.experiments.task import Task
 from slicewise.lab.images.animation import log_spaced
 from slicewise.lab.study.run import Result, Run
 from slicewise.parts import PushForward
@@ -31,12 +31,49 @@ LONE = "runtime, "
 _KEPT_BYTES, _BATCH_BYTES = 10**9, 16 * 10**9
 
 
+class FlowTask(Protocol):
+    """Samples to carry to samples."""
+
+    @property
+    def setting(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """All that determines its samples, but for the seed."""
+        ...
+
+    @property
+    def noted(self) -> Mapping[str, Any]:
+        """What else is to be told of them."""
+        ...
+
+    @property
+    def shown(self) -> Sequence[int]:
+        """After how many steps a flow is worth a picture."""
+        ...
+
+    @property
+    def pictured(self) -> bool:
+        """Whether the end of a run by a rate is worth keeping to look at."""
+        ...
+
+    def samples(self, seed: int) -> tuple[Tensor, Tensor]:
+        """x (n, d) and y (m, d) of one run, float64."""
+        ...
+
+    def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
+        """What is kept of particles (S, n, d) to draw them."""
+        ...
+
+
 @dataclass(frozen=True)
 class FlowCell:
     """One variant on one task by some rates, or, with none given, with the step computed."""
 
     experiment: str
-    task: Task
+    task: FlowTask
     variant: str
     objective: Objective
     rates: tuple[float, ...] | None
@@ -215,7 +252,7 @@ class FlowCell:
 
 
 def one_by_one(
-    experiment: str, task: Task, steps: int, convention: Convention, machine: str
+    experiment: str, task: FlowTask, steps: int, convention: Convention, machine: str
 ) -> list[FlowCell]:
     """Every variant by itself, in all dimensions and at a rate that never diverges: for its time."""
     how = ((1e-3,), (0,), steps, convention, "float32")

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from slicewise.judging import mean_and_root
 from slicewise.lab.data.arrays import Array
+from slicewise.lab.images.figures import blank, gallery
 from slicewise.lab.images.palette import BLUE, GREY, ORANGE
 from slicewise.lab.latents.sets import Latents
-from slicewise.lab.report.drawings import blank, gallery
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

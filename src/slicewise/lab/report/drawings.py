@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from slicewise.lab.images.figures import blank
 from slicewise.lab.images.palette import BLUE, GREY, ORANGE
 from slicewise.lab.report.best import Best, Row
 from slicewise.lab.report.charts import LEFT, LOWEST
@@ -15,16 +16,6 @@ from slicewise.lab.report.layout import LOOKS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
-
-
-def blank(width: float, height: float) -> Drawing:
-    """A figure of this size in inches with nothing on it, which no window will show."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def basins(
@@ -169,35 +160,4 @@ def ends(found: Sequence[tuple[str, np.ndarray[Any, Any], str]]) -> Drawing:
         panel.plot(*particles.T, ".", ms=2.2, color=BLUE)
         panel.set(xlim=(-extent, extent), ylim=(-extent, extent), aspect="equal")
         panel.set_title(f"{name}\n{words}", fontsize=9)
-    return figure
-
-
-def gallery(rows: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
-    """Lines of small images, (n, height, width[, 3]), each with its name."""
-    columns = max(len(images) for _, images in rows)
-    figure = blank(1.1 * columns + 1.6, 1.15 * len(rows))
-    panels = figure.subplots(len(rows), columns, squeeze=False)
-    for line, (name, images) in enumerate(rows):
-        for column in range(columns):
-            panel = panels[line, column]
-            panel.set(xticks=[], yticks=[])
-            panel.set_frame_on(False)
-            if column < len(images):
-                panel.imshow(images[column], cmap="gray", vmin=0, vmax=255)
-        panels[line, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=10)
-    return figure
-
-
-def pictures(found: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
-    """Photographs of one size, (height, width, 3), each with its name."""
-    columns = min(len(found), 6)
-    lines = -(-len(found) // columns)
-    height, width = found[0][1].shape[:2]
-    figure = blank(2.3 * columns, (2.3 * height / width + 0.3) * lines)
-    panels = figure.subplots(lines, columns, squeeze=False)
-    for panel in panels.flat:
-        panel.set_axis_off()
-    for panel, (name, image) in zip(panels.flat, found, strict=False):
-        panel.imshow(image)
-        panel.set_title(name, fontsize=9)
     return figure

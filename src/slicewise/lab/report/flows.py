@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 
 import slicewise as sw
+from slicewise.lab.experiments.color import published_objective, published_rate
 from slicewise.lab.experiments.flows import ELEVEN, LONE
-from slicewise.lab.published import find
+from slicewise.lab.images.figures import gallery, pictures
+from slicewise.lab.published import find, published
 from slicewise.lab.report import charts, drawings
 from slicewise.lab.report.best import Best, Row, by_rate, number, spread, steps_of
-from slicewise.lab.report.colors import every_rate, recoloured
+from slicewise.lab.report.flow_runs import PUBLISHED, Flows
 from slicewise.lab.report.layout import (
+    Card,
     Chart,
     Charts,
     Figure,
@@ -28,7 +31,6 @@ from slicewise.lab.report.layout import (
     pictured,
 )
 from slicewise.lab.report.reasons import other_sizes, reason
-from slicewise.lab.report.rows import PUBLISHED, Flows
 
 TITLES = {
     "gradient-flow": "Flows to toy targets",
@@ -246,7 +248,7 @@ def _images(flows: Flows, place: str, row: Row, way: np.ndarray[Any, Any]) -> Fi
     name = f"{flows.experiment}-{file_name(place)}-images"
     alt = f"{place}: images along the flow of sw, and where each variant ends"
     caption = f"{place}: along the flow of sw, no rate given; then the end of every variant so run."
-    return pictured(drawings.gallery(lines), name, alt, caption, photographs=True)
+    return pictured(gallery(lines), name, alt, caption, photographs=True)
 
 
 # Where the paper's runtime of a setting is printed, under which name and for how many steps.
@@ -289,3 +291,161 @@ def _runtime(flows: Flows, whole_place: str, rows: dict[str, Row]) -> Table:
     title = f"{place}: seconds of one run of {whole:,} steps by itself"
     header = ["variant", "ours", "from steps", "the paper", "ratio"]
     return Table(f"{experiment}-{file_name(place)}-runtime", title, header, lines, note)
+
+
+# Color transfer alone: photographs, and every rate beside the paper's.
+
+
+def recoloured(flows: Flows, place: str, row: Row, way: np.ndarray[Any, Any]) -> Figure:
+    """The target, the source on its way, and where each variant ends."""
+    found = [("target", way[0])]
+    shown = row["trace"]["shown"]
+    found += [(f"sw, step {step}", image) for step, image in zip(shown, way[1:], strict=True)]
+    # Where sw ends is the last of its way.
+    for variant in ELEVEN[1:]:
+        ends = [flows.store.array(r["key"], "end") for r in flows.some(place, variant, None)]
+        if ends and ends[0] is not None:
+            found.append((f"{variant}, end", ends[0][1]))
+    name = f"{flows.experiment}-{file_name(place)}-images"
+    source = row["given"].get("source", "")
+    alt = f"{place}, {source}: the photograph as its colours move, and where each variant ends"
+    caption = f"{place}: {source}. Colours move as the nearest of the palette do; no rate given."
+    return pictured(pictures(found), name, alt, caption, photographs=True)
+
+
+def every_rate(flows: Flows, place: str) -> list[Table]:
+    """Each rate the paper lists, ours on both objectives, the paper's; of colour transfer."""
+    if flows.experiment != "color" or not flows.objectives(place):
+        return []
+    ours = {
+        (variant, objective): _by_published_rate(flows, place, variant, objective)
+        for variant in ELEVEN
+        for objective in ("root", "power")
+    }
+    lines = []
+    for one in published():
+        if (one.table, one.setting) != ("color_transfer_full", flows.places[place]):
+            continue
+        assert one.lr is not None
+        shown = [ours[one.variant, o].get(one.lr) for o in ("root", "power")]
+        words = ["not run" if best is None else _in_colours(best) for best in shown]
+        theirs = f"{one.mean:.2f} ± {one.std:.2f}"
+        column = published_objective(one.variant)
+        lines.append([one.variant, f"{one.lr:g}", *words, theirs, column])
+    header = ["variant", "rate", "ours, root", "ours, power", "the paper", "its column is like"]
+    note = (
+        "Rates as the paper has them: n times the root of a sum for all variants but sw, whose column depends on its rate as the "
+        "square, summed, does. W₂ of colours from 0 to 255. The photographs are others."
+    )
+    title = f"{place}: every rate"
+    return [Table(f"color-{file_name(place)}-rates", title, header, lines, note, folded=True)]
+
+
+def _by_published_rate(flows: Flows, place: str, variant: str, objective: str) -> dict[float, Best]:
+    found = by_rate(flows.some(place, variant, objective))
+    return {
+        published_rate(one.rate, objective, one.runs[0]["given"]["task"]["n"]): one
+        for one in found
+        if one.rate is not None
+    }
+
+
+def _in_colours(best: Best) -> str:
+    if best.mean == float("inf"):
+        return "∞ (diverged)"
+    return f"{best.mean:.3f} ± {best.std:.3f}" if len(best.runs) > 1 else f"{best.mean:.3f}"
+
+
+# The first section of the page: the computed step, the best searched rates and the paper's numbers.
+
+
+def summary_section(every: list[Flows]) -> Section | None:
+    """For each experiment a table and its largest numbers; None if there is nothing to compare."""
+    tables = [table for flows in every if (table := _summary_table(flows)) is not None]
+    if not tables:
+        return None
+    words = [
+        "No rate is searched: each step is computed from the slices it draws. Here is what that leaves, beside the best "
+        "of all searched rates, and beside what the paper prints."
+    ]
+    cards = [card for flows in every for card in _cards(flows)]
+    return Section("The right step, computed or searched", words, tables, cards)
+
+
+def _cards(flows: Flows) -> list[Card]:
+    """The worst of all places for "sw", and in how many cases of all variants nothing better was found."""
+    name = TITLES[flows.experiment].lower()
+    computed = _each(flows, "sw", None)
+    if not computed:
+        return []
+    worst = max(best.mean for best in computed.values())
+    of = _worst_of(computed)
+    steps = steps_of(Best(None, 0.0, 0.0, [run for best in computed.values() for run in best.runs]))
+    cards = [Card(number(worst), f"{name}: W₂ left by the computed step in {steps} steps (sw{of})")]  # fmt: skip
+    for objective in ("root", "power"):
+        searched = _each(flows, "sw", objective)
+        if searched:
+            most = number(max(best.mean for best in searched.values()))
+            tried = sum(len(flows.some(place, "sw", objective)) for place in searched)
+            cards.append(Card(most, f"{name}: left by the best rate on the {objective}, found by {tried:,} runs (sw{_worst_of(searched)})"))  # fmt: skip
+    return cards + _counts(flows, name)
+
+
+def _counts(flows: Flows, name: str) -> list[Card]:
+    """Of all variants on all settings: how often nothing searched on the root, the paper's objective, is closer."""
+    both = []
+    for case in ((place, variant) for place in flows.places for variant in ELEVEN):
+        computed, rated = flows.best(*case, None), flows.best(*case, "root")
+        if computed is not None and rated is not None:
+            both.append(computed.mean <= rated.mean)
+    words = f"{name}: variants on settings where the computed step ends no farther than the best rate on the root"
+    return [Card(f"{sum(both)} of {len(both)}", words)] if both else []
+
+
+def _worst_of(found: dict[str, Best]) -> str:
+    return f", the worst of {len(found)} settings" if len(found) > 1 else ""
+
+
+def _each(flows: Flows, variant: str, objective: str | None) -> dict[str, Best]:
+    found = {place: flows.best(place, variant, objective) for place in flows.places}
+    return {place: best for place, best in found.items() if best is not None}
+
+
+def _summary_table(flows: Flows) -> Table | None:
+    """For "sw", in every place."""
+    lines = []
+    for place in flows.places:
+        computed = flows.best(place, "sw", None)
+        searched = [flows.best(place, "sw", objective) for objective in ("root", "power")]
+        if computed is None and not any(searched):
+            continue
+        shown = [place, left(flows, place, "sw", None) if computed is None else spread(computed)]
+        shown.append("–" if computed is None else steps_of(computed))
+        shown += [left(flows, place, "sw", objective) for objective in ("root", "power")]
+        lines.append([*shown, paper_says(flows, "sw", place)])
+    if not lines:
+        return None
+    header = [
+        "sw on",
+        "step computed: W₂ left",
+        "steps",
+        "best rate, root",
+        "best rate, power",
+        "the paper",
+    ]
+    title = TITLES[flows.experiment]
+    return Table(f"{flows.experiment}-verdict", title, header, lines, _sizes(flows))
+
+
+def _sizes(flows: Flows) -> str:
+    """What numbers beside each other were made from."""
+    sizes = sorted({row["given"]["task"]["n"] for row in flows.rows})
+    steps = sorted({row["given"]["steps"] for row in flows.rows if row["lr"] is not None})
+    published = {
+        "gradient-flow": "n = 300, 10,000 steps",
+        "image-flow": "n = 50, 200,000 steps; it prints times and pictures, no distances",
+        "color": "n = 3,000, 50,000 steps, other photographs; colours from 0 to 255",
+    }[flows.experiment]
+    ours = f"n = {', '.join(map(str, sizes))}"
+    ours += f", {', '.join(f'{count:,}' for count in steps)} steps of each rate" if steps else ""
+    return f"Ours: {ours}. The paper's: {published}."

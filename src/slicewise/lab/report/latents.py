@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from slicewise.lab.experiments.flows import ELEVEN, LONE
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT
+from slicewise.lab.images.figures import gallery
 from slicewise.lab.published import Published, find, published
 from slicewise.lab.report import charts, drawings
 from slicewise.lab.report.best import Best, Row
@@ -26,8 +27,15 @@ from slicewise.lab.report.layout import (
     file_name,
     pictured,
 )
-from slicewise.lab.report.samples import samples
-from slicewise.lab.report.trainings import PAPER_NAMES, Place, mean, objectives, places, value
+from slicewise.lab.report.training_runs import (
+    PAPER_NAMES,
+    Place,
+    mean,
+    objectives,
+    places,
+    samples,
+    value,
+)
 from slicewise.lab.study.run import as_json
 from slicewise.lab.study.store import Store
 
@@ -313,7 +321,7 @@ def _pictures(store: Store, experiment: str, place: Place) -> list[Figure]:
         lines.insert(0, ("held out", real))
     caption = f"{place.words}: samples of each variant at its best rate by SW₂, none chosen."
     name = f"{experiment}-{file_name(place.words)}-pictures"
-    return [pictured(drawings.gallery(lines), name, caption, caption, photographs=True)]
+    return [pictured(gallery(lines), name, caption, caption, photographs=True)]
 
 
 def _drawable(some: Sequence[Best]) -> bool:

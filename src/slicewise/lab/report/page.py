@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from slicewise.lab.errors import Trouble
-from slicewise.lab.report import latents, layout, theory, verdict
-from slicewise.lab.report.flows import TITLES
+from slicewise.lab.report import latents, theory
+from slicewise.lab.report.best import Row
+from slicewise.lab.report.flow_runs import Flows
+from slicewise.lab.report.flows import TITLES, summary_section
 from slicewise.lab.report.flows import section as flow_section
 from slicewise.lab.report.layout import (
     LOOKS,
@@ -21,10 +23,11 @@ from slicewise.lab.report.layout import (
     Heading,
     Section,
     Table,
+    as_csv,
+    as_latex,
+    as_markdown,
     file_name,
 )
-from slicewise.lab.report.rows import Flows
-from slicewise.lab.report.tables import as_csv, as_latex, as_markdown
 from slicewise.lab.study.store import Store
 from slicewise.support import check_writable, write_whole
 
@@ -38,7 +41,7 @@ def write_report(store: str | Path, out: str | Path) -> Path:
             raise Trouble(f"{store} holds no runs yet: `slicewise reproduce all` makes some")
         with _written_to(folder):  # drawing takes a while: a wrong folder is heard of at once
             check_writable(folder)
-        sections = [*_sections(kept), *layout.sections(rows)]
+        sections = [*_sections(kept), *_closing_sections(rows)]
     page = _page(sections, len(rows), Path(store), max(row["finished"] for row in rows))
     with _written_to(folder):
         for name, content in _apart(_beside(sections)):
@@ -58,7 +61,7 @@ def _written_to(folder: Path) -> Iterator[None]:
 def _sections(store: Store) -> list[Section]:
     flows = [Flows(store, experiment) for experiment in TITLES]
     trained = [latents.section(store, experiment) for experiment in latents.TITLES]
-    found = [verdict.section(flows), *map(flow_section, flows), *trained]
+    found = [summary_section(flows), *map(flow_section, flows), *trained]
     found += [theory.section(store, experiment) for experiment in theory.TITLES]
     return [part for part in found if part is not None]
 
@@ -124,3 +127,44 @@ def _vega() -> str:
     major = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
     bundle = vl_convert.javascript_bundle(vl_version=major)  # type: ignore[call-arg]  # its stubs ask for more
     return bundle.replace("</script", "<\\/script")
+
+
+_CONVENTIONS = [
+    ("W₂", "exact, of all particles, in double precision, whatever the flow was run in: not W₂², and not an estimate"),
+    ("power", "the loss is SW₂², a mean over particles and slices"),
+    ("root", "the loss is SW₂, its square root, as the paper's scripts have it: with a constant rate it never comes to rest"),
+    ("mean convention", "losses are means over particles; a rate h moves each particle by 2 h / n times its displacement (power)"),
+    ("reference convention", "the scale of the published scripts: a sum over particles, times their number"),
+    ("step computed", "no rate: the step that minimises the loss on the slices drawn, their matching held fixed"),
+    ("best rate", "the rate whose mean W₂ over seeds is least, as the paper chooses; ± is the standard deviation over seeds"),
+    ("diverged", "infinitely far: such a run never wins"),
+    ("edge of sw by theory", "n L d / (L + d − 1): beyond this rate the squared loss of L fresh slices in d dimensions diverges"),
+    ("seconds", "a run's share of its batch, unless it was timed by itself"),
+]  # fmt: skip
+
+
+def _closing_sections(rows: Sequence[Row]) -> list[Section]:
+    """How to read the rest, and what it was made on."""
+    told = Table(
+        "conventions", "Words", ["word", "what it means here"], [list(one) for one in _CONVENTIONS]
+    )
+    return [Section("Conventions", (), [told]), _environment(rows)]
+
+
+def _environment(rows: Sequence[Row]) -> Section:
+    machines: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        packages = ", ".join(f"{name} {version}" for name, version in sorted(row["versions"].items()))  # fmt: skip
+        machines.setdefault((row["device"], packages), []).append(row)
+    lines = [
+        [
+            device,
+            packages,
+            f"{len(some):,}",
+            f"{sum(row['seconds'] for row in some) / 3600:.2f}",
+            max(row["finished"] for row in some),
+        ]
+        for (device, packages), some in sorted(machines.items())
+    ]
+    header = ["machine", "with", "runs", "hours", "the last at (UTC)"]
+    return Section("Environment", (), [Table("environment", "Where it was made", header, lines)])

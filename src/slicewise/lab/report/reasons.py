@@ -8,7 +8,7 @@ from typing import Any
 from slicewise.lab.experiments.color import published_objective
 from slicewise.lab.experiments.theory.evaluation import noise_of
 from slicewise.lab.report.best import Best, by_rate, number
-from slicewise.lab.report.rows import Flows
+from slicewise.lab.report.flow_runs import Flows
 
 ALIKE = 2.0  # numbers within this factor of each other agree
 

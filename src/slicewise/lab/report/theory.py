@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from slicewise.lab.experiments.theory.cells import EVERY, task_of
-from slicewise.lab.experiments.theory.check import Check, Measured
+from slicewise.lab.experiments.check import Check, Measured
+from slicewise.lab.experiments.check_cells import EVERY, task_of
+from slicewise.lab.images.figures import blank
 from slicewise.lab.report.best import Row
 from slicewise.lab.report.layout import Figure, Piece, Section, Table, pictured
 from slicewise.lab.study.run import as_json
@@ -46,12 +47,7 @@ def of_one_preset(check: Check, rows: list[Row]) -> list[Measured]:
 
 
 def _figure(experiment: str, check: Check, found: list[Measured]) -> Figure:
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib.figure import Figure as Drawing
-
-    drawing = Drawing(figsize=(11, 4.2), layout="constrained")
+    drawing = blank(11, 4.2)
     (whole,) = drawing.subfigures(1, 1, squeeze=False).flat
     check.draw(whole, found)
     words = f"{check.title}. {check.statement}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from slicewise.lab.experiments.check import Check
 from slicewise.lab.experiments.estimators.energies import ENERGIES
 from slicewise.lab.experiments.estimators.largest import LARGEST
 from slicewise.lab.experiments.estimators.times import TIMES
 from slicewise.lab.experiments.estimators.values import VALUES
-from slicewise.lab.experiments.theory.check import Check
 
 CHECKS: dict[str, Check] = {check.name: check for check in (VALUES, TIMES, ENERGIES, LARGEST)}

@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING
 import torch
 
 import slicewise as sw
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    by_preset,
+    column,
+    generator_of,
+    grouped,
+    label,
+    pieces,
+    seeded,
+)
 from slicewise.lab.experiments.estimators.contestants import samples
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import label
-from slicewise.lab.experiments.theory.sampling import by_preset, generator_of, pieces, seeded
-from slicewise.lab.experiments.theory.series import column, grouped
 from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
 
 if TYPE_CHECKING:

@@ -7,11 +7,19 @@ import time
 from typing import TYPE_CHECKING
 
 import slicewise as sw
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    by_preset,
+    column,
+    generator_of,
+    grouped,
+    label,
+    seeded,
+)
 from slicewise.lab.experiments.estimators.contestants import CONTESTANTS, entered, samples
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import label
-from slicewise.lab.experiments.theory.sampling import by_preset, generator_of, seeded
-from slicewise.lab.experiments.theory.series import column, grouped
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure

@@ -9,10 +9,22 @@ import numpy as np
 import torch
 
 import slicewise as sw
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import label, line, points
-from slicewise.lab.experiments.theory.sampling import by_preset, generator_of, mean_of, seeded
-from slicewise.lab.experiments.theory.series import between, column, grouped
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    between,
+    by_preset,
+    column,
+    generator_of,
+    grouped,
+    label,
+    line,
+    mean_of,
+    points,
+    seeded,
+)
 from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
 from slicewise.steps import theory
 

@@ -11,8 +11,7 @@ from torch import Tensor
 
 import slicewise as sw
 from slicewise.lab.data.toys import swiss
-from slicewise.lab.experiments.theory.check import Task
-from slicewise.lab.experiments.theory.sampling import pieces, rng_of
+from slicewise.lab.experiments.check import Task, pieces, rng_of
 from slicewise.sampling import Randomness, orthonormal, uniform
 
 K = 2  # In the plane a mean over all slices is a sum over equispaced angles, exact for our purposes.

@@ -10,10 +10,20 @@ import numpy as np
 import torch
 
 from slicewise.lab.data.toys import TOYS, toy
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import claim, label, points
-from slicewise.lab.experiments.theory.sampling import by_preset, mean_of, seeded
-from slicewise.lab.experiments.theory.series import column, grouped
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    by_preset,
+    claim,
+    column,
+    grouped,
+    label,
+    mean_of,
+    points,
+    seeded,
+)
 from slicewise.lab.images.palette import BLUE, GREEN, ORANGE
 from slicewise.lab.published import find
 

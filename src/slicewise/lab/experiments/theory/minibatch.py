@@ -8,10 +8,20 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import claim, label, line
-from slicewise.lab.experiments.theory.sampling import by_preset, generator_of, seeded
-from slicewise.lab.experiments.theory.series import column, grouped
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    by_preset,
+    claim,
+    column,
+    generator_of,
+    grouped,
+    label,
+    line,
+    seeded,
+)
 from slicewise.lab.images.palette import BLUE, GREEN, ORANGE
 from slicewise.sampling import Randomness, orthonormal
 

@@ -9,10 +9,23 @@ import numpy as np
 import torch
 
 import slicewise as sw
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import label, line, points
-from slicewise.lab.experiments.theory.sampling import by_preset, pieces, rms_of, rng_of, seeded
-from slicewise.lab.experiments.theory.series import between, column, grouped
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    between,
+    by_preset,
+    column,
+    grouped,
+    label,
+    line,
+    pieces,
+    points,
+    rms_of,
+    rng_of,
+    seeded,
+)
 from slicewise.lab.images.palette import BLUE, GREEN, ORANGE
 from slicewise.sampling import orthonormal, uniform
 from slicewise.steps import theory

@@ -8,10 +8,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import claim, label, line, points
-from slicewise.lab.experiments.theory.sampling import by_preset, pieces, rng_of, seeded
-from slicewise.lab.experiments.theory.series import Column, column, grouped
+from slicewise.lab.experiments.check import (
+    Check,
+    Column,
+    Measured,
+    Measures,
+    Task,
+    by_preset,
+    claim,
+    column,
+    grouped,
+    label,
+    line,
+    pieces,
+    points,
+    rng_of,
+    seeded,
+)
 from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
 from slicewise.sampling import normalise, uniform
 

@@ -7,10 +7,22 @@ from typing import TYPE_CHECKING
 import torch
 
 import slicewise as sw
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import label, line, points
-from slicewise.lab.experiments.theory.sampling import by_preset, mean_of, rng_of, seeded
-from slicewise.lab.experiments.theory.series import between, column, grouped
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    between,
+    by_preset,
+    column,
+    grouped,
+    label,
+    line,
+    mean_of,
+    points,
+    rng_of,
+    seeded,
+)
 from slicewise.lab.images.palette import BLUE, ORANGE
 from slicewise.sampling import orthonormal, uniform
 

@@ -9,16 +9,22 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import label, points
-from slicewise.lab.experiments.theory.sampling import (
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    between,
     by_preset,
+    column,
     generator_of,
+    grouped,
+    label,
     mean_of,
     pieces,
+    points,
     seeded,
 )
-from slicewise.lab.experiments.theory.series import between, column, grouped
 from slicewise.lab.images.palette import BLUE, GREEN, ORANGE
 from slicewise.sampling import Randomness, orthonormal, uniform
 

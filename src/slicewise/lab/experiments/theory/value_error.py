@@ -7,11 +7,24 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import claim, label, line, points
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    between,
+    by_preset,
+    claim,
+    column,
+    grouped,
+    label,
+    line,
+    points,
+    rates,
+    rms_of,
+    seeded,
+)
 from slicewise.lab.experiments.theory.embedded import embedded, every_angle, moment, sliced
-from slicewise.lab.experiments.theory.sampling import by_preset, rms_of, seeded
-from slicewise.lab.experiments.theory.series import between, column, grouped, rates
 from slicewise.lab.images.palette import BLUE, ORANGE
 
 if TYPE_CHECKING:

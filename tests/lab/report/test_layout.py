@@ -15,11 +15,10 @@ from slicewise.lab.experiments.gradient_flow import ToyTask
 from slicewise.lab.report import charts
 from slicewise.lab.report.best import Best, best_of, by_rate, steps_of
 from slicewise.lab.report.drawings import basins
-from slicewise.lab.report.layout import LOOKS, Table
+from slicewise.lab.report.flow_runs import Flows
+from slicewise.lab.report.flows import summary_section
+from slicewise.lab.report.layout import LOOKS, Table, as_csv, as_latex, as_markdown
 from slicewise.lab.report.reasons import reason
-from slicewise.lab.report.rows import Flows
-from slicewise.lab.report.tables import as_csv, as_latex, as_markdown
-from slicewise.lab.report.verdict import section
 from slicewise.lab.study.run import Result
 from slicewise.lab.study.store import Store
 
@@ -184,7 +183,7 @@ def test_the_verdict_counts_who_ends_closer(tmp_path):
             measures = {"steps": 5, "rank": 2}
             w2 = left[run.variant, run.lr]
             store.add([Result(run, "limit", 1.0, w2=w2, measures=measures)], "here", {})
-        found = section([Flows(store, "gradient-flow")])
+        found = summary_section([Flows(store, "gradient-flow")])
     numbers = [card.number for card in found.cards]
     # sw computed, root, power; ebsw ends farther than its best rate.
     assert numbers == ["1.0e-12", "1.0e-03", "1.0e-03", "1 of 2"]

@@ -7,10 +7,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import claim, label, line, points
-from slicewise.lab.experiments.theory.sampling import by_preset, mean_of, rng_of, seeded
-from slicewise.lab.experiments.theory.series import between, column, grouped
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    between,
+    by_preset,
+    claim,
+    column,
+    grouped,
+    label,
+    line,
+    mean_of,
+    points,
+    rng_of,
+    seeded,
+)
 from slicewise.lab.images.palette import BLUE, ORANGE
 from slicewise.sampling import normalise
 

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from slicewise.lab.experiments.check import Check
 from slicewise.lab.experiments.estimators import CHECKS as ESTIMATORS
 from slicewise.lab.experiments.theory import CHECKS as THEORY
-from slicewise.lab.experiments.theory.check import Check
 from slicewise.lab.study.run import Result, Run
 from slicewise.sampling import DRAWS
 

@@ -1,0 +1,171 @@
+"""What a check is (`Check`), and what checks share: presets and seeds, statistics of runs, columns of measurements, drawing.
+
+A check asks one statement of the paper, or about estimators, of numbers. Each has a file in `theory/` or `estimators/`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from slicewise.lab.images.palette import GREY
+from slicewise.sampling import Randomness
+from slicewise.support import check_choice
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import SubFigure
+
+PRESETS = ("quick", "paper")
+Choice = TypeVar("Choice")
+Column = NDArray[np.float64]
+# What determines a measurement: plain numbers and words, such as {"d": 100, "k": 2, "n_slices": 50, "runs": 1000}.
+Task = Mapping[str, Any]
+Measures = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A task and what came out."""
+
+    task: Task
+    measures: Measures
+
+
+@dataclass(frozen=True)
+class Check:
+    """One statement, of the paper or about estimators, asked of numbers.
+
+    `tasks(preset)` lists what is measured, `measure(task)` measures one of them (a pure function: the task's
+    own seed is all its randomness), `draw(figure, all)` draws what came out with the closed form through
+    it, and `verdict(all)` says in a sentence what holds.
+    """
+
+    name: str
+    title: str
+    statement: str
+    tasks: Callable[[str], list[Task]]
+    measure: Callable[[Task], Measures]
+    draw: Callable[[SubFigure, list[Measured]], None]
+    verdict: Callable[[list[Measured]], str]
+    timed: bool = False  # do its measures depend on the machine?
+
+
+def by_preset(preset: str, *, quick: Choice, paper: Choice) -> Choice:
+    """What a preset takes: a glance that ends in seconds, or the counts of the paper."""
+    check_choice("preset", preset, PRESETS)
+    return quick if preset == "quick" else paper
+
+
+def seeded(tasks: Iterable[dict[str, Any]]) -> list[Task]:
+    """The tasks with a seed each, so that no two share their random numbers."""
+    return [{**task, "seed": seed} for seed, task in enumerate(tasks)]
+
+
+def generator_of(task: Task) -> torch.Generator:
+    """The source of all randomness of a task."""
+    return torch.Generator().manual_seed(task["seed"])
+
+
+def rng_of(task: Task) -> Randomness:
+    """The same source, as the library's laws of directions take it."""
+    return Randomness(generator_of(task), torch.device("cpu"))
+
+
+def pieces(total: int, numbers_each: int, *, at_most: int = 4_000_000) -> list[int]:
+    """`total` runs cut into pieces that draw `at_most` numbers at a time, which bounds the memory."""
+    size = max(1, at_most // numbers_each)
+    return [min(size, total - start) for start in range(0, total, size)]
+
+
+def mean_of(values: Tensor) -> dict[str, float]:
+    """Mean and standard deviation of independent runs, and the standard error of either."""
+    n, mean = len(values), values.mean()
+    squares = (values - mean).square()
+    std = values.std()
+    # A sample variance of n runs has variance (m4 − m2²) / n; its root, by the slope of the root.
+    error_of_std = squares.std() / (2 * std * math.sqrt(n)) if std > 0 else std
+    return {
+        "measured": float(mean),
+        "std": float(std),
+        "stderr": float(std / math.sqrt(n)),
+        "std_stderr": float(error_of_std),
+    }
+
+
+def rms_of(squares: Tensor) -> dict[str, float]:
+    """Root of the mean of independent squared errors, and its standard error."""
+    rms = squares.mean().sqrt()
+    error = squares.std() / math.sqrt(len(squares))
+    return {"measured": float(rms), "stderr": float(error / (2 * rms)) if rms > 0 else 0.0}
+
+
+def grouped(every: Iterable[Measured], *names: str) -> dict[tuple[Any, ...], list[Measured]]:
+    """Measurements that agree in these entries of their tasks, in the order they came."""
+    groups: dict[tuple[Any, ...], list[Measured]] = {}
+    for one in every:
+        groups.setdefault(tuple(one.task[name] for name in names), []).append(one)
+    return groups
+
+
+def column(some: Iterable[Measured], name: str) -> Column:
+    """One number of each measurement, found by measuring or asked for by the task."""
+    return np.array([{**one.task, **one.measures}[name] for one in some], dtype=np.float64)
+
+
+def between(ratios: Column) -> str:
+    """The range of some ratios in words."""
+    return f"between {ratios.min():.3f} and {ratios.max():.3f}"
+
+
+def slope(some: list[Measured], x: str, y: str) -> float:
+    """The exponent b of the power law y ∝ x^b that fits best, each point weighed by its error."""
+    weights = column(some, y) / column(some, "stderr")
+    found = np.polyfit(np.log(column(some, x)), np.log(column(some, y)), 1, w=weights)
+    return float(found[0])
+
+
+def rates(every: list[Measured]) -> str:
+    """How what was measured falls with the number of slices, in words, for each p."""
+    return " and ".join(
+        f"as L^({slope(some, 'n_slices', 'measured'):.2f}) for p = {p}"
+        for (p,), some in grouped(every, "p").items()
+        if len(some) > 1
+    )
+
+
+def points(
+    axes: Axes, x: ArrayLike, y: ArrayLike, error: ArrayLike, colour: str, **how: Any
+) -> None:
+    """What was measured, with its error."""
+    style: dict[str, Any] = {"fmt": "o", "markersize": 4, "capsize": 2, "elinewidth": 1} | how
+    axes.errorbar(x, y, yerr=error, color=colour, zorder=3, **style)
+
+
+def line(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str, **how: Any) -> None:
+    """A closed form."""
+    axes.plot(x, y, color=colour, **({"linewidth": 1.2} | how))
+
+
+def claim(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = GREY, **how: Any) -> None:
+    """What the paper says."""
+    line(axes, x, y, colour, linestyle="--", **how)
+
+
+def label(axes: Axes, x: str, y: str, *, log: str = "", **legend: Any) -> None:
+    """Name the axes, say which of them are logarithmic ("xy"), show the legend."""
+    if "x" in log:
+        axes.set_xscale("log")
+    if "y" in log:
+        axes.set_yscale("log")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(**({"fontsize": "small", "frameon": False, "handlelength": 1.6} | legend))
