@@ -30,8 +30,8 @@ from benchmarks.claims.promises import (
     variants,
 )
 from slicewise.lab.cli import PARTLY, STOPPED, USAGE
-from slicewise.lab.cli.output import place_for
-from slicewise.lab.errors import Trouble
+from slicewise.lab.cli.output import check_output_path
+from slicewise.lab.errors import UserError
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT, TrainingCell
 from slicewise.lab.experiments.latent.presets import ONE_RATE
 from slicewise.lab.experiments.latent.tasks import LatentTask, Measures
@@ -148,7 +148,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("claims: stopped; what is printed above is in --out as well", file=sys.stderr)
         return STOPPED
-    except (Trouble, ValueError, OSError, ImportError) as trouble:
+    except (UserError, ValueError, OSError, ImportError) as trouble:
         print(f"claims: {' '.join(str(trouble).split())}", file=sys.stderr)
         return USAGE
 
@@ -157,7 +157,7 @@ def _measured(asked: argparse.Namespace) -> int:
     check_count("--steps", asked.steps)
     check_count("--size", asked.size)
     device = choose_device(asked.device)
-    out = place_for("--out", asked.out, (".json",))
+    out = check_output_path("--out", asked.out, (".json",))
     setting = Setting(LatentChoice(asked.latents), asked.steps, asked.precision, asked.size)
     setting.data.load()  # what is wrong with the files comes out before anything is trained
     rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""Compare colour transfer with what people use, on photographs of installed packages.
+"""Compare color transfer with what people use, on photographs of installed packages.
 
 python -m slicewise.lab.bench.color --out benchmarks/results
 """
@@ -45,7 +45,7 @@ def judged(source: Array, moved: Array, target: Array, *, repeats: int = 4) -> d
     from skimage.metrics import structural_similarity
 
     before, after = rgb2gray(source), rgb2gray(moved)
-    edges = [sobel(grey).ravel() for grey in (before, after)]
+    edges = [sobel(gray).ravel() for gray in (before, after)]
     x, y = (
         torch.from_numpy(image.reshape(-1, 3)[::7].astype(np.float64)) for image in (moved, target)
     )
@@ -172,7 +172,7 @@ def main(arguments: list[str] | None = None) -> int:
     images = photographs(given.images)
     own = [name for name in images if "_source_" not in name and "_target_" not in name]
     pairs = list(itertools.permutations(own, 2))
-    pairs = [(a, b) for a, b in pairs if b != "camera"]  # a grey palette is no colour
+    pairs = [(a, b) for a, b in pairs if b != "camera"]  # a gray palette is no color
     for name in images:
         if "_source_" in name:
             key = name.split("_source_")[0] + "_target_"
@@ -206,8 +206,8 @@ def draw_gallery(images: dict[str, Array], folder: Path) -> None:
     for a, b in GALLERY:
         source, target = images[a], images[b]
         ways = [(name, WAYS[name](source, target)) for name in ("slicewise", "match_histograms")]
-        shown = [(a, source), *ways, (f"colours of {b}", target)]
-        write_whole(folder / f"colour-{a}-{b}.jpg", before_after(shown, ".jpg"))
+        shown = [(a, source), *ways, (f"colors of {b}", target)]
+        write_whole(folder / f"color-{a}-{b}.jpg", before_after(shown, ".jpg"))
 
 
 if __name__ == "__main__":

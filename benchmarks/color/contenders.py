@@ -1,4 +1,4 @@
-"""Colour transfer as people do it: the ways to compare with, each a function of two images."""
+"""Color transfer as people do it: the ways to compare with, each a function of two images."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def reinhard(source: Array, target: Array) -> Array:
     scale = y.std((0, 1)) / np.maximum(x.std((0, 1)), 1e-9)
     moved = (x - x.mean((0, 1))) * scale + y.mean((0, 1))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of colours that no screen shows
+        warnings.simplefilter("ignore")  # of colors that no screen shows
         return np.round(255 * np.clip(lab2rgb(moved), 0, 1)).astype(np.uint8)
 
 
 def pot(kind: str) -> Way:
-    """POT's domain adaptation of colours: fitted to samples, carried to all pixels by nearest samples."""
+    """POT's domain adaptation of colors: fitted to samples, carried to all pixels by nearest samples."""
 
     def way(source: Array, target: Array) -> Array:
         import ot

@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.speed.contenders import contenders
 from benchmarks.speed.timing import pinned
-from slicewise.lab.images.palette import BLUE, GREY, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, GRAY, ORANGE
 
 # One quantity varies, the others stay at the middle of what people use.
 AXES = {
@@ -90,19 +90,19 @@ def draw(curves: dict[str, Any]) -> bytes:
         "slicewise": (BLUE, "o", "-"),
         "torch sort": ("#e69f00", "s", "-"),
         "POT": (ORANGE, "^", "-"),
-        "floor": (GREY, "", "--"),
+        "floor": (GRAY, "", "--"),
     }
     figure, panels = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained", sharey=True)
     words = {"n": "samples n", "d": "dimension d", "n_slices": "slices L"}
     for axes, (axis, curve) in zip(panels, curves.items(), strict=True):
-        for name, (colour, marker, line) in styles.items():
+        for name, (color, marker, line) in styles.items():
             points = [
                 (v, 1e3 * s)
                 for v, s in zip(curve["values"], curve["seconds"][name], strict=True)
                 if s is not None
             ]
             axes.loglog(
-                *zip(*points, strict=True), color=colour, marker=marker, ls=line, ms=4, label=name
+                *zip(*points, strict=True), color=color, marker=marker, ls=line, ms=4, label=name
             )
         fixed = ", ".join(f"{words[k].split()[-1]} = {v}" for k, v in MIDDLE.items() if k != axis)
         axes.set_xlabel(f"{words[axis]}   ({fixed})")

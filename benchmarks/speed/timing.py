@@ -38,7 +38,7 @@ def errors(
     )
 
 
-# A near-tie in float32 may swap two neighbours, which moves the gradient by 1e-3 at most here.
+# A near-tie in float32 may swap two neighbors, which moves the gradient by 1e-3 at most here.
 LIMITS = (1e-4, 5e-3)
 
 

@@ -39,7 +39,7 @@ WORKLOADS = (
     Workload("B", "sweep of 108 flows", 300, 2, 50, 108, 10, 3, targets=(("POT", 12),)),
     Workload("C784", "image flow", 50, 784, 50, targets=(("POT", 2.5),)),
     Workload("C12288", "image flow", 50, 12288, 50, repeats=40, targets=(("POT", 1.2),)),
-    Workload("D", "colour transfer", 3000, 3, 50, repeats=50, slow_repeats=8,
+    Workload("D", "color transfer", 3000, 3, 50, repeats=50, slow_repeats=8,
              targets=(("POT", 15), ("torch sort", 6))),
     Workload("E50", "training loss", 2048, 512, 50, repeats=40, slow_repeats=10, targets=(("POT", 5),)),
     Workload("E1000", "training loss", 2048, 512, 1000, repeats=5, slow_repeats=3, targets=(("POT", 10),)),

@@ -22,7 +22,7 @@ from slicewise.support import write_whole
 
 PARTS: dict[str, Callable[..., list[dict[str, Any]]]] = {
     "toys": flows.toys,
-    "colours": flows.colours,
+    "colors": flows.colors,
     "clouds": flows.clouds,
     "variants": flows.variants,
     "digits": flows.digits,

@@ -68,8 +68,8 @@ def toys(*, quick: bool) -> list[Row]:
     return rows
 
 
-def colours(*, quick: bool) -> list[Row]:
-    """Colours of photographs, n = 3000, on the scale 0 to 255: W_2 ≤ 0.05."""
+def colors(*, quick: bool) -> list[Row]:
+    """Colors of photographs, n = 3000, on the scale 0 to 255: W_2 ≤ 0.05."""
     pairs = [
         ("china", "flower"),
         ("astronaut", "coffee"),
@@ -122,10 +122,10 @@ def clouds(*, quick: bool) -> list[Row]:
 
 
 def two_blobs(k: int, seed: int, n: int = 300) -> tuple[Tensor, Tensor]:
-    """A standard normal cloud in R^k, and two narrower ones around random centres."""
+    """A standard normal cloud in R^k, and two narrower ones around random centers."""
     g = torch.Generator().manual_seed(seed)
-    x, y, centres = (torch.randn(m, k, generator=g, dtype=torch.float64) for m in (n, n, 2))
-    return x, 0.3 * y + centres[torch.randint(2, (n,), generator=g)]
+    x, y, centers = (torch.randn(m, k, generator=g, dtype=torch.float64) for m in (n, n, 2))
+    return x, 0.3 * y + centers[torch.randint(2, (n,), generator=g)]
 
 
 def variants(*, quick: bool) -> list[Row]:

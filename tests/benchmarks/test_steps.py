@@ -100,7 +100,7 @@ def test_108_rates_and_seeds_are_108_calls():
 
 
 @pytest.mark.slow
-def test_colours_of_photographs():
+def test_colors_of_photographs():
     x, y = palette("astronaut", 3000, 1), palette("coffee", 3000, 2)
     found = sw.flow(x, y, seeds=[1, 2, 3], stop_w2=0.05)
     assert found.converged.all()
@@ -108,16 +108,16 @@ def test_colours_of_photographs():
 
 
 @pytest.mark.slow
-def test_clouds_like_colours():
+def test_clouds_like_colors():
     """Mixtures of gaussians in a cube: slow to un-mix, not stuck. An escape that takes them for stuck undoes them."""
 
     def mixture(seed, n=3000, modes=6):
         g = torch.Generator().manual_seed(seed)
-        centres = 255 * torch.rand(modes, 3, generator=g, dtype=torch.float64)
+        centers = 255 * torch.rand(modes, 3, generator=g, dtype=torch.float64)
         widths = 10 + 30 * torch.rand(modes, 3, generator=g, dtype=torch.float64)
         mode = torch.randint(modes, (n,), generator=g)
         noise = torch.randn(n, 3, generator=g, dtype=torch.float64)
-        return (centres[mode] + widths[mode] * noise).clamp(0, 255)
+        return (centers[mode] + widths[mode] * noise).clamp(0, 255)
 
     seeds = [1, 4, 5]
     x, y = (torch.stack([mixture(seed + shift) for seed in seeds]) for shift in (0, 100))

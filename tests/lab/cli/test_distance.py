@@ -147,8 +147,8 @@ def test_some_samples_of_each(capsys, files, tmp_path):
 
 
 def test_images_archives_and_tables(capsys, tmp_path):
-    for name, grey in (("black.png", 0), ("white.jpg", 255)):
-        Image.new("L", (6, 5), grey).save(tmp_path / name)
+    for name, gray in (("black.png", 0), ("white.jpg", 255)):
+        Image.new("L", (6, 5), gray).save(tmp_path / name)
     said = found(capsys, tmp_path / "black.png", tmp_path / "white.jpg")
     assert (said["n"], said["m"], said["d"]) == (30, 30, 1)
     assert said["value"] == pytest.approx(1)

@@ -127,7 +127,7 @@ def test_the_page(capsys, tmp_path):
     assert data["fps"] == 5
     assert len(data["particles"]) == len(data["w2"]) == len(data["heights"]) == len(data["steps"])
     assert float(data["w2"][0]) == pytest.approx(1)
-    assert data["colours"] is None
+    assert data["colors"] is None
     start, end = (points_of(data["particles"][i], data["grid"]) for i in (0, -1))
     target = points_of(data["target"], data["grid"])
     assert start[:, 1].max() < target[:, 1].min(), "upwards is up"
@@ -163,18 +163,18 @@ def test_many_dimensions_are_seen_in_a_plane(capsys, tmp_path):
     found(capsys, "same.npy", "same.npy", "--steps", 2, "--frames", 2)
 
 
-def test_pixels_keep_their_colours(capsys, tmp_path):
-    for name, colour in (("red.png", (255, 0, 0)), ("blue.png", (0, 0, 255))):
-        Image.new("RGB", (3, 2), colour).save(name)
+def test_pixels_keep_their_colors(capsys, tmp_path):
+    for name, color in (("red.png", (255, 0, 0)), ("blue.png", (0, 0, 255))):
+        Image.new("RGB", (3, 2), color).save(name)
     said = found(capsys, "red.png", "blue.png", "-o", "a.html", "--frames", 2, "--samples", 4)
     assert said["n"] == 4
-    colours = film_in(tmp_path / "a.html")["colours"]
-    assert colours["particles"][0] == 4 * "ff0000"
-    assert colours["target"] == colours["particles"][-1] == 4 * "0000ff"
+    colors = film_in(tmp_path / "a.html")["colors"]
+    assert colors["particles"][0] == 4 * "ff0000"
+    assert colors["target"] == colors["particles"][-1] == 4 * "0000ff"
     found(capsys, "red.png", "blue.png", "--frames", 2)
     np.save("plain.npy", np.eye(3))
     found(capsys, "plain.npy", "blue.png", "-o", "a.html", "--steps", 1)
-    assert film_in(tmp_path / "a.html")["colours"] is None
+    assert film_in(tmp_path / "a.html")["colors"] is None
 
 
 def test_a_run_that_diverges_says_so(capsys):

@@ -130,12 +130,12 @@ def test_a_folder_gets_one_map(capsys):
 
 
 def test_kinds_are_kept(capsys):
-    saved("grey.png", data.camera()[::8, ::8].copy())
+    saved("gray.png", data.camera()[::8, ::8].copy())
     clear = np.concatenate([pixels("cat.png"), noise(75, 113, 1)], axis=2)
     saved("clear.png", clear)
     deep = pixels("cat.png").astype(np.uint16) * 257
     tifffile.imwrite("deep.tif", deep, photometric="rgb")
-    for source, out in (("grey.png", "g.jpg"), ("clear.png", "c.png"), ("deep.tif", "d.tif")):
+    for source, out in (("gray.png", "g.jpg"), ("clear.png", "c.png"), ("deep.tif", "d.tif")):
         accepted(capsys, "transfer", source, "cup.png", "-o", out, *QUICK)
     assert pixels("g.jpg").shape == (64, 64, 3)
     assert np.array_equal(pixels("c.png")[:, :, 3], clear[:, :, 3])
@@ -343,5 +343,5 @@ def test_jpeg_is_written_as_fine_as_it_gets(capsys):
     accepted(capsys, "transfer", "cat.png", "cup.png", "-o", "a.jpg", *QUICK)
     accepted(capsys, "transfer", "cat.png", "cup.png", "-o", "a.png", *QUICK)
     image = Image.open(io.BytesIO(Path("a.jpg").read_bytes()))
-    assert [component[1:3] for component in image.layer] == [(1, 1)] * 3  # colours at full size
+    assert [component[1:3] for component in image.layer] == [(1, 1)] * 3  # colors at full size
     assert np.abs(pixels("a.jpg").astype(int) - pixels("a.png")).mean() < 3

@@ -1,4 +1,4 @@
-"""The paper's colour study: palettes, rates on its scale, the floor at 0, and what the report says of it."""
+"""The paper's color study: palettes, rates on its scale, the floor at 0, and what the report says of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PIL import Image
 
 import slicewise as sw
 from slicewise.lab.data.photographs import pairs
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.experiments import EXPERIMENTS, Options
 from slicewise.lab.experiments.color import (
     RATES,
@@ -119,7 +119,7 @@ def test_a_folder_of_ones_own(tmp_path):
     folder = own(tmp_path, ("set2_source_a.png", "set2_target.jpg", "set1_source.png", "other.png"))
     (pair,) = pairs(folder)
     assert pair.name == "set2_source_a to set2_target"
-    with pytest.raises(Trouble, match="108 colours, 200 are wanted"):
+    with pytest.raises(UserError, match="108 colors, 200 are wanted"):
         pair.palettes(200)
 
 
@@ -128,16 +128,16 @@ def test_a_folder_of_ones_own(tmp_path):
     [((), "holds no pair"), (("set1_source.png",), "holds no pair")],
 )
 def test_a_folder_without_pairs(tmp_path, names, words):
-    with pytest.raises(Trouble, match=words):
+    with pytest.raises(UserError, match=words):
         pairs(own(tmp_path, names))
 
 
 def test_what_cannot_be_read(tmp_path):
     folder = own(tmp_path, ("set1_source.png",))
     (tmp_path / "set1_target.png").write_text("no picture")
-    with pytest.raises(Trouble, match="cannot be read as a picture"):
+    with pytest.raises(UserError, match="cannot be read as a picture"):
         pairs(folder)
-    with pytest.raises(Trouble, match="is no folder"):
+    with pytest.raises(UserError, match="is no folder"):
         pairs(str(tmp_path / "nowhere"))
 
 
@@ -157,7 +157,7 @@ def test_presets():
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
     """Distances as if measured at the paper's size, and the report of them."""
-    folder = tmp_path_factory.mktemp("colours")
+    folder = tmp_path_factory.mktemp("colors")
     task = ColorTask(0, 3000)
     given = {"photographs": ["a", "b"], "n": 3000}
     with Store(folder / "runs.db") as store:
@@ -222,7 +222,7 @@ def test_a_small_study_ends_in_pictures(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_the_papers_setting_without_a_rate(number):
-    """3,000 colours, 0 to 255: W_2 of at most 0.05 within 5,000 steps, and nothing that is not finite."""
+    """3,000 colors, 0 to 255: W_2 of at most 0.05 within 5,000 steps, and nothing that is not finite."""
     x, y = ColorTask(number, 3000).samples(0)
     found = sw.flow(x, y, steps=5000, stop_w2=0.05, seeds=0)
     assert found.w2 <= 0.05

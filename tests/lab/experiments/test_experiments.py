@@ -133,7 +133,7 @@ def test_quick_rates_mean_the_same_in_both_conventions():
 def test_a_state_too_large_for_a_batch_is_made_in_parts(monkeypatch, tmp_path):
     cell = FlowCell("test", ToyTask("knot", 5, 40), "dsw", "root", (0.3, 3.0), (0, 1), 5)
     whole = cell.measure(cell.runs, "cpu")
-    monkeypatch.setattr(flows, "_BATCH_BYTES", 3 * cell._bytes_a_run())
+    monkeypatch.setattr(flows, "_BATCH_BYTES", 3 * cell._bytes_per_run())
     monkeypatch.setattr(flows, "_KEPT_BYTES", 0)
     parts = cell.measure(cell.runs, "cpu", tmp_path / "cell.pt")
     assert [result.batch for result in whole] == [4, 4, 4, 4]
@@ -144,7 +144,7 @@ def test_a_state_too_large_for_a_batch_is_made_in_parts(monkeypatch, tmp_path):
     faces = FlowCell(
         "test", image_flow.FaceTask(50), "dsw", "root", (1.0,), (0,), 5, dtype="float32"
     )
-    assert 2e9 < faces._bytes_a_run() < 3e9
+    assert 2e9 < faces._bytes_per_run() < 3e9
 
 
 @pytest.mark.parametrize("content", [b"", b"no checkpoint"])

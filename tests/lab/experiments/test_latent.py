@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from slicewise.lab.cli.latents import pictures_of_study
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.experiments.latent.cells import (
     DISPLACEMENT,
@@ -29,7 +29,7 @@ from slicewise.lab.report.best import Best
 from slicewise.lab.report.drawings import basins
 from slicewise.lab.report.latents import times
 from slicewise.lab.report.page import write_report
-from slicewise.lab.report.training_runs import places, samples
+from slicewise.lab.report.training_runs import groups, samples
 from slicewise.lab.study.run import Result, Run
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
@@ -62,8 +62,8 @@ def small(folder, name="generation"):
         made.append(TrainingCell(experiment, there, variant, DISPLACEMENT, (0.1,), (0, 1), 40))
         rates = (0.1, 0.5, 1e7)
         made.append(TrainingCell(experiment, there, variant, "root", rates, (0, 1), 40))
-        lone = TrainingCell(experiment, there, variant, "root", (1e-3,), (0,), 4, timed_on="here")
-        made.append(lone)
+        timed = TrainingCell(experiment, there, variant, "root", (1e-3,), (0,), 4, timed_on="here")
+        made.append(timed)
     return made
 
 
@@ -181,7 +181,7 @@ def test_the_report_ranks_by_sliced_distance_and_shows_what_needs_no_training(re
 def test_the_report_has_the_papers_numbers_beside(report):
     orders = {row[""]: row for row in table(report, "generate-generation-orders")}
     assert orders["maxsw"]["the paper: W₂"] == "13.38 ± 0.17 at 0.01"
-    assert orders["maxsw"]["place"] == "1"
+    assert orders["maxsw"]["group"] == "1"
     rates = table(report, "translate-male-to-female-rates")
     assert {row["rate"] for row in rates} == {"0.1", "0.5", "1e+07"}
     assert next(r for r in rates if (r["variant"], r["rate"]) == ("sw", "0.5"))["the paper: W₂"] == "14.15"  # fmt: skip
@@ -215,12 +215,12 @@ def test_what_a_study_made_can_be_looked_at(folder, report, asked):
     before = latents.domain("male")[1] if moved else latents.held_out
     assert torch.equal(first, before[:8].half().float() if moved else before[:8])
     with Store.reading(report / "runs.db") as store:
-        ((place,), _) = places(store, "translate" if moved else "generate")
-        made = samples(store, place, "end")
+        ((group,), _) = groups(store, "translate" if moved else "generate")
+        made = samples(store, group, "end")
         variant, objective, rate = made[0].label.replace(",", "").split()[:3]
         (row,) = (
             row
-            for row in place.some(variant, objective)
+            for row in group.some(variant, objective)
             if (row["lr"], row["seed"]) == (float(rate), 0)
         )
         kept = store.array(row["key"], "end")
@@ -239,8 +239,8 @@ def test_who_cannot_win_is_looked_at_too(folder, tmp_path):
 
     with Store(tmp_path / "runs.db") as store:
         store.add([result(cell.runs[0], 2.0), result(cell.runs[1], 1.0)], "here", {})
-        ((place,), _) = places(store, "generate")
-        (found,) = samples(store, place, "end")
+        ((group,), _) = groups(store, "generate")
+        (found,) = samples(store, group, "end")
     assert found.label == "maxsw, root 0.3, cannot win"
     assert (found.made == 1).all()
     assert found.source is None
@@ -288,10 +288,10 @@ def test_a_collapse_cannot_win(folder, tmp_path):
     with Store(tmp_path / "runs.db") as store:
         runs = cell.runs
         store.add([result(runs[0], 0.1, 0.5), result(runs[1], 0.2, 0.9)], "here", {})
-        ((place,), lone) = places(store, "generate")
-    assert not lone
-    assert place.best("sw", "root").rate == 0.3
-    assert place.best("sw", "root", "w2").rate == 0.1  # as the paper would have it
+        ((group,), timed) = groups(store, "generate")
+    assert not timed
+    assert group.best("sw", "root").rate == 0.3
+    assert group.best("sw", "root", "w2").rate == 0.1  # as the paper would have it
 
 
 def test_networks_of_one_seed_begin_alike(folder):
@@ -320,7 +320,7 @@ def test_generators_are_judged_on_what_an_exact_distance_can_bear(tmp_path):
 
 def test_nothing_to_translate_between_is_a_line(tmp_path):
     np.save(tmp_path / "latents.npy", np.random.default_rng(0).standard_normal((100, 4)))
-    with pytest.raises(Trouble, match="no two domains"):
+    with pytest.raises(UserError, match="no two domains"):
         cells("translate", "paper", LatentChoice(str(tmp_path)))
 
 

@@ -17,7 +17,7 @@ from slicewise.lab.experiments.latent.tasks import LatentTask
 from slicewise.lab.latents.choice import LatentChoice
 from slicewise.lab.latents.layouts import load
 from slicewise.lab.report.page import write_report
-from slicewise.lab.report.training_runs import places
+from slicewise.lab.report.training_runs import groups
 from slicewise.lab.study.run import Result
 from slicewise.lab.study.store import Store
 from tests.command_line import accepted, refused
@@ -109,7 +109,7 @@ def test_the_report_tells_other_ages_and_networks_apart(files, tmp_path):
                 "translate", LatentTask("adult to child", data, hidden, 16)
             ).runs
             store.add([result(run, 1.0)], "here", {})
-        found = [place.words for place in places(store, "translate")[0]]
+        found = [group.words for group in groups(store, "translate")[0]]
     assert len(set(found)) == 3
     assert sum("adults over 18.5, children under 10" in words for words in found) == 1
     assert sum("network 5 → 32 → 32 → 5" in words for words in found) == 1

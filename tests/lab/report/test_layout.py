@@ -17,7 +17,7 @@ from slicewise.lab.report.best import Best, best_of, by_rate, steps_of
 from slicewise.lab.report.drawings import basins
 from slicewise.lab.report.flow_runs import Flows
 from slicewise.lab.report.flows import summary_section
-from slicewise.lab.report.layout import LOOKS, Table, as_csv, as_latex, as_markdown
+from slicewise.lab.report.layout import STYLES, Table, as_csv, as_latex, as_markdown
 from slicewise.lab.report.reasons import reason
 from slicewise.lab.study.run import Result
 from slicewise.lab.study.store import Store
@@ -43,24 +43,24 @@ def test_a_table_for_markdown_and_csv():
 
 
 def test_every_variant_has_a_look_of_its_own():
-    assert list(LOOKS) == list(ELEVEN)
-    assert len({look.colour for look in LOOKS.values()}) == len(ELEVEN)
-    assert len({look.outline for look in LOOKS.values()}) == len(ELEVEN)
-    assert len({look.mark for look in LOOKS.values()}) == len(ELEVEN)
+    assert list(STYLES) == list(ELEVEN)
+    assert len({look.color for look in STYLES.values()}) == len(ELEVEN)
+    assert len({look.outline for look in STYLES.values()}) == len(ELEVEN)
+    assert len({look.mark for look in STYLES.values()}) == len(ELEVEN)
 
 
-def linear(colour):
-    parts = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+def linear(color):
+    parts = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
     return np.array([p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts])
 
 
-def luminance(colour):
-    return float(linear(colour) @ (0.2126, 0.7152, 0.0722))
+def luminance(color):
+    return float(linear(color) @ (0.2126, 0.7152, 0.0722))
 
 
 @pytest.mark.parametrize("name", ELEVEN)
-def test_colours_read_on_white_and_on_black(name):
-    light = luminance(LOOKS[name].colour)
+def test_colors_read_on_white_and_on_black(name):
+    light = luminance(STYLES[name].color)
     for page in ("#ffffff", "#14171b"):
         high, low = sorted((light, luminance(page)), reverse=True)
         assert (high + 0.05) / (low + 0.05) >= 3
@@ -75,15 +75,15 @@ BLIND = {
 
 
 @pytest.mark.parametrize("kind", BLIND)
-def test_lines_alike_to_the_colour_blind_have_other_dashes(kind):
-    """Marks differ always; lines between them by dash, or by a colour that is told apart."""
+def test_lines_alike_to_the_color_blind_have_other_dashes(kind):
+    """Marks differ always; lines between them by dash, or by a color that is told apart."""
     seen = {}
-    for name, look in LOOKS.items():
-        light = np.clip(np.array(BLIND[kind]) @ linear(look.colour), 0, 1)
+    for name, look in STYLES.items():
+        light = np.clip(np.array(BLIND[kind]) @ linear(look.color), 0, 1)
         plain = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
         seen[name] = rgb2lab(plain[None, None])[0, 0]
-    for one, other in itertools.combinations(LOOKS, 2):
-        if LOOKS[one].dash == LOOKS[other].dash:
+    for one, other in itertools.combinations(STYLES, 2):
+        if STYLES[one].dash == STYLES[other].dash:
             assert np.linalg.norm(seen[one] - seen[other]) > 10, (one, other)
 
 
@@ -206,7 +206,7 @@ def test_heights_of_basins_can_be_read_off(heights, scale, shown):
     assert panel.get_yscale() == scale
     low, high = panel.get_ylim()
     ticks = zip(panel.get_yticks(), panel.get_yticklabels(), strict=True)
-    words = [label.get_text() for place, label in ticks if low <= place <= high]
+    words = [label.get_text() for group, label in ticks if low <= group <= high]
     if shown is not None:
         assert words == shown
     assert len(words) >= 3

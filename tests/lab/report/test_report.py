@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.experiments.check_cells import CheckCell
 from slicewise.lab.experiments.flows import FlowCell
 from slicewise.lab.experiments.gradient_flow import ToyTask
@@ -192,7 +192,7 @@ def test_times_of_several_machines_have_tables_of_their_own(tmp_path):
     ]
     with Store(tmp_path / "runs.db") as store:
         assert not sweep(cells, store).failed
-    assert len(Flows(Store.reading(tmp_path / "runs.db"), "gradient-flow").lone) == 3
+    assert len(Flows(Store.reading(tmp_path / "runs.db"), "gradient-flow").timed) == 3
     page = write_report(tmp_path / "runs.db", tmp_path / "out").read_text()
     assert len(list((tmp_path / "out").glob("*runtime.csv"))) == 3
     assert "a laptop" in page
@@ -326,14 +326,14 @@ def test_file_names_stay_in_their_folder():
 
 def test_nothing_to_report(tmp_path):
     Store(tmp_path / "runs.db").close()
-    with pytest.raises(Trouble, match="holds no runs yet"):
+    with pytest.raises(UserError, match="holds no runs yet"):
         write_report(tmp_path / "runs.db", tmp_path / "out")
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path, made):
     _, folder, _ = made
     (tmp_path / "file").write_text("")
-    with pytest.raises(Trouble, match="name another folder"):
+    with pytest.raises(UserError, match="name another folder"):
         write_report(folder.parent / "runs.db", tmp_path / "file")
 
 

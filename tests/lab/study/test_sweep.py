@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.study import engines
-from slicewise.lab.study.engines import InProcesses, InTurn, Job
+from slicewise.lab.study.engines import Job, ProcessEngine, SerialEngine
 from slicewise.lab.study.machine import choose_device
+from slicewise.lab.study.progress import SweepProgress
 from slicewise.lab.study.run import Result, Run
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
-from slicewise.lab.study.watch import Watch
 from tests.sweep_to_kill import cells
 
 HERE = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def test_only_what_is_missing_is_made(tmp_path):
         ]  # fmt: skip
 
 
-@pytest.mark.parametrize("engine", [InTurn(), InProcesses(2)])
+@pytest.mark.parametrize("engine", [SerialEngine(), ProcessEngine(2)])
 def test_a_cell_that_fails_stops_nobody_else(tmp_path, engine):
     with Store(tmp_path / "runs.db") as store:
         found = sweep([Plain("a", (0,), "fails"), Plain("b", (0,))], store, engine=engine)
@@ -94,7 +94,7 @@ def test_a_cell_that_fails_stops_nobody_else(tmp_path, engine):
 def test_a_process_that_dies_takes_only_its_own_cell_down(tmp_path):
     many = [Plain(f"c{i}", (0,)) for i in range(6)]
     with Store(tmp_path / "runs.db") as store:
-        found = sweep([Plain("dies", (0,), "dies"), *many], store, engine=InProcesses(2))
+        found = sweep([Plain("dies", (0,), "dies"), *many], store, engine=ProcessEngine(2))
         assert set(found.failed) == {"dies"}
         assert "its process died" in found.failed["dies"]
         assert {row["setting"] for row in store.rows()} == {cell.name for cell in many}
@@ -115,7 +115,7 @@ def test_what_is_timed_runs_by_itself(tmp_path):
     made = []
 
     @dataclass(frozen=True)
-    class Noted(InTurn):
+    class Noted(SerialEngine):
         def __call__(self, jobs):
             made.extend(job.cell.name for job in jobs)
             return super().__call__(jobs)
@@ -128,7 +128,7 @@ def test_what_is_timed_runs_by_itself(tmp_path):
 
 def test_it_tells_how_far_it_is(tmp_path, capsys):
     with Store(tmp_path / "runs.db") as store:
-        sweep([Plain("a", (0, 1)), Plain("b", (0,), "fails")], store, watch=Watch())
+        sweep([Plain("a", (0, 1)), Plain("b", (0,), "fails")], store, progress=SweepProgress())
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("[1/2] a: 2 runs, ")
     assert second.startswith("[2/2] b: ValueError: it was")
@@ -138,12 +138,12 @@ def test_devices():
     assert choose_device("cpu") == "cpu"
     assert choose_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
     for unknown in ("gpu", "mps", "cuda:x", "cuda:"):
-        with pytest.raises(Trouble, match=f"--device {unknown}: give auto"):
+        with pytest.raises(UserError, match=f"--device {unknown}: give auto"):
             choose_device(unknown)
-    with pytest.raises(Trouble, match="--device cuda:99: there"):
+    with pytest.raises(UserError, match="--device cuda:99: there"):
         choose_device("cuda:99")
     if not torch.cuda.is_available():
-        with pytest.raises(Trouble, match="no CUDA device"):
+        with pytest.raises(UserError, match="no CUDA device"):
             choose_device("cuda")
 
 
@@ -167,7 +167,7 @@ def test_the_sweep_has_all_kinds_of_ends(uninterrupted):
 
 def test_processes_give_the_same_rows(tmp_path, uninterrupted):
     with Store(tmp_path / "runs.db") as store:
-        assert not sweep(cells(), store, engine=InProcesses(2)).failed
+        assert not sweep(cells(), store, engine=ProcessEngine(2)).failed
     rows, arrays = everything(tmp_path / "runs.db")
     expected = [{**row, "device": None} for row in uninterrupted[0]]
     assert [{**row, "device": None} for row in rows] == expected

@@ -19,7 +19,7 @@ from slicewise.lab.cli.runs import HELP as RUNS
 from slicewise.lab.cli.runs import report, runs
 from slicewise.lab.cli.transfer import transfer
 from slicewise.lab.cli.variants import variants
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 
 app = typer.Typer(
     name="slicewise",
@@ -59,7 +59,7 @@ app.command()(report)
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def bench() -> None:
     """Say how to run the benchmarks, which are not part of the installed package."""
-    raise Trouble(
+    raise UserError(
         "the benchmarks are in the repository, not in the installed package: in a clone of it run `make bench`, "
         "`make bench-gpu`, `make bench-color`, `make bench-steps` or `make claims`"
     )
@@ -84,7 +84,7 @@ def run(arguments: list[str]) -> int:
         # Those of the library say themselves what to install.
         named = f"this needs {missing.name}: pip install 'slicewise[lab]'"
         return _say(named if missing.name else str(missing))
-    except (Trouble, ValueError, OSError) as trouble:
+    except (UserError, ValueError, OSError) as trouble:
         return _say(str(trouble))
     except Exception as fault:
         if os.environ.get("SLICEWISE_TRACEBACK"):

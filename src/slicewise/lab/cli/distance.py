@@ -10,9 +10,15 @@ import typer
 
 from slicewise.distance import Evaluation, evaluate
 from slicewise.lab.cli import options
-from slicewise.lab.cli.output import one_way_to_say, say_json, say_lines
-from slicewise.lab.cli.samples import EXACT_PAIRS, Sets, generator_for, memory_permitting, read_sets
-from slicewise.lab.errors import Trouble
+from slicewise.lab.cli.output import check_one_format, print_json, print_lines
+from slicewise.lab.cli.samples import (
+    EXACT_PAIRS,
+    SamplePair,
+    explain_memory_errors,
+    generator_for,
+    read_pair,
+)
+from slicewise.lab.errors import UserError
 from slicewise.parts import Curved
 from slicewise.transport import subspace_robust_wasserstein, wasserstein
 from slicewise.variants import VARIANTS
@@ -65,7 +71,7 @@ def distance(
 
     Files are npy, npz, safetensors (file.npz:name picks an array), csv, tsv or txt with a
     sample in each line, or images, whose pixels are the samples: (n, 3) in
-    [0, 1], of grey ones (n, 1), what is transparent shown on white. A vector of
+    [0, 1], of gray ones (n, 1), what is transparent shown on white. A vector of
     n numbers is n samples of one dimension.
 
     [bold]Examples[/bold]
@@ -75,10 +81,10 @@ def distance(
       slicewise distance temple.jpg flower.png --samples 2000 --exact
       slicewise distance a.csv b.csv -v rpsw -O kappa=10 --json
     """
-    one_way_to_say(as_json=as_json, quiet=quiet)
+    check_one_format(as_json=as_json, quiet=quiet)
     recipe, _, _ = options.recipe_of(variant, n_slices, option)
     generator = generator_for(seed)
-    sets = read_sets(
+    sets = read_pair(
         a,
         b,
         generator=generator,
@@ -89,11 +95,11 @@ def distance(
     ).to(dtype, device)
     n, m = len(sets.x), len(sets.y)
     if exact and n * m > EXACT_PAIRS:
-        raise Trouble(
+        raise UserError(
             f"--exact of {n} and {m} samples would take long, and grows as n^3: add --samples 3000, or fewer"
         )
     start = time.perf_counter()
-    with memory_permitting():
+    with explain_memory_errors():
         found = evaluate(
             sets.x,
             sets.y,
@@ -108,7 +114,7 @@ def distance(
         value = float(found.value)
     seconds = time.perf_counter() - start
     if not value < math.inf:
-        raise Trouble(f"the distance is too large for {dtype}: scale the samples down")
+        raise UserError(f"the distance is too large for {dtype}: scale the samples down")
     said: dict[str, Any] = {
         "value": value,
         "stderr": _error(found, value, 1 if power else p),
@@ -131,11 +137,11 @@ def distance(
         "backend": backend,
     }
     if as_json:
-        say_json(said)
+        print_json(said)
     elif quiet:
         print(value)
     else:
-        say_lines(_lines(said, power=power))
+        print_lines(_lines(said, power=power))
 
 
 def _error(found: Evaluation, value: float, order: float) -> float:
@@ -165,7 +171,7 @@ def _bound(found: Evaluation, variant: str, *, exact: bool) -> float | None:
     return bound
 
 
-def _exact(sets: Sets, p: float, *, power: bool) -> float:
+def _exact(sets: SamplePair, p: float, *, power: bool) -> float:
     found = wasserstein(sets.x, sets.y, p=p, x_weights=sets.x_weights, y_weights=sets.y_weights)
     return float(found) ** (p if power else 1)
 

@@ -16,10 +16,10 @@ from slicewise.distance import Objective
 from slicewise.flows import Flow, Status
 from slicewise.flows import flow as carry
 from slicewise.lab.cli import options
-from slicewise.lab.cli.output import one_way_to_say, place_for, say_json, say_lines
-from slicewise.lab.cli.samples import EXACT_PAIRS, Sets, memory_permitting, toy_or_files
+from slicewise.lab.cli.output import check_one_format, check_output_path, print_json, print_lines
+from slicewise.lab.cli.samples import EXACT_PAIRS, SamplePair, explain_memory_errors, pair_or_toy
 from slicewise.lab.data.arrays import printable
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.images.animation import Film, as_gif, as_html, film, log_spaced, nearest
 from slicewise.support import check_choice, check_count, write_whole
 from slicewise.transport import wasserstein
@@ -27,7 +27,7 @@ from slicewise.transport import wasserstein
 # Up to so many pairs of samples the exact distance takes milliseconds: it is told of every frame.
 _CHEAP_PAIRS = 500**2
 # Particles of many steps are kept until it is known which to show: no more than these bytes of them.
-_KEPT_BYTES = 2 * 10**9
+_CHECKPOINT_BYTES = 2 * 10**9
 _MOST_FRAMES = 1000
 
 
@@ -65,25 +65,28 @@ def flow(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", help="The film: a .gif, or an .html page.", rich_help_panel=options.SAYS
+            "--out",
+            "-o",
+            help="The film: a .gif, or an .html page.",
+            rich_help_panel=options.OUTPUT,
         ),
     ] = Path("flow.gif"),
     frames: Annotated[
         int,
         typer.Option(
             help="At most so many, the first and the last step among them.",
-            rich_help_panel=options.SAYS,
+            rich_help_panel=options.OUTPUT,
         ),
     ] = 60,
     fps: Annotated[
-        float, typer.Option(help="Frames a second, up to 50.", rich_help_panel=options.SAYS)
+        float, typer.Option(help="Frames a second, up to 50.", rich_help_panel=options.OUTPUT)
     ] = 12.0,
     save: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             help="Where the particles go in the end: .npy, or .npz with source and target beside them.",
-            rich_help_panel=options.SAYS,
+            rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     as_json: options.Json = False,
@@ -99,35 +102,35 @@ def flow(
     [bold]Examples[/bold]
       slicewise flow                                    a toy, into flow.gif
       slicewise flow --toy knot --d 50 -o knot.html
-      slicewise flow temple.jpg flower.jpg --samples 1000 -o colours.html
+      slicewise flow temple.jpg flower.jpg --samples 1000 -o colors.html
       slicewise flow x.npy y.npy -v ebsw --lr 3 --steps 200 --save moved.npy
     """
-    one_way_to_say(as_json=as_json, quiet=quiet)
+    check_one_format(as_json=as_json, quiet=quiet)
     rate = _rate(lr)
     check_choice("--objective", objective, get_args(Objective))
     check_count("--steps", steps, at_least=0)
     check_count("--frames", frames, at_least=2)
     if frames > _MOST_FRAMES:
-        raise Trouble(f"--frames {frames} are too many: give at most {_MOST_FRAMES}")
+        raise UserError(f"--frames {frames} are too many: give at most {_MOST_FRAMES}")
     if not 0 < fps <= 50:
-        raise Trouble(f"--fps {fps:g}: give a number above 0, up to 50")
+        raise UserError(f"--fps {fps:g}: give a number above 0, up to 50")
     recipe, n_slices, own = options.recipe_of(variant, n_slices, option)
     files = [file for file in (source, target) if file is not None]
-    sets = toy_or_files(
+    sets = pair_or_toy(
         files, toy_name=toy_name, n=n, d=d, seed=seed, samples=samples, flatten=flatten
     ).to(dtype, device)
     # Which steps are worth showing is known at the end: these are kept to choose from.
     looks = log_spaced(steps, 4 * frames)
-    if len(looks) * sets.x.numel() * sets.x.element_size() > _KEPT_BYTES:
-        raise Trouble(
+    if len(looks) * sets.x.numel() * sets.x.element_size() > _CHECKPOINT_BYTES:
+        raise UserError(
             f"{frames} frames of {len(sets.x)} particles in {sets.x.shape[1]} dimensions are too much to "
             f"keep: give fewer --frames or --samples"
         )
-    place_for("--out", out, (".gif", ".html"))
+    check_output_path("--out", out, (".gif", ".html"))
     if save is not None:
-        place_for("--save", save, (".npy", ".npz"))
+        check_output_path("--save", save, (".npy", ".npz"))
     start = time.perf_counter()
-    with memory_permitting():
+    with explain_memory_errors():
         found = carry(
             sets.x,
             sets.y,
@@ -179,11 +182,11 @@ def flow(
         lines.append(("shows", shown.words))
     if as_json:
         places = {"out": str(out), "save": None if save is None else str(save)}
-        say_json({**said, "frames": shown.steps, "shows": shown.words, **places})
+        print_json({**said, "frames": shown.steps, "shows": shown.words, **places})
     elif quiet:
         print(said["w2"])
     else:
-        say_lines(lines)
+        print_lines(lines)
 
 
 def _rate(word: str) -> float | Literal["auto"]:
@@ -194,11 +197,11 @@ def _rate(word: str) -> float | Literal["auto"]:
     except ValueError:
         rate = math.nan
     if not 0 < rate < math.inf:
-        raise Trouble(f"--lr {word}: give auto, or a positive number")
+        raise UserError(f"--lr {word}: give auto, or a positive number")
     return rate
 
 
-def _film(found: Flow, sets: Sets, most: int) -> Film:
+def _film(found: Flow, sets: SamplePair, most: int) -> Film:
     """Frames from the first step to that on which the run ended."""
     end = int(found.steps)
     looks = [step for step in found.trace.particles_at if step < end]
@@ -209,10 +212,10 @@ def _film(found: Flow, sets: Sets, most: int) -> Film:
     if len(sets.x) * len(sets.y) <= _CHEAP_PAIRS:
         w2 = [float(wasserstein(x, sets.y.cpu())) for x in particles[:-1]] + [float(found.w2)]
     names = f"{sets.x_name} ({len(sets.x)})", f"{sets.y_name} ({len(sets.y)})"
-    return film([*steps, end], particles, sets.y, names=names, w2=w2, colours=sets.colours)
+    return film([*steps, end], particles, sets.y, names=names, w2=w2, colors=sets.colors)
 
 
-def _as_bytes(found: Flow, sets: Sets, suffix: str) -> bytes:
+def _as_bytes(found: Flow, sets: SamplePair, suffix: str) -> bytes:
     file, particles = io.BytesIO(), found.particles.cpu().numpy()
     if suffix == ".npy":
         np.save(file, particles)

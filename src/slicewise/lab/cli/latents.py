@@ -13,14 +13,14 @@ from torch import Tensor
 
 from slicewise.judging import Judgement, baselines
 from slicewise.lab.cli import options
-from slicewise.lab.cli.output import place_for, say_json, say_lines
+from slicewise.lab.cli.output import check_output_path, print_json, print_lines
 from slicewise.lab.data.arrays import Array, printable
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.experiments.latent.presets import GENERATE, TRANSLATE
 from slicewise.lab.latents.domains import ADULT, CHILD
 from slicewise.lab.latents.layouts import load
 from slicewise.lab.latents.sets import Latents, subset_sizes, tasks
-from slicewise.lab.report.training_runs import Place, places, samples
+from slicewise.lab.report.training_runs import Group, groups, samples
 from slicewise.lab.study.store import Store
 from slicewise.support import check_choice, progress_bar, write_whole
 
@@ -82,12 +82,12 @@ def latents(
       slicewise latents w.npz --labels gender.npy --judge
       slicewise latents w512/ --pictures faces.png --store runs.db --task "male to female"
     """  # fmt: skip
-    places = {name: place_for(name, given, (".png",))
+    outputs = {name: check_output_path(name, given, (".png",))
               for name, given in (("--out", out), ("--pictures", pictures)) if given is not None}  # fmt: skip
     if store is not None and pictures is None:
-        raise Trouble("--store is for --pictures: name a file for them, too")
+        raise UserError("--store is for --pictures: name a file for them, too")
     if task is not None and store is None:
-        raise Trouble("--task is for --store: name the store of a study, too")
+        raise UserError("--task is for --store: name the store of a study, too")
     found = load(path, labels=labels, held_out=held_out, adult=adult, child=child, more=more)
     said = _facts(found)
     if judge:
@@ -95,19 +95,19 @@ def latents(
         said["judged"] = {name: vars(one) for name, one in judged.items()}
     else:
         judged = {}
-    if "--pictures" in places:
+    if "--pictures" in outputs:
         drawn = _decoded(found) if store is None else pictures_of_study(store, found, task)
-        write_whole(places["--pictures"], drawn)
-    if "--out" in places:
+        write_whole(outputs["--pictures"], drawn)
+    if "--out" in outputs:
         from slicewise.lab.latents.pictures import views
 
         file = io.BytesIO()
         views(found).savefig(file, format="png", dpi=110)
-        write_whole(places["--out"], file.getvalue())
+        write_whole(outputs["--out"], file.getvalue())
     if as_json:
-        say_json(said)
+        print_json(said)
     else:
-        say_lines(_lines(said, judged))
+        print_lines(_lines(said, judged))
 
 
 def _facts(found: Latents) -> dict[str, Any]:
@@ -176,11 +176,11 @@ def pictures_of_study(path: Path, latents: Latents, asked: str | None) -> bytes:
     from slicewise.lab.latents.pictures import made_by, translated
 
     with Store.reading(path) as store:
-        place = _place(store, path, latents, asked)
-        found = samples(store, place, "end")
+        group = _group(store, path, latents, asked)
+        found = samples(store, group, "end")
     if not found:
-        raise Trouble(
-            f"{printable(str(path))} has kept no samples of {place.setting}: all its runs have diverged, or are of an "
+        raise UserError(
+            f"{printable(str(path))} has kept no samples of {group.setting}: all its runs have diverged, or are of an "
             f"earlier version"
         )
     made = {one.label: _rows(one.made) for one in found}
@@ -199,19 +199,19 @@ def pictures_of_study(path: Path, latents: Latents, asked: str | None) -> bytes:
         if found[0].source is None:
             drawing = made_by(seen, made, count)
         else:
-            source, _, target = place.setting.partition(" to ")
+            source, _, target = group.setting.partition(" to ")
             drawing = translated(seen, _rows(found[0].source), made, (source, target), count)
         file = io.BytesIO()
         drawing.savefig(file, format="png", dpi=_DPI)
     return file.getvalue()
 
 
-def _place(store: Store, path: Path, latents: Latents, asked: str | None) -> Place:
+def _group(store: Store, path: Path, latents: Latents, asked: str | None) -> Group:
     """Where the runs of a task on these latents are; of several, as with other networks, those of the most steps."""
-    every = [place for name in (GENERATE, TRANSLATE) for place in places(store, name)[0]]
+    every = [group for name in (GENERATE, TRANSLATE) for group in groups(store, name)[0]]
     ours = [one for one in every if one.given["task"]["latents"] == latents.digest]
     if not ours:
-        raise Trouble(
+        raise UserError(
             f"{printable(str(path))} has no runs on {latents.name} ({latents.digest[:6]}) as they are split here: give the "
             f"same path and options as to `slicewise reproduce`"
         )

@@ -12,12 +12,12 @@ import typer
 
 from slicewise.distance import recipe_for
 from slicewise.lab.data.toys import TOYS
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.support import check_choice
 from slicewise.variants import VARIANTS, Recipe
 
 MOST_SLICES = 10**8
-DATA, TOY, RUNS, SAYS = "What is read", "A toy", "How it runs", "What is said"
+DATA, TOY, RUNS, OUTPUT = "What is read", "A toy", "How it runs", "What is said"
 LATENTS = "Which latents"
 
 VariantName = Annotated[
@@ -109,9 +109,11 @@ Device = Annotated[
         metavar="auto|cpu|cuda", help="auto is cuda where there is one.", rich_help_panel=RUNS
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=SAYS)]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT)
+]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print just the number.", rich_help_panel=SAYS)
+    bool, typer.Option("--quiet", "-q", help="Print just the number.", rich_help_panel=OUTPUT)
 ]
 
 
@@ -123,10 +125,10 @@ def recipe_of(
     options = _own_options(variant, given or [])
     if "n_slices" in options:
         if n_slices is not None:
-            raise Trouble("--n-slices and -O n_slices say the same: leave one of them out")
+            raise UserError("--n-slices and -O n_slices say the same: leave one of them out")
         n_slices = options.pop("n_slices")
     if n_slices is not None and n_slices > MOST_SLICES:
-        raise Trouble(f"{n_slices} slices are too many: give at most {MOST_SLICES}")
+        raise UserError(f"{n_slices} slices are too many: give at most {MOST_SLICES}")
     return recipe_for(variant, n_slices, options), n_slices, options
 
 
@@ -138,16 +140,16 @@ def _own_options(variant: str, given: list[str]) -> dict[str, Any]:
         name, found, word = text.partition("=")
         name = name.strip().replace("-", "_")
         if not found:
-            raise Trouble(f"-O {text}: write name=value, e.g. -O n_slices=100")
+            raise UserError(f"-O {text}: write name=value, e.g. -O n_slices=100")
         check_choice(
             f"option of variant {variant!r}", name, (*own.options, "defaults", "convention")
         )
         if name in options:
-            raise Trouble(f"-O {name} is given twice: leave one of them out")
+            raise UserError(f"-O {name} is given twice: leave one of them out")
         options[name] = _value(word.strip())
         if not _fits(options[name], kinds[name]):
             wanted = " or ".join(_words(kinds[name]))
-            raise Trouble(
+            raise UserError(
                 f"-O {text}: give {wanted}" if wanted else f"-O {name} can be given in Python only"
             )
     return options

@@ -14,16 +14,16 @@ from typing import Annotated, cast
 import typer
 
 from slicewise.lab.cli import PARTLY, STOPPED, options
-from slicewise.lab.errors import NothingToDo, Trouble
-from slicewise.lab.experiments import EXPERIMENTS, PRESETS, READ_BY, Options
+from slicewise.lab.errors import NothingToDo, UserError
+from slicewise.lab.experiments import EXPERIMENTS, OPTION_USERS, PRESETS, Options
 from slicewise.lab.latents.choice import LatentChoice
 from slicewise.lab.latents.domains import ADULT, CHILD
-from slicewise.lab.study.engines import Engine, InProcesses, InTurn
+from slicewise.lab.study.engines import Engine, ProcessEngine, SerialEngine
 from slicewise.lab.study.machine import choose_device, device_name
+from slicewise.lab.study.progress import SweepProgress
 from slicewise.lab.study.run import Cell
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
-from slicewise.lab.study.watch import Watch
 from slicewise.problem import Convention
 from slicewise.support import check_choice
 
@@ -140,11 +140,11 @@ def reproduce(
         "--more": more,
     }
     _check_read(experiment, [name for name, v in given.items() if v != usual.get(name)])
-    asked = Asked(engine, device, jobs, address, cpus_per_task, gpus_per_task, quiet)
+    asked = EngineOptions(engine, device, jobs, address, cpus_per_task, gpus_per_task, quiet)
     if report and out.exists() and not out.is_dir():
-        raise Trouble(f"--out {out} is a file: name a folder for the report")
+        raise UserError(f"--out {out} is a file: name a folder for the report")
     names = list(EXPERIMENTS) if experiment == "all" else [experiment]
-    with workplace(asked) as place:
+    with open_engine(asked) as place:
         cells, left_out = _cells(
             names,
             Options(
@@ -170,7 +170,7 @@ def reproduce(
                     kept,
                     device=place.device,
                     engine=place.engine,
-                    watch=Watch(quiet=quiet),
+                    progress=SweepProgress(quiet=quiet),
                 )
             except KeyboardInterrupt:
                 print(
@@ -195,13 +195,13 @@ def reproduce(
 def _check_read(experiment: str, given: Sequence[str]) -> None:
     """What an experiment would not look at is a mistake, and told before it runs without it."""
     for option in given:
-        readers = READ_BY[option]
+        readers = OPTION_USERS[option]
         if experiment not in (*readers, "all"):
-            raise Trouble(
+            raise UserError(
                 f"{option} is for {' and '.join(readers)}: {experiment} has no use for it; leave it out"
             )
         if option in OF_A_FILE and "--latents" not in given:
-            raise Trouble(f"{option} is for latents from a file: give --latents PATH, too")
+            raise UserError(f"{option} is for latents from a file: give --latents PATH, too")
 
 
 def _cells(names: Sequence[str], asked: Options) -> tuple[list[Cell], list[str]]:
@@ -235,7 +235,7 @@ def _whole(path: Path | str | None) -> str | None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class EngineOptions:
     """The options that say where."""
 
     engine: str
@@ -249,7 +249,7 @@ class Asked:
     def __post_init__(self) -> None:
         check_choice("--engine", self.engine, ENGINES)
         if self.jobs < 0:
-            raise Trouble(f"--jobs {self.jobs}: give a number of processes, or 0")
+            raise UserError(f"--jobs {self.jobs}: give a number of processes, or 0")
         if self.engine == "ray":
             self._check_ray()
             return
@@ -259,27 +259,27 @@ class Asked:
             ("--gpus-per-task", self.gpus),
         ):
             if value is not None:
-                raise Trouble(f"{option} {value} is for a cluster: give --engine ray with it")
+                raise UserError(f"{option} {value} is for a cluster: give --engine ray with it")
 
     def _check_ray(self) -> None:
         if self.jobs:
-            raise Trouble(
+            raise UserError(
                 f"--jobs {self.jobs} is for --engine local: on a cluster as many tasks run as there is room for; "
                 f"--cpus-per-task and --gpus-per-task say how much each takes"
             )
         cpus, gpus = self.cpus, self.gpus
         if cpus is not None and not (0 < cpus < 1 or (1 <= cpus < math.inf and cpus == int(cpus))):
-            raise Trouble(
+            raise UserError(
                 f"--cpus-per-task {cpus:g}: give a whole number of cores, or part of one, as 0.5"
             )
         if gpus is not None and not 0 < gpus <= 1:
-            raise Trouble(
+            raise UserError(
                 f"--gpus-per-task {gpus:g}: a task uses one GPU or part of one; give at most 1, as 0.25"
             )
 
 
 @dataclass(frozen=True)
-class Workplace:
+class Execution:
     """An engine, the device that its cells are made on, and what to call these."""
 
     engine: Engine
@@ -289,19 +289,19 @@ class Workplace:
 
 
 @contextlib.contextmanager
-def workplace(asked: Asked) -> Iterator[Workplace]:
+def open_engine(asked: EngineOptions) -> Iterator[Execution]:
     """What was asked for; a connection to a cluster ends with it."""
     if asked.engine == "ray":
-        from slicewise.lab.study.on_ray import OnRay
+        from slicewise.lab.study.ray_engine import RayEngine
 
         how = {"cpus": asked.cpus or 1.0, "gpus": asked.gpus or 1.0}
-        with OnRay(asked.address, **how, quiet=asked.quiet) as ray:
+        with RayEngine(asked.address, **how, quiet=asked.quiet) as ray:
             device = ray.device(asked.device)
             machine = ray.machine(device)
-            yield Workplace(ray, device, machine, f"{ray.place}, {machine}")
+            yield Execution(ray, device, machine, f"{ray.place}, {machine}")
         return
     device = choose_device(asked.device)
     processes = asked.jobs or (1 if device.startswith("cuda") else os.cpu_count() or 1)
-    engine: Engine = InTurn() if processes == 1 else InProcesses(processes)
+    engine: Engine = SerialEngine() if processes == 1 else ProcessEngine(processes)
     machine = device_name(device)
-    yield Workplace(engine, device, machine, machine)
+    yield Execution(engine, device, machine, machine)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.report.best import best_of
 from slicewise.lab.study.export import as_csv, means_as_csv
 from slicewise.lab.study.run import as_json
@@ -46,7 +46,7 @@ def runs(
             check_choice(f"--{name}", value, kept.values_of(name))
         rows = kept.rows(**wanted)
     if means and csv is None:
-        raise Trouble("--means is for --csv: name a file, or give --csv - for a pipe")
+        raise UserError("--means is for --csv: name a file, or give --csv - for a pipe")
     if csv is not None:
         if means:
             # Checks of the theory have no rates, and are exported as they are. Networks that were timed were not judged.

@@ -1,8 +1,8 @@
-"""`slicewise transfer`: the colours of one photograph on another, or on a folder of frames.
+"""`slicewise transfer`: the colors of one photograph on another, or on a folder of frames.
 
 What `slicewise transfer` refuses before it reads a photograph: variants without a step, files that are in the way.
 
-A map of colours that was kept, and options that would have made another one.
+A map of colors that was kept, and options that would have made another one.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import typer
 from slicewise.color import SUFFIXES as MAPS
 from slicewise.color import ColorTransfer
 from slicewise.lab.cli import options
-from slicewise.lab.cli.output import one_way_to_say, place_for, say_json, say_lines
+from slicewise.lab.cli.output import check_one_format, check_output_path, print_json, print_lines
 from slicewise.lab.cli.samples import generator_for
 from slicewise.lab.data.arrays import printable
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.images.before_after import before_after
 from slicewise.lab.images.files import (
     WRITTEN,
     Array,
-    encoded,
-    in_profile_of,
+    convert_profile,
+    encode_picture,
     read_mask,
     read_picture,
 )
-from slicewise.lab.images.frames import Frames, as_colours, palette_w2, shown
+from slicewise.lab.images.frames import Frames, as_rgb, palette_w2, visible_pixels
 from slicewise.support import check_choice, progress_bar, write_whole
 from slicewise.variants import VARIANTS
 
@@ -41,65 +41,65 @@ def check_variant(variant: str) -> None:
     check_choice("variant", variant, VARIANTS)
     if VARIANTS[variant]().lift is not None:
         usable = [name for name, own in VARIANTS.items() if own().lift is None]
-        raise Trouble(
+        raise UserError(
             f"--variant {variant}: no step can be computed for its slices, which are not linear; give one of "
             f"{', '.join(usable)}"
         )
 
 
-def places_for(
+def check_outputs(
     out: Path, frames: Frames, many: bool, compare: Path | None, save_map: Path | None, force: bool
 ) -> list[Path]:
     """Where results go, once it is known that nothing is in the way and all can be written; nothing is made yet."""
     shown = printable(str(out))
     if many:
         if out.exists() and not out.is_dir():
-            raise Trouble(f"--out {shown} is a file, the source a folder: name a folder")
+            raise UserError(f"--out {shown} is a file, the source a folder: name a folder")
         if out.suffix.lower() in WRITTEN and not out.exists():
-            raise Trouble(
+            raise UserError(
                 f"--out {shown} is the name of a file, the source a folder: name a folder"
             )
-        places = [out / path.name for path in frames.paths]
-        for place in places:
-            if place.suffix.lower() not in WRITTEN:
-                raise Trouble(
-                    f"{printable(place.name)} cannot be written: frames are {', '.join(WRITTEN)}"
+        paths = [out / frame.name for frame in frames.paths]
+        for path in paths:
+            if path.suffix.lower() not in WRITTEN:
+                raise UserError(
+                    f"{printable(path.name)} cannot be written: frames are {', '.join(WRITTEN)}"
                 )
     else:
         if out.suffix.lower() not in WRITTEN:
-            raise Trouble(f"--out {shown}: give a name that ends in {', '.join(WRITTEN)}")
+            raise UserError(f"--out {shown}: give a name that ends in {', '.join(WRITTEN)}")
         if out.is_dir():
-            raise Trouble(f"--out {shown} is a folder: name a file")
-        places = [out]
-    files = [*places, *(file for file in (compare, save_map) if file is not None)]
+            raise UserError(f"--out {shown} is a folder: name a file")
+        paths = [out]
+    files = [*paths, *(file for file in (compare, save_map) if file is not None)]
     if len({file.resolve() for file in files}) < len(files):
-        raise Trouble("--out, --compare and --save-map name one file twice: give each its own")
+        raise UserError("--out, --compare and --save-map name one file twice: give each its own")
     in_the_way = [file for file in files if file.exists()]
     if in_the_way and not force:
-        raise Trouble(f"{printable(str(in_the_way[0]))} exists: name another, or give --force")
-    place_for("--out", places[0], WRITTEN)
+        raise UserError(f"{printable(str(in_the_way[0]))} exists: name another, or give --force")
+    check_output_path("--out", paths[0], WRITTEN)
     if compare is not None:
-        place_for("--compare", compare, (".png", ".jpg", ".jpeg"))
+        check_output_path("--compare", compare, (".png", ".jpg", ".jpeg"))
     if save_map is not None:
-        place_for("--save-map", save_map, MAPS)
-    return places
+        check_output_path("--save-map", save_map, MAPS)
+    return paths
 
 
 # Options that say how a map is fitted; all are also what a fitted map is asked for.
-_FITS = ("variant", "space", "palette", "smoothness", "seed")
+_FIT_OPTIONS = ("variant", "space", "palette", "smoothness", "seed")
 
 
-def kept_map(path: Path, context: typer.Context) -> ColorTransfer:
+def load_map(path: Path, context: typer.Context) -> ColorTransfer:
     """The map in a file; options it was not fitted with are refused, since nothing is fitted any more."""
     shown = printable(str(path))
     if context.params["save_map"] is not None:
-        raise Trouble(f"{shown} is a map: --save-map keeps a new one, leave it out")
+        raise UserError(f"{shown} is a map: --save-map keeps a new one, leave it out")
     fitted = ColorTransfer.load(path)
-    for name in _FITS:
+    for name in _FIT_OPTIONS:
         source = context.get_parameter_source(name)
         given, had = context.params[name], getattr(fitted, name)
         if source is not None and source.name != "DEFAULT" and given != had:
-            raise Trouble(
+            raise UserError(
                 f"--{name} {_word(given)}: {shown} is a map, {_fitted(name, had)}; leave --{name} out, or fit a new "
                 f"map: give a photograph as TARGET"
             )
@@ -131,7 +131,7 @@ def transfer(
         typer.Argument(
             metavar="TARGET",
             show_default=False,
-            help="The photograph whose colours it gets, or a map of --save-map.",
+            help="The photograph whose colors it gets, or a map of --save-map.",
         ),
     ],
     out: Annotated[
@@ -145,7 +145,7 @@ def transfer(
     ] = 1.0,
     variant: options.VariantName = "sw",
     space: Annotated[
-        str, typer.Option(metavar="oklab|srgb|linear", help="Where colours are compared.")
+        str, typer.Option(metavar="oklab|srgb|linear", help="Where colors are compared.")
     ] = "oklab",
     smoothness: Annotated[
         float, typer.Option(help="10 is a gentler map, and a palette less alike.")
@@ -153,13 +153,13 @@ def transfer(
     palette: Annotated[
         int | None,
         typer.Option(
-            metavar="K", help="Flow K palette colours instead of pixels: quicker, less exact."
+            metavar="K", help="Flow K palette colors instead of pixels: quicker, less exact."
         ),
     ] = None,
     mask: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Change only what is white in this image, some of what is grey."
+            metavar="FILE", help="Change only what is white in this image, some of what is gray."
         ),
     ] = None,
     seed: options.Seed = 0,
@@ -168,7 +168,7 @@ def transfer(
         typer.Option(
             metavar="FILE",
             help="Also draw before, after and target with their palettes: .png or .jpg.",
-            rich_help_panel=options.SAYS,
+            rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     save_map: Annotated[
@@ -176,46 +176,48 @@ def transfer(
         typer.Option(
             metavar="FILE",
             help="Also keep the map: .npz or .safetensors to use again, .cube for other programs.",
-            rich_help_panel=options.SAYS,
+            rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Write over files that exist.", rich_help_panel=options.SAYS),
+        typer.Option(
+            "--force", help="Write over files that exist.", rich_help_panel=options.OUTPUT
+        ),
     ] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Put the colours of one photograph on another, at full size, with no rate to choose.
+    """Put the colors of one photograph on another, at full size, with no rate to choose.
 
     Pixels flow to the target's palette; the photograph follows by smooth
     displacements, its texture kept. A folder of frames gets one map, so that
-    colours do not flicker. Told at the end is the exact W_2 between 1,000 random
+    colors do not flicker. Told at the end is the exact W_2 between 1,000 random
     pixels of either side, in levels of 0 to 255 (the number --quiet prints);
     with a mask, of what it shows; of frames, for the last. Two such samples of
     the target are apart, too: by what is told beside it.
 
-    Photographs are turned upright and keep their transparency, EXIF and colour
+    Photographs are turned upright and keep their transparency, EXIF and color
     profile; 16 bits are kept in TIFF. Nothing is written over without --force.
 
     [bold]Examples[/bold]
       slicewise transfer holiday.jpg painting.jpg -o new.jpg
       slicewise transfer holiday.jpg painting.jpg -o new.png --strength 0.6 --compare both.jpg
-      slicewise transfer frames/ painting.jpg -o coloured/ --save-map look.npz
+      slicewise transfer frames/ painting.jpg -o colored/ --save-map look.npz
       slicewise transfer other.jpg look.npz -o other-new.jpg
     """
-    one_way_to_say(as_json=as_json, quiet=quiet)
+    check_one_format(as_json=as_json, quiet=quiet)
     generator_for(seed)  # says what is wrong with it
     check_variant(variant)
     if not 0 <= strength <= 1:
-        raise Trouble(f"--strength {strength:g}: give a number from 0 to 1")
+        raise UserError(f"--strength {strength:g}: give a number from 0 to 1")
     fitted = ColorTransfer(variant, space=space, palette=palette, smoothness=smoothness, seed=seed)
     kept = target.suffix.lower() in MAPS
     if kept:
-        fitted = kept_map(target, context)
+        fitted = load_map(target, context)
     many = source.is_dir()
     frames = Frames.of_folder(source) if many else Frames([source])
-    frames.places = places = places_for(out, frames, many, compare, save_map, force)
+    frames.outputs = outputs = check_outputs(out, frames, many, compare, save_map, force)
     frames.mask = share = None if mask is None else read_mask(mask)
     bar = False if quiet or as_json else None
     start = time.perf_counter()
@@ -224,18 +226,18 @@ def transfer(
     if kept:
         frames.check(bar)
     else:
-        wanted = in_profile_of(read_picture(target, reduce=True), first).pixels
+        wanted = convert_profile(read_picture(target, reduce=True), first).pixels
         fitted.fit(frames, wanted, mask=share, bar=bar)
     if save_map is not None:
         fitted.save(save_map)  # before the frames, which may be many: who stops there has it
     moved = first.pixels
     with progress_bar(len(frames), bar if many else False, "frames") as tick:
-        for index, place in enumerate(places):
+        for index, path in enumerate(outputs):
             own = frames.picture(index)
             moved = fitted.transform(
                 own.pixels, strength=strength, mask=share, bar=False if many else bar
             )
-            write_whole(place, encoded(replace(own, pixels=moved), place.suffix.lower()))
+            write_whole(path, encode_picture(replace(own, pixels=moved), path.suffix.lower()))
             tick(index + 1, own.name)
     seconds = time.perf_counter() - start
     last = frames.picture(len(frames) - 1)
@@ -244,7 +246,9 @@ def transfer(
         "images": len(frames),
         "height": last.pixels.shape[0],
         "width": last.pixels.shape[1],
-        **_distances(shown(last.pixels, share), shown(moved, share), wanted, seed),
+        **_distances(
+            visible_pixels(last.pixels, share), visible_pixels(moved, share), wanted, seed
+        ),
         "seconds": seconds,
         "strength": strength,
         "variant": str(fitted.variant),
@@ -252,17 +256,17 @@ def transfer(
         "seed": fitted.seed,
     }
     if compare is not None:
-        sheet = [("before", as_colours(last.pixels)), ("after", as_colours(moved))]
+        sheet = [("before", as_rgb(last.pixels)), ("after", as_rgb(moved))]
         if wanted is not None:
-            sheet.append((f"colours of {printable(target.name)}", as_colours(wanted)))
+            sheet.append((f"colors of {printable(target.name)}", as_rgb(wanted)))
         write_whole(compare, before_after(sheet, compare.suffix.lower()))
     if as_json:
         files = {"compare": compare, "map": save_map}
-        say_json({**said, **{name: None if f is None else str(f) for name, f in files.items()}})
+        print_json({**said, **{name: None if f is None else str(f) for name, f in files.items()}})
     elif quiet:
         print("nan" if said["w2"] is None else said["w2"])
     else:
-        say_lines(_lines(said))
+        print_lines(_lines(said))
 
 
 def _distances(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from slicewise.lab.cli.options import Json
-from slicewise.lab.cli.output import say_json, say_lines
+from slicewise.lab.cli.output import print_json, print_lines
 from slicewise.support import check_choice
 from slicewise.variants import PRESETS, VARIANTS, Variant
 
@@ -39,13 +39,13 @@ def variants(
         check_choice("variant", name, VARIANTS)
         found = _facts(VARIANTS[name])
         if as_json:
-            say_json(found)
+            print_json(found)
         else:
             _say_one(found)
         return
     everything = [_facts(variant) for variant in VARIANTS.values()]
     if as_json:
-        say_json({"variants": everything})
+        print_json({"variants": everything})
     else:
         _say_all(everything)
 
@@ -113,4 +113,4 @@ def _say_one(facts: dict[str, Any]) -> None:
             said = f"{name}={value}" if kind == "options" else f"defaults={name}: {_written(value)}"
             lines.append(("" if i else kind, said))
     lines.append(("try", f"slicewise distance A B -v {facts['name']}"))
-    say_lines(lines)
+    print_lines(lines)

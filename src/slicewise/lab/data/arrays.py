@@ -9,17 +9,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.support import check_choice
 
 Array = np.ndarray[Any, Any]
 Read = TypeVar("Read")
 
-ARRAYS = (".npy", ".npz", ".safetensors")
+ARRAY_SUFFIXES = (".npy", ".npz", ".safetensors")
 
-_PICKED = re.compile(r"(.+\.(?:npz|safetensors)):(.*)", re.IGNORECASE | re.DOTALL)
+_NAMED_ARRAY = re.compile(r"(.+\.(?:npz|safetensors)):(.*)", re.IGNORECASE | re.DOTALL)
 # How files begin that hold what their names say.
-_BEGINNINGS = {".npy": b"\x93NUMPY", ".npz": b"PK"}
+_SIGNATURES = {".npy": b"\x93NUMPY", ".npz": b"PK"}
 
 
 def printable(name: str) -> str:
@@ -27,19 +27,19 @@ def printable(name: str) -> str:
     return name if name.isprintable() else ascii(name)
 
 
-def place(source: str, known: Sequence[str] = ARRAYS) -> tuple[Path, str | None]:
+def find_file(source: str, known: Sequence[str] = ARRAY_SUFFIXES) -> tuple[Path, str | None]:
     """The file that is meant, of a kind that is known, and the array in it (`file.npz:name`)."""
     path, wanted = Path(source), None
-    named = _PICKED.fullmatch(source)
+    named = _NAMED_ARRAY.fullmatch(source)
     if named and not path.exists():
         path, wanted = Path(named[1]), named[2]
     shown, suffix = printable(str(path)), path.suffix.lower()
     if path.is_dir():
-        raise Trouble(f"{shown} is a folder: name a file")
+        raise UserError(f"{shown} is a folder: name a file")
     if not path.exists():
-        raise Trouble(f"there is no file {shown}")
+        raise UserError(f"there is no file {shown}")
     if suffix not in known:
-        raise Trouble(
+        raise UserError(
             f"{shown} ends in {suffix!r}: what a file holds is told by the end of its name, "
             f"{', '.join(known)}"
         )
@@ -47,37 +47,37 @@ def place(source: str, known: Sequence[str] = ARRAYS) -> tuple[Path, str | None]
         with path.open("rb") as file:
             begins = file.read(6)
     except OSError as trouble:
-        raise Trouble(f"{shown} cannot be read: {trouble.strerror}") from None
+        raise UserError(f"{shown} cannot be read: {trouble.strerror}") from None
     if not begins:
-        raise Trouble(f"{shown} is empty: give at least one sample")
-    if not begins.startswith(_BEGINNINGS.get(suffix, b"")):
-        raise Trouble(f"{shown} is no {suffix[1:]} file, whatever its name: save it anew")
+        raise UserError(f"{shown} is empty: give at least one sample")
+    if not begins.startswith(_SIGNATURES.get(suffix, b"")):
+        raise UserError(f"{shown} is no {suffix[1:]} file, whatever its name: save it anew")
     return path, wanted
 
 
-def whole(path: Path, kind: str, read: Callable[[Path], Read]) -> Read:
+def read_with(path: Path, kind: str, read: Callable[[Path], Read]) -> Read:
     """What a decoder makes of a file; anything may be wrong in there, and any error may come of it."""
     try:
         return read(path)
-    except (Trouble, ImportError):
+    except (UserError, ImportError):
         raise
     except Exception as trouble:
         said = " ".join(str(trouble).split()) or type(trouble).__name__
         if "pickle" in said:
             said = "it holds pickled objects, which could run code; save plain numbers instead"
-        raise Trouble(
+        raise UserError(
             f"{printable(str(path))} cannot be read as {kind}: {printable(said)}"
         ) from None
 
 
 def read_array(path: Path, wanted: str | None) -> Array:
     """One array of a file: the one that is named, or the only one."""
-    return whole(path, _kind(path), lambda file: _picked(file, wanted))
+    return read_with(path, _kind(path), lambda file: _one_array(file, wanted))
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """All arrays of a file by name; that of an npy file has the name of the file."""
-    return whole(path, _kind(path), _all)
+    return read_with(path, _kind(path), _all_arrays)
 
 
 def _kind(path: Path) -> str:
@@ -86,16 +86,16 @@ def _kind(path: Path) -> str:
     )
 
 
-def _picked(path: Path, wanted: str | None) -> Array:
+def _one_array(path: Path, wanted: str | None) -> Array:
     if path.suffix.lower() == ".npy":
-        return _all(path)[path.stem]
-    held = _Held(path)
+        return _all_arrays(path)[path.stem]
+    held = _ArrayFile(path)
     names, given = held.names, printable(str(path))
     if wanted is None and len(names) == 1:
         wanted = names[0]
     if wanted is None:
         listed = ", ".join(map(printable, names))
-        raise Trouble(
+        raise UserError(
             f"{given} holds {len(names)} arrays ({listed}): say which, e.g. {given}:{printable(names[0])}"
             if names
             else f"{given} holds no array"
@@ -103,18 +103,18 @@ def _picked(path: Path, wanted: str | None) -> Array:
     try:
         check_choice(f"array of {printable(path.name)}", wanted, names)
     except ValueError as unknown:
-        raise Trouble(str(unknown)) from None
+        raise UserError(str(unknown)) from None
     return held.read([wanted])[wanted]
 
 
-def _all(path: Path) -> dict[str, Array]:
+def _all_arrays(path: Path) -> dict[str, Array]:
     if path.suffix.lower() == ".npy":
         return {path.stem: np.asarray(np.load(path, allow_pickle=False))}
-    held = _Held(path)
+    held = _ArrayFile(path)
     return held.read(held.names)
 
 
-class _Held:
+class _ArrayFile:
     """Named arrays in one file."""
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pairs of photographs for colour transfer: a user's own, or those inside installed packages."""
+"""Pairs of photographs for color transfer: a user's own, or those inside installed packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from slicewise.lab.data.image_sets import Images
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 
 Array = np.ndarray[Any, Any]
 _SMALL = 160  # pixels, the longer side of what is kept to look at
@@ -37,7 +37,7 @@ class Pair:
         return Images("", self.source).digest, Images("", self.target).digest
 
     def palettes(self, n: int) -> tuple[Array, Array]:
-        """Their n colours each, (n, 3) from 0 to 255, float64: the same at every asking."""
+        """Their n colors each, (n, 3) from 0 to 255, float64: the same at every asking."""
         return _palette(self, False, n), _palette(self, True, n)
 
     @functools.cached_property
@@ -58,13 +58,13 @@ def _palette(pair: Pair, of_target: bool, n: int) -> Array:
     distinct = len(np.unique(pixels, axis=0))
     if distinct < n:
         side = "target" if of_target else "source"
-        raise Trouble(
-            f"the {side} of {pair.name} has {distinct} colours, {n} are wanted: give another photograph"
+        raise UserError(
+            f"the {side} of {pair.name} has {distinct} colors, {n} are wanted: give another photograph"
         )
-    # As the published scripts find them, but on larger batches: those of 100 leave some centres where they began.
+    # As the published scripts find them, but on larger batches: those of 100 leave some centers where they began.
     found = MiniBatchKMeans(n, n_init=1, batch_size=4096, max_iter=20, random_state=0).fit(pixels)
-    centres: Array = found.cluster_centers_
-    return centres
+    centers: Array = found.cluster_centers_
+    return centers
 
 
 @functools.cache
@@ -93,7 +93,7 @@ def _of_folder(folder: Path) -> Sequence[Pair]:
     from PIL import Image, UnidentifiedImageError
 
     if not folder.is_dir():
-        raise Trouble(
+        raise UserError(
             f"{folder} is no folder: give one of photographs set1_source.png, set1_target.png …"
         )
     sides: dict[int, dict[str, Path]] = {}
@@ -103,7 +103,7 @@ def _of_folder(folder: Path) -> Sequence[Pair]:
             sides.setdefault(int(found[1]), {})[found[2]] = file
     whole = [sides[number] for number in sorted(sides) if len(sides[number]) == 2]
     if not whole:
-        raise Trouble(
+        raise UserError(
             f"{folder} holds no pair: wanted are photographs set1_source.png and set1_target.png, set2_source.png …"
         )
     made = []
@@ -114,6 +114,6 @@ def _of_folder(folder: Path) -> Sequence[Pair]:
                 with Image.open(files[side]) as picture:
                     pictures.append(np.asarray(picture.convert("RGB")))
             except (OSError, UnidentifiedImageError) as wrong:
-                raise Trouble(f"{files[side]} cannot be read as a picture: {wrong}") from wrong
+                raise UserError(f"{files[side]} cannot be read as a picture: {wrong}") from wrong
         made.append(Pair(f"{files['source'].stem} to {files['target'].stem}", *pictures))
     return made

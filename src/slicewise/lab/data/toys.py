@@ -24,7 +24,7 @@ class Pair:
 
 
 def palette(name: str, n: int, seed: int = 0) -> Tensor:
-    """Colours of random pixels, (n, 3) in [0, 255], of a photograph inside scikit-learn or scikit-image."""
+    """Colors of random pixels, (n, 3) in [0, 255], of a photograph inside scikit-learn or scikit-image."""
     if name in ("china", "flower"):
         from sklearn.datasets import load_sample_image
 
@@ -48,9 +48,9 @@ def swiss(n: int, generator: torch.Generator) -> Tensor:
 def eight_gaussians(n: int, generator: torch.Generator) -> Tensor:
     """Eight modes on a circle of radius √2, of std 0.02/√2, each sample from a random one: (n, 2)."""
     mode = torch.randint(8, (n,), generator=generator) * (math.pi / 4)
-    centres = 2 * torch.stack([mode.cos(), mode.sin()], dim=-1).double()
+    centers = 2 * torch.stack([mode.cos(), mode.sin()], dim=-1).double()
     noise = torch.randn(n, 2, generator=generator, dtype=torch.float64)
-    return (centres + 0.02 * noise) / 1.414
+    return (centers + 0.02 * noise) / 1.414
 
 
 def knot(n: int, generator: torch.Generator) -> Tensor:

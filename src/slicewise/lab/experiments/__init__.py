@@ -53,7 +53,7 @@ EXPERIMENTS: dict[str, Callable[[Options], Sequence[Cell]]] = {
 }
 
 # What only some have use for.
-READ_BY: Mapping[str, Sequence[str]] = {
+OPTION_USERS: Mapping[str, Sequence[str]] = {
     "--convention": (gradient_flow.NAME, image_flow.NAME),
     "--mnist": (image_flow.NAME,),
     "--faces": (image_flow.NAME,),

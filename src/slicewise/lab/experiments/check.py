@@ -15,7 +15,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from slicewise.lab.images.palette import GREY
+from slicewise.lab.images.figure_colors import GRAY
 from slicewise.sampling import Randomness
 from slicewise.support import check_choice
 
@@ -79,7 +79,7 @@ def rng_of(task: Task) -> Randomness:
     return Randomness(generator_of(task), torch.device("cpu"))
 
 
-def pieces(total: int, numbers_each: int, *, at_most: int = 4_000_000) -> list[int]:
+def chunks(total: int, numbers_each: int, *, at_most: int = 4_000_000) -> list[int]:
     """`total` runs cut into pieces that draw `at_most` numbers at a time, which bounds the memory."""
     size = max(1, at_most // numbers_each)
     return [min(size, total - start) for start in range(0, total, size)]
@@ -142,21 +142,21 @@ def rates(every: list[Measured]) -> str:
 
 
 def points(
-    axes: Axes, x: ArrayLike, y: ArrayLike, error: ArrayLike, colour: str, **how: Any
+    axes: Axes, x: ArrayLike, y: ArrayLike, error: ArrayLike, color: str, **how: Any
 ) -> None:
     """What was measured, with its error."""
     style: dict[str, Any] = {"fmt": "o", "markersize": 4, "capsize": 2, "elinewidth": 1} | how
-    axes.errorbar(x, y, yerr=error, color=colour, zorder=3, **style)
+    axes.errorbar(x, y, yerr=error, color=color, zorder=3, **style)
 
 
-def line(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str, **how: Any) -> None:
+def line(axes: Axes, x: ArrayLike, y: ArrayLike, color: str, **how: Any) -> None:
     """A closed form."""
-    axes.plot(x, y, color=colour, **({"linewidth": 1.2} | how))
+    axes.plot(x, y, color=color, **({"linewidth": 1.2} | how))
 
 
-def claim(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = GREY, **how: Any) -> None:
+def claim(axes: Axes, x: ArrayLike, y: ArrayLike, color: str = GRAY, **how: Any) -> None:
     """What the paper says."""
-    line(axes, x, y, colour, linestyle="--", **how)
+    line(axes, x, y, color, linestyle="--", **how)
 
 
 def label(axes: Axes, x: str, y: str, *, log: str = "", **legend: Any) -> None:

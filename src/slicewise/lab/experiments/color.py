@@ -1,4 +1,4 @@
-"""Colour transfer as the paper studies it: palettes of 3,000 colours, 0 to 255, by rates, and with the step computed."""
+"""Color transfer as the paper studies it: palettes of 3,000 colors, 0 to 255, by rates, and with the step computed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from slicewise.distance import Objective
 from slicewise.lab.data.photographs import Pair, pairs
-from slicewise.lab.experiments.flows import ELEVEN, FlowCell, one_by_one
+from slicewise.lab.experiments.flows import ELEVEN, FlowCell, timed_cells
 from slicewise.lab.experiments.theory.evaluation import measured_distance
 
 NAME = "color"
@@ -30,7 +30,7 @@ OBJECTIVES: tuple[Objective, ...] = ("root", "power")
 
 
 def on_mean_scale(rate: float, objective: str, n: int) -> float:
-    """A published rate for losses that are means over n colours.
+    """A published rate for losses that are means over n colors.
 
     Published losses of all methods but one are n times the root of a sum; that of "sw", by the paper's numbers, is
     the square, summed.
@@ -50,7 +50,7 @@ def published_objective(variant: str) -> Objective:
 
 @dataclass(frozen=True)
 class ColorTask:
-    """The palette of one photograph becomes that of another: n colours each, found by k-means."""
+    """The palette of one photograph becomes that of another: n colors each, found by k-means."""
 
     number: int
     n: int
@@ -85,7 +85,7 @@ class ColorTask:
         return x, y
 
     def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
-        """The target in small, then the source, its colours moved as those nearest to them: (1 + S, height, width, 3)."""
+        """The target in small, then the source, its colors moved as those nearest to them: (1 + S, height, width, 3)."""
         source, _ = self._pair().palettes(self.n)
         photograph, target = self._pair().small
         pixels = photograph.reshape(-1, 3).astype(np.float64)
@@ -97,7 +97,7 @@ class ColorTask:
 
 @functools.cache
 def _noise(pair: Pair) -> float:
-    """How far apart a few of the target's colours are from themselves, evaluated in single precision."""
+    """How far apart a few of the target's colors are from themselves, evaluated in single precision."""
     pixels = pair.target.reshape(-1, 3)
     chosen = np.random.default_rng(0).permutation(len(pixels))[:300]
     some = pixels[chosen] + np.random.default_rng(1).random((len(chosen), 3))
@@ -122,7 +122,7 @@ def cells(
     *,
     photographs: str | None = None,
 ) -> list[FlowCell]:
-    """Quick: fewer colours, rates for two variants. Paper: all as published, and the square for all."""
+    """Quick: fewer colors, rates for two variants. Paper: all as published, and the square for all."""
     quick = preset == "quick"
     tasks = _tasks(200 if quick else 3000, photographs)
     seeds = (0,) if quick else (0, 1, 2)
@@ -134,7 +134,7 @@ def cells(
                 made.append(FlowCell(NAME, task, variant, "power", None, seeds, most, reduce=True))
             if not quick or (task is tasks[0] and variant in ("sw", "ebsw")):
                 made += [_searched(task, variant, o, seeds, quick) for o in OBJECTIVES]
-    return made + one_by_one(NAME, tasks[0], 30 if quick else 2000, "mean", machine)
+    return made + timed_cells(NAME, tasks[0], 30 if quick else 2000, "mean", machine)
 
 
 def _searched(

@@ -26,9 +26,9 @@ ELEVEN = (
     "sw", "maxsw", "dsw", "maxksw", "imsw", "vimsw", "omsw", "rmsw", "ebsw", "rpsw", "ebrpsw",
 )  # fmt: skip
 # Begins the setting of runs that are made by themselves, for their time.
-LONE = "runtime, "
+TIMED_PREFIX = "runtime, "
 # A state of more bytes is not written down every half minute; a batch of more is made in parts.
-_KEPT_BYTES, _BATCH_BYTES = 10**9, 16 * 10**9
+_CHECKPOINT_BYTES, _BATCH_BYTES = 10**9, 16 * 10**9
 
 
 class FlowTask(Protocol):
@@ -94,14 +94,14 @@ class FlowCell:
 
     @property
     def setting(self) -> str:
-        return (LONE if self.alone else "") + self.task.setting + self.suffix
+        return (TIMED_PREFIX if self.alone else "") + self.task.setting + self.suffix
 
     @property
     def alone(self) -> bool:
         return bool(self.timed_on)
 
     @property
-    def looked_at(self) -> bool:
+    def keeps_path(self) -> bool:
         """Whether its way is kept, not only its end: one variant's is enough to see."""
         return self.rates is None and self.variant == "sw"
 
@@ -130,20 +130,22 @@ class FlowCell:
             given["machine"] = self.timed_on
         if self.at_least is not None:
             given["at_least"] = self.at_least
-        place = (self.experiment, self.setting, self.variant, self.objective)
+        identity = (self.experiment, self.setting, self.variant, self.objective)
         rates = (None,) if self.rates is None else self.rates
         noted = self.task.noted
-        return tuple(Run(*place, rate, seed, given, noted) for rate in rates for seed in self.seeds)
+        return tuple(
+            Run(*identity, rate, seed, given, noted) for rate in rates for seed in self.seeds
+        )
 
     def measure(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
     ) -> list[Result]:
         """All runs in one call of `flow`, unless their state is too large for one batch."""
-        most = max(1, int(_BATCH_BYTES // self._bytes_a_run()))
+        most = max(1, int(_BATCH_BYTES // self._bytes_per_run()))
         if len(runs) > most:
             parts = [runs[at : at + most] for at in range(0, len(runs), most)]
             return [result for part in parts for result in self.measure(part, device)]
-        if self._bytes_a_run() * len(runs) > _KEPT_BYTES or self.alone:
+        if self._bytes_per_run() * len(runs) > _CHECKPOINT_BYTES or self.alone:
             checkpoint = None
         seeds = [run.seed for run in runs]
         pairs = {seed: self.task.samples(seed) for seed in set(seeds)}
@@ -168,7 +170,7 @@ class FlowCell:
             # Compiled, and on a GPU captured, before the clock starts.
             sw.flow(x, y, self.variant, steps=min(self.steps, 500 if x.is_cuda else 3), **how)
         begun = time.perf_counter()
-        found = self._carried(x, y, checkpoint, how)
+        found = self._flow(x, y, checkpoint, how)
         if x.is_cuda:
             torch.cuda.synchronize()
         seconds = max(time.perf_counter() - begun, float(found.state["seconds"]))
@@ -177,11 +179,11 @@ class FlowCell:
         results = [
             self._result(run, i, found, seconds, looks, whole[:, i]) for i, run in enumerate(runs)
         ]
-        if self.looked_at:
-            results[0] = self._with_its_way(results[0], found, x[0], y[0], how)
+        if self.keeps_path:
+            results[0] = self._with_path(results[0], found, x[0], y[0], how)
         return results
 
-    def _carried(
+    def _flow(
         self, x: Tensor, y: Tensor, checkpoint: Path | None, how: Mapping[str, Any]
     ) -> sw.Flow:
         """The flow; a file to go on from that is damaged, or of other settings, is begun anew."""
@@ -192,7 +194,7 @@ class FlowCell:
                 checkpoint.unlink(missing_ok=True)
         return sw.flow(x, y, self.variant, steps=self.steps, checkpoint=checkpoint, **how)
 
-    def _bytes_a_run(self) -> float:
+    def _bytes_per_run(self) -> float:
         """About what one run keeps: its samples some times over, its curves, and what it learns."""
         n, d = self.task.samples(0)[0].shape
         worked_in = min(d, 2 * n) if self.reduce else d
@@ -232,7 +234,7 @@ class FlowCell:
             arrays=arrays,
         )
 
-    def _with_its_way(
+    def _with_path(
         self, result: Result, found: sw.Flow, x: Tensor, y: Tensor, how: Mapping[str, Any]
     ) -> Result:
         """The first run once more, looking at each stage: looks take time, and the time has been taken."""
@@ -251,7 +253,7 @@ class FlowCell:
         return replace(result, trace=trace, arrays={**result.arrays, "way": picture})
 
 
-def one_by_one(
+def timed_cells(
     experiment: str, task: FlowTask, steps: int, convention: Convention, machine: str
 ) -> list[FlowCell]:
     """Every variant by itself, in all dimensions and at a rate that never diverges: for its time."""

@@ -12,7 +12,7 @@ from torch import Tensor
 import slicewise as sw
 from slicewise.distance import Objective
 from slicewise.lab.data.toys import TOYS, toy
-from slicewise.lab.experiments.flows import ELEVEN, FlowCell, one_by_one
+from slicewise.lab.experiments.flows import ELEVEN, FlowCell, timed_cells
 from slicewise.problem import Convention
 
 NAME = "gradient-flow"
@@ -100,4 +100,4 @@ def cells(preset: str, convention: Convention = "mean", machine: str = "here") -
                 FlowCell(*known, objective, rates[objective], seeds, steps, convention)
                 for objective in OBJECTIVES
             ]
-    return made + one_by_one(NAME, ToyTask("swiss", 50, tasks[0].n), steps, convention, machine)
+    return made + timed_cells(NAME, ToyTask("swiss", 50, tasks[0].n), steps, convention, machine)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from slicewise.distance import Objective
 from slicewise.lab.data.image_sets import SIDE, Images, digit, faces
-from slicewise.lab.experiments.flows import ELEVEN, FlowCell, one_by_one
+from slicewise.lab.experiments.flows import ELEVEN, FlowCell, timed_cells
 from slicewise.lab.experiments.gradient_flow import OBJECTIVES, on_scale
 from slicewise.problem import Convention
 
@@ -130,7 +130,7 @@ def cells(
                     FlowCell(*known, objective, rates, seeds, 200_000, convention, **how)
                     for objective in OBJECTIVES
                 ]
-        made += one_by_one(NAME, task, 2000, convention, machine)
+        made += timed_cells(NAME, task, 2000, convention, machine)
     return made
 
 
@@ -159,4 +159,4 @@ def _quick(
         FlowCell(NAME, digits, "sw", objective, rates, (0,), 300, convention, **how)
         for objective, rates in searched.items()
     ]
-    return made + one_by_one(NAME, digits, 30, convention, machine)
+    return made + timed_cells(NAME, digits, 30, convention, machine)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.lab.images.palette import BLUE, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, ORANGE
 from slicewise.problem import effective_subspace
 
 
@@ -35,7 +35,7 @@ def log_spaced(last: int, most: int) -> list[int]:
     return steps
 
 
-_GREY = "#888888"
+_GRAY = "#888888"
 # More points than these nobody can tell apart, and files grow with them.
 SHOWN = 2_000
 # Positions on the page are whole numbers, this many across.
@@ -52,7 +52,7 @@ class Film:
     w2: list[float] | None  # (F,), the exact distance left
     names: tuple[str, str]  # of particles and target
     words: str  # what is seen
-    colours: tuple[Tensor, Tensor] | None = None  # (F, n, 3) and (m, 3), each point's own
+    colors: tuple[Tensor, Tensor] | None = None  # (F, n, 3) and (m, 3), each point's own
 
 
 def nearest(there: Sequence[int], wanted: Sequence[int]) -> list[int]:
@@ -71,12 +71,12 @@ def film(
     *,
     names: tuple[str, str],
     w2: Sequence[float] | None = None,
-    colours: bool = False,
+    colors: bool = False,
 ) -> Film:
     """A film of particles (F, n, d) after some steps, beside their target (m, d).
 
     In one dimension the share of samples below each value is drawn upwards; from three on, one sees the plane
-    of the first two principal directions of particles and target. `colours` says that samples are colours in [0, 1]:
+    of the first two principal directions of particles and target. `colors` says that samples are colors in [0, 1]:
     points show their own.
     """
     particles, target = particles.double().cpu(), target.double().cpu()
@@ -104,8 +104,8 @@ def film(
             "; "
         )
     own = None
-    if colours:
-        words = f"each point in its own colour; {words}"
+    if colors:
+        words = f"each point in its own color; {words}"
         own = (particles[:, some].clamp(0, 1), target[few].clamp(0, 1))
     return Film(
         list(steps), at[:, some], there[few], None if w2 is None else list(w2), names, words, own
@@ -150,10 +150,10 @@ def as_gif(film: Film, *, fps: float) -> bytes:
     size = max(3.0, min(16.0, 4000 / film.particles.shape[1]))
     target: dict[str, Any] = {"c": ORANGE, "linewidths": 0}
     dot: dict[str, Any] = {"c": BLUE, "linewidths": 0}
-    if film.colours is not None:  # a hairline shows where white points are
+    if film.colors is not None:  # a hairline shows where white points are
         size = 2 * size
-        target = {"c": film.colours[1].numpy(), "edgecolors": ORANGE, "linewidths": 0.25}
-        dot = {"c": film.colours[0][0].numpy(), "edgecolors": _GREY, "linewidths": 0.25}
+        target = {"c": film.colors[1].numpy(), "edgecolors": ORANGE, "linewidths": 0.25}
+        dot = {"c": film.colors[0][0].numpy(), "edgecolors": _GRAY, "linewidths": 0.25}
     axes.scatter(
         film.target[:, 0].numpy(),
         film.target[:, 1].numpy(),
@@ -166,20 +166,20 @@ def as_gif(film: Film, *, fps: float) -> bytes:
     dots = axes.scatter(first[:, 0].numpy(), first[:, 1].numpy(), s=size, zorder=3, **dot)
     where = figure.text(0.03, 0.95, "", fontsize=12, weight="bold")
     left = figure.text(0.97, 0.95, "", fontsize=12, ha="right")
-    for height, name, colour, mark in zip(
+    for height, name, color, mark in zip(
         (0.09, 0.058), film.names, (BLUE, ORANGE), "●▲", strict=True
     ):
         figure.text(
-            0.03, height, f"{mark} {_short(name)}", fontsize=10, color=colour, parse_math=False
+            0.03, height, f"{mark} {_short(name)}", fontsize=10, color=color, parse_math=False
         )
-    figure.text(0.03, 0.01, textwrap.fill(film.words, 80), fontsize=7, color=_GREY)
+    figure.text(0.03, 0.01, textwrap.fill(film.words, 80), fontsize=7, color=_GRAY)
     pictures = []
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # of names in letters the font has not
         for i, step in enumerate(film.steps):
             dots.set_offsets(film.particles[i].numpy())
-            if film.colours is not None:
-                dots.set_facecolor(film.colours[0][i].tolist())
+            if film.colors is not None:
+                dots.set_facecolor(film.colors[0][i].tolist())
             where.set_text(f"step {step}")
             left.set_text("" if film.w2 is None else f"W₂ = {_number(film.w2[i])}")
             canvas.draw()
@@ -190,7 +190,7 @@ def as_gif(film: Film, *, fps: float) -> bytes:
     sheet = Image.new("RGB", (pictures[0].width, 2 * pictures[0].height))
     sheet.paste(pictures[0], (0, 0))
     sheet.paste(pictures[-1], (0, pictures[0].height))
-    palette = sheet.quantize(32 if film.colours is None else 255)
+    palette = sheet.quantize(32 if film.colors is None else 255)
     flat = [p.quantize(palette=palette, dither=Image.Dither.NONE) for p in pictures]
     each = max(20, round(1000 / fps))
     durations = [*[each] * (len(flat) - 1), 2000]
@@ -213,13 +213,13 @@ def as_html(film: Film, *, fps: float, title: str, facts: Sequence[tuple[str, st
         "heights": None if film.w2 is None else _heights(film.w2),
         "fps": fps,
         "grid": _GRID,
-        "colours": None,
+        "colors": None,
     }
-    if film.colours is not None:
-        particles, target = film.colours
-        data["colours"] = {"particles": [_hex(c) for c in particles], "target": _hex(target)}
+    if film.colors is not None:
+        particles, target = film.colors
+        data["colors"] = {"particles": [_hex(c) for c in particles], "target": _hex(target)}
     return environment.get_template("flow.html").render(
-        film=film, data=data, title=title, facts=facts, blue=BLUE, orange=ORANGE, grey=_GREY
+        film=film, data=data, title=title, facts=facts, blue=BLUE, orange=ORANGE, gray=_GRAY
     )
 
 
@@ -229,9 +229,9 @@ def _whole(points: Tensor) -> list[int]:
     return (flipped * _GRID).round().long().flatten().tolist()
 
 
-def _hex(colours: Tensor) -> str:
-    """Six digits for each colour, all in one word."""
-    return bytes((255 * colours).round().to(torch.uint8).flatten().tolist()).hex()
+def _hex(colors: Tensor) -> str:
+    """Six digits for each color, all in one word."""
+    return bytes((255 * colors).round().to(torch.uint8).flatten().tolist()).hex()
 
 
 def _heights(w2: Sequence[float]) -> list[float]:

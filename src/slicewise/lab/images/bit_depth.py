@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from slicewise.lab.data.arrays import printable
-from slicewise.lab.errors import Trouble
-from slicewise.lab.images.metadata import stood_up, turn_of
+from slicewise.lab.errors import UserError
+from slicewise.lab.images.metadata import orientation_of, turned_upright
 
 Array = np.ndarray[Any, Any]
 # Tags of TIFF.
@@ -37,7 +37,7 @@ def deep_tiff(path: Path, image: Any) -> Array:
     except ValueError as wrong:
         if "imagecodecs" not in str(wrong):
             raise
-        raise Trouble(
+        raise UserError(
             f"{printable(str(path))} is compressed in a way that needs another package: pip install imagecodecs, or "
             f"save it with ZIP (deflate) or no compression"
         ) from None
@@ -46,12 +46,12 @@ def deep_tiff(path: Path, image: Any) -> Array:
     plain = pixels.ndim == 3 and pixels.shape[2] in (1, 2, 3, 4) and tags.get(_PLANAR, 1) == 1
     plain = plain and tags.get(_KIND) in (1, 2)
     if pixels.dtype != np.uint16 or not plain:
-        raise Trouble(
-            f"{printable(str(path))} is a TIFF of {pixels.dtype} {pixels.shape}: give 16 bits, grey or RGB with "
+        raise UserError(
+            f"{printable(str(path))} is a TIFF of {pixels.dtype} {pixels.shape}: give 16 bits, gray or RGB with "
             f"channels last"
         )
     if 1 in tags.get(_EXTRA, ()):
-        raise Trouble(
-            f"{printable(str(path))} has colours multiplied by their alpha: save it with straight alpha"
+        raise UserError(
+            f"{printable(str(path))} has colors multiplied by their alpha: save it with straight alpha"
         )
-    return stood_up(np.asarray(pixels), turn_of(image))
+    return turned_upright(np.asarray(pixels), orientation_of(image))

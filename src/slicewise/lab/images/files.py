@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from slicewise.lab.data.arrays import printable
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.images.bit_depth import bits_of, deep_tiff
 from slicewise.lab.images.metadata import dpi_of, exif_of, exif_of_size
-from slicewise.lab.images.tiff import tiff_of
+from slicewise.lab.images.tiff import encode_tiff
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +26,7 @@ _WITH_ALPHA = (".png", ".webp", ".tif", ".tiff")
 # The longest side that a format has room for.
 _LONGEST = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
 _LONGEST_EXIF = 65_533  # bytes, of JPEG
-_GREY, _COLOURED = (
+_GRAY, _COLORED = (
     ("1", "L", "LA", "La"),
     ("RGB", "RGBA", "RGBa", "RGBX", "P", "PA", "YCbCr", "HSV"),
 )
@@ -55,31 +55,31 @@ class Picture:
 def read_picture(path: Path, *, reduce: bool = False) -> Picture:
     """A still photograph of 8 or 16 bits, turned as its EXIF says; what is no such thing is refused in one line.
 
-    `reduce` is for who looks at colours only: 16 bits may become 8.
+    `reduce` is for who looks at colors only: 16 bits may become 8.
     """
     shown = printable(str(path))
     if path.is_dir():
-        raise Trouble(f"{shown} is a folder: name an image file")
+        raise UserError(f"{shown} is a folder: name an image file")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd metadata, and of sizes that are welcome here
             picture = _read(path, reduce)
-    except (Trouble, ImportError):
+    except (UserError, ImportError):
         raise
     except FileNotFoundError:
-        raise Trouble(f"{shown}: there is no such file") from None
+        raise UserError(f"{shown}: there is no such file") from None
     except MemoryError:
-        raise Trouble(
+        raise UserError(
             f"{shown} is too large for this machine's memory: give a smaller one"
         ) from None
     except Exception as wrong:  # anything may be wrong in a file, and any error may come of it
         said = printable(" ".join(str(wrong).split()) or type(wrong).__name__)
         if type(wrong).__name__ == "DecompressionBombError":
-            raise Trouble(f"{shown} is too large: {said}; give a smaller one") from None
+            raise UserError(f"{shown} is too large: {said}; give a smaller one") from None
         if type(wrong).__name__ == "UnidentifiedImageError":
             kinds = ", ".join(_FORMATS)
-            raise Trouble(f"{shown} is no image that can be read: give one of {kinds}") from None
-        raise Trouble(f"{shown} cannot be read as an image: {said}; save it anew") from None
+            raise UserError(f"{shown} is no image that can be read: give one of {kinds}") from None
+        raise UserError(f"{shown} cannot be read as an image: {said}; save it anew") from None
     if reduce and picture.deep:
         return replace(picture, pixels=np.round(picture.pixels / 257).astype(np.uint8))
     return picture
@@ -94,15 +94,15 @@ def _read(path: Path, reduce: bool) -> Picture:
         # Phones write a second picture (of depths, say) behind the first: that is no animation.
         frames = getattr(image, "n_frames", 1) if image.format != "MPO" else 1
         if frames > 1:
-            raise Trouble(
+            raise UserError(
                 f"{shown} holds {frames} pictures, an animation or pages: give one, or a folder of them"
             )
         if image.mode in ("CMYK", "LAB"):
-            raise Trouble(f"{shown} has {image.mode} colours: convert it to RGB first")
+            raise UserError(f"{shown} has {image.mode} colors: convert it to RGB first")
         profile = _rgb_profile(image.info.get("icc_profile"))
         deep = bits_of(path, image) > 8
         if deep and not image.mode.startswith("I;16") and image.format != "TIFF" and not reduce:
-            raise Trouble(
+            raise UserError(
                 f"{shown} has 16 bits a channel, kept of TIFF files only: save it as TIFF, or with 8 bits"
             )
         # Before any pixel is read: of a TIFF one can learn no more after that.
@@ -112,24 +112,24 @@ def _read(path: Path, reduce: bool) -> Picture:
         upright: Image.Image = ImageOps.exif_transpose(image)
         if upright.mode.startswith("I;16"):
             return Picture(name, np.asarray(upright, np.uint16)[:, :, None], None, exif, dpi)
-        if upright.mode not in _GREY + _COLOURED:
-            raise Trouble(
-                f"{shown} has pixels of kind {upright.mode}: give 8 or 16 bits, grey or RGB"
+        if upright.mode not in _GRAY + _COLORED:
+            raise UserError(
+                f"{shown} has pixels of kind {upright.mode}: give 8 or 16 bits, gray or RGB"
             )
         clear = upright.mode.endswith(("A", "a")) or "transparency" in upright.info
-        kind = ("LA" if clear else "L") if upright.mode in _GREY else "RGBA" if clear else "RGB"
+        kind = ("LA" if clear else "L") if upright.mode in _GRAY else "RGBA" if clear else "RGB"
         pixels = np.asarray(upright.convert(kind))
         pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
         return Picture(name, pixels, profile, exif, dpi)
 
 
 def _rgb_profile(profile: bytes | None) -> bytes | None:
-    """A profile of RGB colours; one of greys says nothing of the colours they will get."""
+    """A profile of RGB colors; one of grays says nothing of the colors they will get."""
     return profile if profile and profile[16:20] == b"RGB " else None
 
 
-def in_profile_of(target: Picture, source: Picture) -> Picture:
-    """The target's colours as the numbers that the source's profile has for them; without one, sRGB's.
+def convert_profile(target: Picture, source: Picture) -> Picture:
+    """The target's colors as the numbers that the source's profile has for them; without one, sRGB's.
 
     The target is converted and not the source, whose pixels stay what they are.
     """
@@ -146,8 +146,8 @@ def in_profile_of(target: Picture, source: Picture) -> Picture:
         image = Image.fromarray(np.ascontiguousarray(target.pixels[:, :, :3]))
         turned = ImageCms.profileToProfile(image, opened(target.profile), opened(source.profile))
     except (ImageCms.PyCMSError, OSError) as wrong:
-        raise Trouble(
-            f"the colour profile of {target.name} or {source.name} cannot be used: {wrong}; remove it"
+        raise UserError(
+            f"the color profile of {target.name} or {source.name} cannot be used: {wrong}; remove it"
         ) from None
     assert turned is not None
     pixels = np.concatenate([np.asarray(turned), target.pixels[:, :, 3:]], axis=2)
@@ -155,52 +155,52 @@ def in_profile_of(target: Picture, source: Picture) -> Picture:
 
 
 def read_mask(path: Path) -> Array:
-    """How much of each pixel changes: an image in greys, (H, W)."""
+    """How much of each pixel changes: an image in grays, (H, W)."""
     pixels = read_picture(path, reduce=True).pixels
     if pixels.shape[2] in (2, 4):
-        raise Trouble(
-            f"{printable(str(path))} has transparency: give a mask in black, grey and white"
+        raise UserError(
+            f"{printable(str(path))} has transparency: give a mask in black, gray and white"
         )
     if pixels.shape[2] == 3 and (pixels != pixels[:, :, :1]).any():
-        raise Trouble(f"{printable(str(path))} is coloured: give a mask in black, grey and white")
+        raise UserError(f"{printable(str(path))} is colored: give a mask in black, gray and white")
     return np.asarray(pixels[:, :, 0])
 
 
 def check_kind(out: Path, picture: Picture) -> None:
-    """Can a picture go into a file of this name without loss of depth, transparency or what its colours mean?"""
+    """Can a picture go into a file of this name without loss of depth, transparency or what its colors mean?"""
     suffix, shown = out.suffix.lower(), printable(str(out))
     if picture.deep and suffix not in (".tif", ".tiff"):
-        raise Trouble(
+        raise UserError(
             f"{picture.name} has 16 bits, {shown} would keep 8 of them: give a name in .tif"
         )
     if picture.has_alpha and suffix not in _WITH_ALPHA:
-        raise Trouble(
+        raise UserError(
             f"{picture.name} is transparent in places, which {shown} cannot be: give a name that ends in "
             f"{' or '.join(_WITH_ALPHA[:3])}"
         )
 
     if suffix in (".jpg", ".jpeg") and len(picture.exif or b"") > _LONGEST_EXIF:
-        raise Trouble(
+        raise UserError(
             f"{picture.name} has EXIF of {len(picture.exif or b'')} bytes, {shown} has room for {_LONGEST_EXIF}: give a "
             f"name in .png"
         )
     longest = max(picture.pixels.shape[:2])
     if longest > _LONGEST.get(suffix, longest):
-        raise Trouble(
+        raise UserError(
             f"{picture.name} is {longest} pixels long, {shown} can be {_LONGEST[suffix]}: give a name in .png"
         )
     if picture.profile is not None and suffix == ".bmp":
-        raise Trouble(
-            f"{picture.name} has a colour profile, {shown} has no room for it: give a name in .png"
+        raise UserError(
+            f"{picture.name} has a color profile, {shown} has no room for it: give a name in .png"
         )
 
 
-def encoded(picture: Picture, suffix: str) -> bytes:
+def encode_picture(picture: Picture, suffix: str) -> bytes:
     """The content of a file, as good as its format has it."""
     from PIL import Image
 
     if suffix in (".tif", ".tiff"):
-        return tiff_of(picture.pixels, picture.profile, picture.exif, picture.dpi)
+        return encode_tiff(picture.pixels, picture.profile, picture.exif, picture.dpi)
     kind = {".jpg": "JPEG", ".jpeg": "JPEG"}.get(suffix, suffix[1:])
     best: dict[str, dict[str, Any]] = {
         "JPEG": {"quality": 95, "subsampling": 0},

@@ -1,4 +1,4 @@
-"""Photographs of a folder, read when they are needed, and how near the colours of two are."""
+"""Photographs of a folder, read when they are needed, and how near the colors of two are."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 import torch
 
 from slicewise.lab.data.arrays import printable
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.images.files import READ, Array, Picture, check_kind, read_picture
 from slicewise.support import progress_bar
 from slicewise.transport import wasserstein
 
 
 class Frames(Sequence[Array]):
-    """The pixels of files, one in memory at a time; all of one colour profile, so that one map is right for all."""
+    """The pixels of files, one in memory at a time; all of one color profile, so that one map is right for all."""
 
     def __init__(self, paths: list[Path]) -> None:
         self.paths = paths
-        self.places: list[
+        self.outputs: list[
             Path
         ] = []  # where results go, if anywhere: each must be able to hold its own
         self.mask: Array | None = None  # (H, W), if there is one: each must have its size
@@ -39,7 +39,7 @@ class Frames(Sequence[Array]):
             if path.suffix.lower() in READ and not (path.name.startswith(".") or path.is_dir())
         )
         if not paths:
-            raise Trouble(f"{printable(str(folder))} holds no image ({', '.join(READ)})")
+            raise UserError(f"{printable(str(folder))} holds no image ({', '.join(READ)})")
         return cls(paths)
 
     def picture(self, index: int) -> Picture:
@@ -50,15 +50,15 @@ class Frames(Sequence[Array]):
             if index == 0:
                 self._profile = picture.profile
             elif picture.profile != self._profile:
-                raise Trouble(
-                    f"{picture.name} has another colour profile than {printable(self.paths[0].name)}: "
+                raise UserError(
+                    f"{picture.name} has another color profile than {printable(self.paths[0].name)}: "
                     f"convert all to one"
                 )
-            if self.places:
-                check_kind(self.places[index], picture)
+            if self.outputs:
+                check_kind(self.outputs[index], picture)
             if self.mask is not None and self.mask.shape != picture.pixels.shape[:2]:
                 (h, w), (height, width) = self.mask.shape, picture.pixels.shape[:2]
-                raise Trouble(
+                raise UserError(
                     f"the mask has {w} × {h} pixels, {picture.name} has {width} × {height} when upright: "
                     f"give a mask of its size"
                 )
@@ -87,8 +87,8 @@ class Frames(Sequence[Array]):
         return len(self.paths)
 
 
-def as_colours(pixels: Array) -> Array:
-    """Pixels in eight bits, (H, W, 3), or 4 where they have alpha; grey ones as three equal colours."""
+def as_rgb(pixels: Array) -> Array:
+    """Pixels in eight bits, (H, W, 3), or 4 where they have alpha; gray ones as three equal colors."""
     if pixels.dtype == np.uint16:
         pixels = np.round(pixels / 257).astype(np.uint8)
     if pixels.shape[2] > 2:
@@ -96,7 +96,7 @@ def as_colours(pixels: Array) -> Array:
     return np.concatenate([pixels[:, :, :1].repeat(3, 2), pixels[:, :, 1:]], axis=2)
 
 
-def shown(pixels: Array, mask: Array | None) -> Array:
+def visible_pixels(pixels: Array, mask: Array | None) -> Array:
     """The pixels (n, 1, channels) that a mask (H, W) shows for the most part; without one, all as they are."""
     if mask is None:
         return pixels
@@ -120,9 +120,9 @@ def palette_w2(first: Array, second: Array, seed: int, *, n: int = 1000, repeats
 
 
 def _some(pixels: Array, n: int, generator: torch.Generator) -> torch.Tensor:
-    colours = as_colours(pixels)[:, :, :3].reshape(-1, 3)
+    colors = as_rgb(pixels)[:, :, :3].reshape(-1, 3)
     if pixels.shape[2] in (2, 4):
-        colours = colours[pixels[:, :, -1].reshape(-1) > 0]
-    if len(colours):
-        colours = colours[torch.randint(len(colours), (n,), generator=generator).numpy()]
-    return torch.from_numpy(colours.astype(np.float64))
+        colors = colors[pixels[:, :, -1].reshape(-1) > 0]
+    if len(colors):
+        colors = colors[torch.randint(len(colors), (n,), generator=generator).numpy()]
+    return torch.from_numpy(colors.astype(np.float64))

@@ -14,7 +14,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 # Tags of EXIF that a TIFF may have among its own: what is shown, with what, when, by whom; the camera's, the place.
-_TOLD, _TOLD_INSIDE = (270, 271, 272, 282, 283, 296, 305, 306, 315, 33432), (0x8769, 0x8825)
+_PHOTO_TAGS, _NESTED_TAGS = (270, 271, 272, 282, 283, 296, 305, 306, 315, 33432), (0x8769, 0x8825)
 # Inside of the camera's: where a table is that tells nothing but what EXIF is called.
 _INTEROP = 40965
 X_DENSITY, Y_DENSITY, DENSITY_UNIT = 282, 283, 296
@@ -24,13 +24,13 @@ _HEAD = b"Exif\0\0"
 _log = logging.getLogger("slicewise")
 
 
-def turn_of(image: Any) -> int:
+def orientation_of(image: Any) -> int:
     """How the pixels are to be turned to stand upright, a number of EXIF: 1 is not at all."""
     turn = image.getexif().get(_TURNED, 1)
     return turn if turn in range(1, 9) else 1
 
 
-def stood_up(pixels: Array, turn: int) -> Array:
+def turned_upright(pixels: Array, turn: int) -> Array:
     """Pixels (H, W, ...) turned and mirrored as a number of EXIF says."""
     if turn in (5, 6, 7, 8):
         pixels = pixels.swapaxes(0, 1)
@@ -48,7 +48,7 @@ def dpi_of(image: Any) -> tuple[float, float] | None:
     across, down = map(float, found)
     if not (1 < across < 1e6 and 1 < down < 1e6):  # 1 is what programs write that do not know
         return None
-    return (down, across) if turn_of(image) in (5, 6, 7, 8) else (across, down)
+    return (down, across) if orientation_of(image) in (5, 6, 7, 8) else (across, down)
 
 
 def _number(found: Any) -> float:
@@ -62,13 +62,13 @@ def _number(found: Any) -> float:
 def exif_of(image: Any) -> bytes | None:
     """EXIF, with nothing to turn and no thumbnail; of a TIFF, in which it is spread, gathered."""
     if image.format == "TIFF":
-        return _gathered(image.getexif())
+        return _collected(image.getexif())
     image.getexif()  # a PNG may have it behind its pixels: that reads them
     found: bytes | None = image.info.get("exif")
     if not found:
         return None
     try:
-        return _settled(found.removeprefix(_HEAD))
+        return _upright_without_thumbnail(found.removeprefix(_HEAD))
     except struct.error:  # cut short, or nothing of the kind: no program could read it
         return None
 
@@ -82,8 +82,8 @@ def exif_of_size(dpi: tuple[float, float]) -> bytes:
     return exif.tobytes()
 
 
-def _settled(found: bytes) -> bytes:
-    """EXIF that stands upright and has no thumbnail, which would show the old colours.
+def _upright_without_thumbnail(found: bytes) -> bytes:
+    """EXIF that stands upright and has no thumbnail, which would show the old colors.
 
     Changed where it lies: what cameras write in ways of their own holds places of bytes, and is lost when these move.
     """
@@ -101,23 +101,23 @@ def _settled(found: bytes) -> bytes:
     return _HEAD + bytes(held)
 
 
-def _gathered(exif: Any) -> bytes | None:
+def _collected(exif: Any) -> bytes | None:
     from PIL import Image
 
-    told = told_by(exif)
+    told = photo_tags(exif)
     kept = Image.Exif()
-    kept.update({tag: value for tag, value in told.items() if tag not in _TOLD_INSIDE})
-    for tag in _TOLD_INSIDE:
+    kept.update({tag: value for tag, value in told.items() if tag not in _NESTED_TAGS})
+    for tag in _NESTED_TAGS:
         kept.get_ifd(tag).update(told.get(tag, {}))
     return kept.tobytes() if told else None
 
 
-def told_by(exif: Any) -> Mapping[int, Any]:
+def photo_tags(exif: Any) -> Mapping[int, Any]:
     """What EXIF tells of the photograph, and not of the file that held it: tags, two of them with tags inside."""
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        told = _writable({tag: exif[tag] for tag in _TOLD if tag in exif})
-        inside = {tag: _writable(exif.get_ifd(tag), tag) for tag in _TOLD_INSIDE}
+        told = _writable({tag: exif[tag] for tag in _PHOTO_TAGS if tag in exif})
+        inside = {tag: _writable(exif.get_ifd(tag), tag) for tag in _NESTED_TAGS}
     for what in dict.fromkeys(str(one.message) for one in heard):
         _log.warning("EXIF is odd: %s", what)  # several numbers where one belongs, say
     return {**told, **{tag: found for tag, found in inside.items() if found}}

@@ -1,6 +1,6 @@
 """TIFF files of 8 and 16 bits, with all that a photograph tells.
 
-Pillow writes no colours of 16 bits, tifffile no EXIF, and libtiff none beside compressed pixels.
+Pillow writes no colors of 16 bits, tifffile no EXIF, and libtiff none beside compressed pixels.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.lab.images.metadata import DENSITY_UNIT, X_DENSITY, Y_DENSITY, told_by
+from slicewise.lab.images.metadata import DENSITY_UNIT, X_DENSITY, Y_DENSITY, photo_tags
 
 Array = np.ndarray[Any, Any]
 
@@ -22,7 +22,7 @@ _DEFLATE, _DIFFERENCES, _STRAIGHT_ALPHA, _INCH = 8, 2, 2, 2
 _STRIP_BYTES = 2**18
 
 
-def tiff_of(
+def encode_tiff(
     pixels: Array,
     profile: bytes | None,
     exif: bytes | None,
@@ -36,7 +36,7 @@ def tiff_of(
     if exif is not None:
         found = Image.Exif()
         found.load(exif)
-        for tag, told in told_by(found).items():
+        for tag, told in photo_tags(found).items():
             tags[tag] = told
     rows = max(1, _STRIP_BYTES // (width * channels * pixels.itemsize))
     strips = [_packed(pixels[first : first + rows]) for first in range(0, height, rows)]
@@ -44,7 +44,7 @@ def tiff_of(
     tags[_WIDTH], tags[_HEIGHT], tags[_CHANNELS] = width, height, channels
     tags[_BITS] = (8 * pixels.itemsize,) * channels
     tags[_COMPRESSION], tags[_PREDICTOR] = _DEFLATE, _DIFFERENCES
-    tags[_KIND] = 2 if channels > 2 else 1  # RGB, or grey from black on
+    tags[_KIND] = 2 if channels > 2 else 1  # RGB, or gray from black on
     if channels in (2, 4):
         tags[_EXTRA] = _STRAIGHT_ALPHA
     tags[_ROWS], tags[_SIZES] = rows, tuple(sizes)
@@ -61,7 +61,7 @@ def tiff_of(
 
 
 def _packed(rows: Array) -> bytes:
-    """Some rows as a strip: what each number has more than its left neighbour's, which packs well."""
+    """Some rows as a strip: what each number has more than its left neighbor's, which packs well."""
     change = rows.copy()
     change[:, 1:] -= rows[:, :-1]
     return zlib.compress(change.astype(rows.dtype.newbyteorder("<")).tobytes(), 6)

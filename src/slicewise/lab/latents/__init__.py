@@ -1,4 +1,4 @@
-"""Latents of pictures: read, split, labelled, decoded, drawn."""
+"""Latents of pictures: read, split, labeled, decoded, drawn."""
 
 from __future__ import annotations
 

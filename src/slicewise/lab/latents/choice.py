@@ -1,4 +1,4 @@
-"""Which latents a study is about: where they lie, how they are labelled and what of them is held out."""
+"""Which latents a study is about: where they lie, how they are labeled and what of them is held out."""
 
 from __future__ import annotations
 

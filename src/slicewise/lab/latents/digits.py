@@ -69,8 +69,8 @@ def _trained(pixels: Tensor) -> _Network:
         )
     generator = torch.Generator().manual_seed(0)
     parameters = [*network.encoder.parameters(), *network.decoder.parameters()]
-    optimiser = torch.optim.Adam(parameters, lr=_RATE)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _RATE, total_steps=_STEPS)
+    optimizer = torch.optim.Adam(parameters, lr=_RATE)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=_STEPS)
     # Gradients are wanted here, whoever asks.
     with torch.inference_mode(False), torch.enable_grad():
         for _ in range(_STEPS):
@@ -79,9 +79,9 @@ def _trained(pixels: Tensor) -> _Network:
             noise = torch.randn(latents.shape, generator=generator)
             found = network.decoder(latents + _NOISE * noise)
             loss = nn.functional.binary_cross_entropy_with_logits(found, batch)
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             schedule.step()
     for part in network:
         part.eval()

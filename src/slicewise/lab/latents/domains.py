@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from slicewise.lab.data.arrays import Array
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 
 GENDER_PAIR = ("male", "female")
 AGE_PAIR = ("adult", "child")
@@ -31,9 +31,9 @@ def by_gender(values: Array) -> dict[str, Array]:
 def by_age(values: Array, adult: float, child: float) -> dict[str, Array]:
     """Rows of "adult", older than `adult`, and "child", younger than `child`; below 0, or NaN, is unknown."""
     if values.dtype.kind not in "iuf":
-        raise Trouble(f"labels 'age' are {values.dtype}: give numbers of years, −1 where unknown")
+        raise UserError(f"labels 'age' are {values.dtype}: give numbers of years, −1 where unknown")
     if not 0 < child <= adult:
-        raise Trouble(
+        raise UserError(
             f"adult = {adult:g} and child = {child:g}: a child is younger than an adult, child ≤ adult"
         )
     masks = {"adult": values > adult, "child": (values >= 0) & (values < child)}
@@ -66,7 +66,7 @@ def by_value(name: str, values: Array) -> tuple[dict[str, Array], tuple[str, str
 def _present(masks: dict[str, Array], name: str, wanted: str) -> dict[str, Array]:
     found = {side: mask for side, mask in masks.items() if mask.sum() >= _LEAST_ROWS}
     if not found:
-        raise Trouble(f"labels {name!r} name no {' and no '.join(masks)}: {wanted}")
+        raise UserError(f"labels {name!r} name no {' and no '.join(masks)}: {wanted}")
     return found
 
 
@@ -74,5 +74,5 @@ def _words(values: Array, name: str) -> Array:
     if values.dtype.kind == "S":
         return np.char.decode(values, "utf-8", "replace")
     if values.dtype.kind != "U":
-        raise Trouble(f"labels {name!r} are {values.dtype}: give words or numbers")
+        raise UserError(f"labels {name!r} are {values.dtype}: give words or numbers")
     return values

@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from slicewise.lab.data.arrays import Array
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 
 D = 512
 TERMS = (
@@ -44,9 +44,9 @@ def decode(latents: Tensor, *, side: int = _SIDE) -> Array:
     from PIL import Image
 
     if latents.dim() != 2 or latents.shape[1] != D:
-        raise Trouble(f"latents of shape {tuple(latents.shape)}: faces are decoded from (n, {D})")
+        raise UserError(f"latents of shape {tuple(latents.shape)}: faces are decoded from (n, {D})")
     if not bool(latents.isfinite().all()):
-        raise Trouble("latents that are NaN or infinite have no face: has the run diverged?")
+        raise UserError("latents that are NaN or infinite have no face: has the run diverged?")
     network = _network("SynthesisNetwork", 1)
     faces = []
     for row in latents.float().cpu().numpy():
@@ -75,14 +75,14 @@ def mapped(noise: Array) -> Array:
 def _network(name: str, rows: int) -> Any:
     lacking = missing()
     if lacking is not None:
-        raise Trouble(lacking)
+        raise UserError(lacking)
     import openvino
 
     # Only its files are wanted: the package's own code calls what OpenVINO no longer has, and is not imported.
     origin = importlib.util.find_spec("random_face").origin  # type: ignore[union-attr]
     file = Path(str(origin)).parent / "data" / f"{name}.xml"
     if not file.exists():
-        raise Trouble(f"there is no {file}: install random-face anew, version 2021.7.21.1")
+        raise UserError(f"there is no {file}: install random-face anew, version 2021.7.21.1")
     core = openvino.Core()
     model = core.read_model(str(file))
     if rows != 1:

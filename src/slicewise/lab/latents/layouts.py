@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.lab.data.arrays import Array, place, printable, read_array, read_arrays
-from slicewise.lab.errors import Trouble
+from slicewise.lab.data.arrays import Array, find_file, printable, read_array, read_arrays
+from slicewise.lab.errors import UserError
 from slicewise.lab.latents.domains import (
     ADULT,
     AGE_PAIR,
@@ -62,13 +62,13 @@ def load(
     where = None if path is None else Path(path)
     stylegan = where is not None and where.is_dir() and not (where / "latents.npy").exists()
     if more and not stylegan:
-        raise Trouble(
+        raise UserError(
             f"more = {more}: further rows can be drawn only for a folder of {_STYLEGAN} files, from the same network"
         )
     other_ages = (adult, child) != (ADULT, CHILD)
     if where is None:
         if labels is not None or held_out is not None or other_ages:
-            raise Trouble(
+            raise UserError(
                 "labels, held_out, adult and child are for latents from a file: give their path, too"
             )
         from slicewise.lab.latents.digits import digits
@@ -77,15 +77,17 @@ def load(
     if stylegan:
         found_there = _stylegan(where, held_out, more)
         if labels is not None:
-            raise Trouble(f"labels are in the folder of {_STYLEGAN} files already: leave them out")
+            raise UserError(
+                f"labels are in the folder of {_STYLEGAN} files already: leave them out"
+            )
         if other_ages:
-            raise Trouble(_no_ages(adult, child, f"a folder of {_STYLEGAN} files"))
+            raise UserError(_no_ages(adult, child, f"a folder of {_STYLEGAN} files"))
         return found_there
     found, matrix = _files(str(path), where)
     shown = printable(str(path))
     rows = _rows(matrix, shown)
     if labels is not None:
-        file, name = place(labels)
+        file, name = find_file(labels)
         further = read_arrays(file) if name is None else {name: read_array(file, name)}
         # What was asked for comes first: studies take the first pairs.
         found = {**further, **{own: found[own] for own in found if own not in further}}
@@ -93,10 +95,10 @@ def load(
         found = {"age": found["age"], **found}
     given = {name: _column(array, name, len(rows), shown) for name, array in found.items()}
     if other_ages and "age" not in given:
-        raise Trouble(_no_ages(adult, child, shown))
+        raise UserError(_no_ages(adult, child, shown))
     domains, pairs = _domains(given, adult, child)
     if other_ages and AGE_PAIR not in pairs:
-        raise Trouble(
+        raise UserError(
             f"adult = {adult:g} and child = {child:g}: {shown} has hardly any row of one of the two; choose other ages"
         )
     alae = len(rows) == _ALAE_ROWS and held_out is None
@@ -130,10 +132,10 @@ def _files(path: str, where: Path) -> tuple[dict[str, Array], Array]:
     """Labels by name, and the matrix."""
     if where.is_dir() or where.name == "latents.npy":
         folder = where if where.is_dir() else where.parent
-        matrix = read_array(place(str(folder / "latents.npy"))[0], None)
+        matrix = read_array(find_file(str(folder / "latents.npy"))[0], None)
         names = [name for name in ("gender", "age") if (folder / f"{name}.npy").exists()]
-        return {n: read_array(place(str(folder / f"{n}.npy"))[0], None) for n in names}, matrix
-    file, wanted = place(path)
+        return {n: read_array(find_file(str(folder / f"{n}.npy"))[0], None) for n in names}, matrix
+    file, wanted = find_file(path)
     if wanted is not None:
         return {}, read_array(file, wanted)
     held = read_arrays(file)
@@ -143,27 +145,27 @@ def _files(path: str, where: Path) -> tuple[dict[str, Array], Array]:
         chosen = next(iter(held)) if len(held) == 1 else (named or flat)[0]
         return {n: a for n, a in held.items() if n != chosen and a.ndim > 0}, held[chosen]
     listed = ", ".join(f"{printable(name)} {array.shape}" for name, array in held.items())
-    raise Trouble(
+    raise UserError(
         f"{printable(path)} holds {listed or 'no array'}: name the matrix latents, or say which, as {file.name}:NAME"
     )
 
 
 def _rows(matrix: Array, shown: str) -> Tensor:
     if matrix.dtype.kind not in "iuf":
-        raise Trouble(f"{shown} holds {matrix.dtype}, not real numbers: convert it first")
+        raise UserError(f"{shown} holds {matrix.dtype}, not real numbers: convert it first")
     if matrix.ndim != 2:
-        raise Trouble(
+        raise UserError(
             f"{shown} has shape {matrix.shape}: latents are rows of a matrix (N, d); reshape it first"
         )
     if len(matrix) < LEAST_ROWS or matrix.shape[1] < 1:
-        raise Trouble(
+        raise UserError(
             f"{shown} has shape {matrix.shape}: give at least {LEAST_ROWS} rows, a latent in each"
         )
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and is found below
         rows = np.ascontiguousarray(matrix, dtype=np.float32)
     good = np.isfinite(rows).all(axis=1)
     if not good.all():
-        raise Trouble(
+        raise UserError(
             f"{shown} has {(~good).sum()} rows with NaN or infinite entries, the first is row {good.argmin() + 1}: leave "
             f"them out, and their labels"
         )
@@ -175,7 +177,7 @@ def _column(array: Array, name: str, n: int, shown: str) -> Array:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.shape != (n,):
-        raise Trouble(
+        raise UserError(
             f"labels {printable(name)!r} have shape {array.shape}, and {shown} has {n} rows: give one label for each row"
         )
     return array
@@ -185,7 +187,7 @@ def _held(n: int, asked: int | None, shown: str) -> int:
     if asked is None:
         return min(_HELD, n // 5)
     if asked > n - 2:
-        raise Trouble(f"{shown} has {n} rows, {asked} cannot be held out: hold out fewer")
+        raise UserError(f"{shown} has {n} rows, {asked} cannot be held out: hold out fewer")
     return asked
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from slicewise.judging import mean_and_root
 from slicewise.lab.data.arrays import Array
+from slicewise.lab.images.figure_colors import BLUE, GRAY, ORANGE
 from slicewise.lab.images.figures import blank, gallery
-from slicewise.lab.images.palette import BLUE, GREY, ORANGE
 from slicewise.lab.latents.sets import Latents
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _curve(panel: Axes, latents: Latents) -> None:
     panel.plot(np.arange(1, len(explained) + 1), explained, color=BLUE, lw=2)
     for index, share in enumerate(_MARKED):
         at = axes_for(explained, share)
-        panel.plot([at, at, 0], [0, share, share], color=GREY, lw=0.8, ls=":")
+        panel.plot([at, at, 0], [0, share, share], color=GRAY, lw=0.8, ls=":")
         inwards = at > 0.9 * len(explained)  # words beyond the frame would be cut
         # Each at a height of its own: where two shares need about as many axes, both can be read.
         panel.text(at, 0.03 + 0.25 * index, f"{share:.0%}: {at}", fontsize=8, rotation=90, va="bottom",
@@ -110,16 +110,16 @@ def views(latents: Latents) -> Drawing:
 
 def _scatter(panel: Axes, places: Array, sides: Mapping[str, Array], title: str) -> None:
     rest = ~np.logical_or.reduce(list(sides.values()))
-    panel.plot(*places[rest].T, ".", ms=1.5, color=GREY, alpha=0.3)
+    panel.plot(*places[rest].T, ".", ms=1.5, color=GRAY, alpha=0.3)
     # In a random order, the last drawn would otherwise hide the first.
     order = np.random.default_rng(0).permutation(np.flatnonzero(~rest))
-    colours = dict(zip(sides, (BLUE, ORANGE), strict=True))
-    of = np.full(len(places), GREY, dtype="U7")
+    colors = dict(zip(sides, (BLUE, ORANGE), strict=True))
+    of = np.full(len(places), GRAY, dtype="U7")
     for side, mask in sides.items():
-        of[mask] = colours[side]
+        of[mask] = colors[side]
     panel.scatter(places[order, 0], places[order, 1], s=3, c=of[order], alpha=0.6, linewidths=0)
     for side, mask in sides.items():
-        panel.plot([], [], "o", ms=5, color=colours[side], label=f"{side} ({mask.sum():,})")
+        panel.plot([], [], "o", ms=5, color=colors[side], label=f"{side} ({mask.sum():,})")
     panel.legend(fontsize=7, loc="best", frameon=True)
     panel.set(xticks=[], yticks=[])
     panel.set_title(title, fontsize=10)
@@ -149,13 +149,13 @@ def translated(
 
 def mosaic(pictures: Array, columns: int = 8, gap: int = 2) -> Array:
     """Pictures (n, height, width[, 3]) as one, line by line, white between them."""
-    count, (height, width), colour = len(pictures), pictures.shape[1:3], pictures.shape[3:]
+    count, (height, width), color = len(pictures), pictures.shape[1:3], pictures.shape[3:]
     if not count:
         raise ValueError("pictures is empty: give at least one")
     columns = min(columns, count)
     lines = -(-count // columns)
     size = (lines * (height + gap) - gap, columns * (width + gap) - gap)
-    sheet = np.full((*size, *colour), 255, np.uint8)
+    sheet = np.full((*size, *color), 255, np.uint8)
     for index, picture in enumerate(pictures):
         top, left = (height + gap) * (index // columns), (width + gap) * (index % columns)
         sheet[top : top + height, left : left + width] = picture

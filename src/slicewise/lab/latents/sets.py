@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from slicewise.lab.data.arrays import Array
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.support import check_choice
 
 # Of a domain without a split of its own, a third is held out, and no more than this.
@@ -83,7 +83,7 @@ class Latents:
         """
         rows, held = self.split(name, split)
         if held.sum() < 2 or (~held).sum() < 2:
-            raise Trouble(
+            raise UserError(
                 f"{self.name}: domain {name!r} has {(~held).sum()} rows to train on and {held.sum()} held out: give "
                 f"latents with at least two of each"
             )
@@ -100,7 +100,7 @@ class Latents:
     def decode(self, latents: Tensor) -> Array:
         """Pictures of latents (n, d): uint8, (n, height, width) or (n, height, width, 3)."""
         if self.decoder is None:
-            raise Trouble(f"{self.name} has no pictures: {self.undecoded}")
+            raise UserError(f"{self.name} has no pictures: {self.undecoded}")
         return self.decoder(latents.detach().float().cpu())
 
     @functools.cached_property
@@ -118,13 +118,13 @@ class Latents:
 
     def _mask(self, name: str) -> Array:
         if not self.domains:
-            raise Trouble(
+            raise UserError(
                 f"{self.name} has no labels: give some to speak of a domain {name!r}, e.g. gender.npy beside latents.npy"
             )
         try:
             check_choice("domain", name, self.domains)
         except ValueError as unknown:
-            raise Trouble(f"{self.name}: {unknown}") from None
+            raise UserError(f"{self.name}: {unknown}") from None
         return self.domains[name]
 
 
@@ -149,7 +149,7 @@ def task_of(latents: Latents, name: str) -> Task:
     except ValueError as unknown:
         domains = ", ".join(latents.domains)
         more = f"; or any two domains, as 'A to B', of {domains}" if domains else ""
-        raise Trouble(f"{latents.name}: {unknown}{more}") from None
+        raise UserError(f"{latents.name}: {unknown}{more}") from None
     raise AssertionError(name)
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.lab.data.arrays import Array, place, printable, read_array, read_arrays
-from slicewise.lab.errors import Trouble
+from slicewise.lab.data.arrays import Array, find_file, printable, read_array, read_arrays
+from slicewise.lab.errors import UserError
 
 _STEM = "stylegan_ffhq_w512"
 # Rows of the stored latents are w of these draws, in order; so are those that follow.
 _SEED = 2021
-# The first rows were labelled by a look at their pictures, all others by a cut of w.
+# The first rows were labeled by a look at their pictures, all others by a cut of w.
 _LOOKED_AT = 960
 
 
@@ -26,21 +26,21 @@ def read_stylegan(
     found = folder.glob(f"{_STEM}_part*.npz")
     parts = sorted(found, key=lambda part: (len(part.name), part.name))  # 10 comes after 2
     if not parts:
-        raise Trouble(
+        raise UserError(
             f"{printable(str(folder))} holds no latents: wanted are latents.npy, or {_STEM}_part0.npz …"
         )
     try:
-        w = np.concatenate([read_array(place(str(part))[0], "w") for part in parts])
+        w = np.concatenate([read_array(find_file(str(part))[0], "w") for part in parts])
     except ValueError as wrong:
-        raise Trouble(f"the parts of {_STEM} do not fit together: {wrong}") from None
+        raise UserError(f"the parts of {_STEM} do not fit together: {wrong}") from None
     if w.ndim != 2 or w.dtype.kind != "f" or not np.isfinite(w).all():
-        raise Trouble(f"{_STEM}: {w.dtype} {w.shape} with finite entries (N, d) is wanted")
-    given = read_arrays(place(str(folder / f"{_STEM}_labels.npz"))[0])
+        raise UserError(f"{_STEM}: {w.dtype} {w.shape} with finite entries (N, d) is wanted")
+    given = read_arrays(find_file(str(folder / f"{_STEM}_labels.npz"))[0])
     labels: dict[str, Array] = {}
     for name in ("gender", "age_group"):
         if name not in given or given[name].shape != (len(w),):
             shape = given[name].shape if name in given else "missing"
-            raise Trouble(
+            raise UserError(
                 f"{_STEM}_labels.npz: {name} is {shape}; wanted is one for each of {len(w)} rows"
             )
         labels[name] = given[name]
@@ -50,7 +50,7 @@ def read_stylegan(
     )
     if more:
         further = _drawn(len(w), more)
-        labels = _labelled(w.astype(np.float32), further, labels, given)
+        labels = _labeled(w.astype(np.float32), further, labels, given)
         w = np.concatenate([w, further])
         notes += (
             f"{more:,} further rows, drawn by the same mapping network: to train on, and for domains also to hold out",
@@ -72,21 +72,21 @@ def _drawn(start: int, count: int) -> Array:
     return mapped(noise[start:]).astype(np.float16)
 
 
-def _labelled(
+def _labeled(
     w: Array, further: Array, labels: dict[str, Array], given: dict[str, Array]
 ) -> dict[str, Array]:
     """Labels of all rows; the further ones are cut where the stored ones are."""
     missing = [name for name in ("gender_coef", "child_coef") if name not in given]
     if missing:
-        raise Trouble(
-            f"{_STEM}_labels.npz has no {' and no '.join(missing)}: further rows cannot be labelled"
+        raise UserError(
+            f"{_STEM}_labels.npz has no {' and no '.join(missing)}: further rows cannot be labeled"
         )
     rest = slice(_LOOKED_AT, None)
     sides = {}
     for name, coefficients in (("gender", "gender_coef"), ("age_group", "child_coef")):
         old, new = w[rest] @ given[coefficients], further.astype(np.float32) @ given[coefficients]
         label = labels[name][rest]
-        # Each label is an interval of the score: in their order, with cuts half way between neighbours.
+        # Each label is an interval of the score: in their order, with cuts half way between neighbors.
         order = sorted(np.unique(label), key=lambda value: float(np.median(old[label == value])))
         cuts = [
             (old[label == low].max() + old[label == high].min()) / 2

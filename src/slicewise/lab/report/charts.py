@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from slicewise.lab.images.palette import GREY
+from slicewise.lab.images.figure_colors import GRAY
 from slicewise.lab.report.best import Best, number, spread, steps_of
-from slicewise.lab.report.layout import LOOKS
+from slicewise.lab.report.layout import STYLES
 
 if TYPE_CHECKING:
     import altair as alt
 
-LEFT = "exact W₂ that is left"
+REMAINING = "exact W₂ that is left"
 LOWEST = 1e-16  # distances below are rounding
 Point = dict[str, Any]
 
@@ -22,7 +22,7 @@ def basin(
     computed: Mapping[str, Best],
     edge: float | None,
     *,
-    measure: str = LEFT,
+    measure: str = REMAINING,
     beside: str = "computed",
 ) -> dict[str, Any]:
     """A measure over the rate, a line for each variant; at the left what needed no search, `beside`."""
@@ -50,17 +50,17 @@ def basin(
         *_lines(alt, at_rates, x, y, tooltip, across="rate"),
         _marks(alt, without, x, y, tooltip=tooltip, filled=False),
         alt.Chart(_values(alt, [{"rate": lowest / 2}]))
-        .mark_rule(color=GREY, opacity=0.4)
+        .mark_rule(color=GRAY, opacity=0.4)
         .encode(x=x),
         alt.Chart(_values(alt, [{"rate": lowest / 4, "told": beside}]))
-        .mark_text(fontSize=10, color=GREY, clip=False)
+        .mark_text(fontSize=10, color=GRAY, clip=False)
         .encode(x=x, y=alt.value(-8), text="told:N"),
     ]
     if edge is not None:
         there = [{"rate": edge, "told": f"edge of sw by theory: {edge:,.0f}"}]
         layers.append(
             alt.Chart(_values(alt, there))
-            .mark_rule(color=LOOKS["sw"].colour, strokeDash=[2, 3], size=2)
+            .mark_rule(color=STYLES["sw"].color, strokeDash=[2, 3], size=2)
             .encode(x=x, tooltip=alt.Tooltip("told:N", title="rate"))
         )
     return _specified(alt, layers)
@@ -105,14 +105,14 @@ def _basin_point(variant: str, one: Best) -> Point:
 def _way(variant: str, one: Best) -> list[Point]:
     row = min(one.runs, key=lambda row: row["seed"])
     trace = row["trace"]
-    told = "computed" if row["lr"] is None else f"{row['lr']:g}"
+    format_measure = "computed" if row["lr"] is None else f"{row['lr']:g}"
     points = []
     for step, loss in zip(trace.get("at", ()), trace.get("loss", ()), strict=False):
         distance = as_distance(loss, row)
         if distance is not None and step > 0:  # a logarithmic axis has no 0
             points.append({
                 "variant": variant, "step": step, "loss": max(distance, LOWEST), "told": number(distance, 3),
-                "told_rate": told,
+                "told_rate": format_measure,
             })  # fmt: skip
     return points
 
@@ -170,8 +170,8 @@ def _lines(
         alt.Chart(_values(alt, points))
         .mark_line(strokeWidth=1.6, clip=True)
         .encode(
-            x=x, y=y, color=_colour(alt), strokeDash=alt.StrokeDash(
-                "variant:N", scale=alt.Scale(domain=list(LOOKS), range=[list(one.dash) or [1, 0] for one in LOOKS.values()]),
+            x=x, y=y, color=_color(alt), strokeDash=alt.StrokeDash(
+                "variant:N", scale=alt.Scale(domain=list(STYLES), range=[list(one.dash) or [1, 0] for one in STYLES.values()]),
                 legend=None,
             ),
         )
@@ -206,14 +206,14 @@ def _marks(
     filled: bool = True,
     opacity: float = 1,
 ) -> Any:
-    shapes = alt.Scale(domain=list(LOOKS), range=[one.outline for one in LOOKS.values()])
+    shapes = alt.Scale(domain=list(STYLES), range=[one.outline for one in STYLES.values()])
     return (
         alt.Chart(_values(alt, points))
         .mark_point(filled=filled, opacity=opacity, clip=True, strokeWidth=2)
         .encode(
             x=x,
             y=y,
-            color=_colour(alt),
+            color=_color(alt),
             shape=alt.Shape("variant:N", scale=shapes, legend=None),
             size=alt.value(60) if size is None else size,
             tooltip=alt.value(None) if tooltip is None else list(tooltip),
@@ -226,13 +226,13 @@ def _marks(
 _CHOSEN = "indexof(chosen, datum.variant) >= 0"
 
 
-def _colour(alt: Any) -> Any:
-    scale = alt.Scale(domain=list(LOOKS), range=[one.colour for one in LOOKS.values()])
+def _color(alt: Any) -> Any:
+    scale = alt.Scale(domain=list(STYLES), range=[one.color for one in STYLES.values()])
     return alt.Color("variant:N", scale=scale, legend=None)
 
 
 def _specified(alt: Any, layers: Sequence[Any]) -> dict[str, Any]:
-    chosen = alt.param(name="chosen", value=list(LOOKS))
+    chosen = alt.param(name="chosen", value=list(STYLES))
     chart = alt.layer(*layers).add_params(chosen).properties(width="container", height=320)
     spec: dict[str, Any] = chart.to_dict()
     return spec

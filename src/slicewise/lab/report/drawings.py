@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from slicewise.lab.images.figure_colors import BLUE, GRAY, ORANGE
 from slicewise.lab.images.figures import blank
-from slicewise.lab.images.palette import BLUE, GREY, ORANGE
 from slicewise.lab.report.best import Best, Row
-from slicewise.lab.report.charts import LEFT, LOWEST
-from slicewise.lab.report.layout import LOOKS
+from slicewise.lab.report.charts import LOWEST, REMAINING
+from slicewise.lab.report.layout import STYLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,7 @@ def basins(
     computed: Mapping[str, Best],
     edges: Mapping[str, float],
     *,
-    measure: str = LEFT,
+    measure: str = REMAINING,
     beside: str = "computed",
 ) -> Drawing:
     """A measure over the rate: a panel for each objective, a line for each variant.
@@ -41,14 +41,14 @@ def basins(
             _line(panel, variant, some)
         low = min(rates) / 4
         for variant, best in computed.items():
-            look, height = LOOKS[variant], max(best.mean, LOWEST)
+            style, height = STYLES[variant], max(best.mean, LOWEST)
             # Who was not searched has no line that would name it below.
             name = None if variant in variants else variant
             panel.plot(
-                [low], [height], look.mark, color=look.colour, ms=6, clip_on=False, label=name
+                [low], [height], style.mark, color=style.color, ms=6, clip_on=False, label=name
             )
-        panel.axvline(low * 1.8, color=GREY, lw=0.6)
-        panel.text(low, 1.01, beside, fontsize=7, ha="center", va="bottom", color=GREY,
+        panel.axvline(low * 1.8, color=GRAY, lw=0.6)
+        panel.text(low, 1.01, beside, fontsize=7, ha="center", va="bottom", color=GRAY,
                    transform=panel.get_xaxis_transform())  # fmt: skip
         if objective in edges and edges[objective] < 4 * max(rates):
             panel.axvline(edges[objective], color=BLUE, lw=1, ls=":")
@@ -92,8 +92,8 @@ def _line(panel: Axes, variant: str, found: Sequence[Best]) -> None:
 
 
 def _drawn(panel: Axes, variant: str, x: Sequence[Any], y: Sequence[Any]) -> None:
-    look = LOOKS[variant]
-    panel.plot(x, y, marker=look.mark, ls=(0, look.dash) if look.dash else "-", color=look.colour, ms=4,
+    style = STYLES[variant]
+    panel.plot(x, y, marker=style.mark, ls=(0, style.dash) if style.dash else "-", color=style.color, ms=4,
                lw=2 if variant == "sw" else 1, label=variant, zorder=3 if variant == "sw" else 2)  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def convergence(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Drawing:
     figure = blank(4.6 * len(found), 3.8)
     panels = figure.subplots(1, len(found), squeeze=False)[0]
     for panel, (title, points) in zip(panels, found.items(), strict=True):
-        for variant in LOOKS:
+        for variant in STYLES:
             some = [point for point in points if point["variant"] == variant]
             if some:
                 _drawn(panel, variant, [p["step"] for p in some], [p["loss"] for p in some])
@@ -135,11 +135,11 @@ def ways(flows: Sequence[tuple[str, Row, np.ndarray[Any, Any], Sequence[Row]]]) 
             panel.set_title(f"{setting + ': ' if column == 0 else ''}step {step}", fontsize=10)
         panel = figure.add_subplot(grid[line, -1])
         trace = run["trace"]
-        left = [np.nan if w is None else max(w, LOWEST) for w in trace["w2"]]
-        panel.plot(trace["w2_at"], left, color=BLUE, lw=2, label="step computed")
+        remaining = [np.nan if w is None else max(w, LOWEST) for w in trace["w2"]]
+        panel.plot(trace["w2_at"], remaining, color=BLUE, lw=2, label="step computed")
         ends = [row for row in searched if row["w2"] not in (None, float("inf"))]
         panel.plot([row["measures"]["steps"] for row in ends], [max(row["w2"], LOWEST) for row in ends],
-                   "_", color=GREY, ms=10, label="each searched rate, in the end")  # fmt: skip
+                   "_", color=GRAY, ms=10, label="each searched rate, in the end")  # fmt: skip
         panel.set(xscale="symlog", yscale="log", xlabel="steps", ylabel="exact W₂")
         panel.legend(fontsize=7, loc="lower left")
         panel.grid(alpha=0.25)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slicewise.lab.data.toys import TOYS
-from slicewise.lab.experiments.flows import ELEVEN, LONE
+from slicewise.lab.experiments.flows import ELEVEN, TIMED_PREFIX
 from slicewise.lab.published import Published, find
 from slicewise.lab.report.best import Best, Row, best_of
 from slicewise.lab.study.run import as_json
@@ -22,48 +22,50 @@ class Flows:
         self.store, self.experiment = store, experiment
         self.asked = [row for row in store.asked() if row["experiment"] == experiment]
         found = store.rows(experiment=experiment)
-        self.strangers = sorted({row["variant"] for row in found} - set(ELEVEN))
+        self.other_variants = sorted({row["variant"] for row in found} - set(ELEVEN))
         rows = _last_way(_longest([row for row in found if row["variant"] in ELEVEN]))
         _name_places(rows)
         rows.sort(key=_order)
-        self.lone = [row for row in rows if row["setting"].startswith(LONE)]
-        self.rows = [row for row in rows if not row["setting"].startswith(LONE)]
-        self.places = {row["place"]: row["setting"] for row in self.rows}
+        self.timed = [row for row in rows if row["setting"].startswith(TIMED_PREFIX)]
+        self.rows = [row for row in rows if not row["setting"].startswith(TIMED_PREFIX)]
+        self.groups = {row["group"]: row["setting"] for row in self.rows}
 
-    def some(self, place: str, variant: str, objective: str | None) -> list[Row]:
+    def some(self, group: str, variant: str, objective: str | None) -> list[Row]:
         """Runs of a variant by rates on an objective, or, with None, with the step computed."""
         return [
             row
             for row in self.rows
-            if (row["place"], row["variant"]) == (place, variant)
+            if (row["group"], row["variant"]) == (group, variant)
             and (row["lr"] is None if objective is None else
                  row["lr"] is not None and row["objective"] == objective)
         ]  # fmt: skip
 
-    def objectives(self, place: str) -> list[str]:
+    def objectives(self, group: str) -> list[str]:
         """Those searched there, the paper's first."""
         found = {
-            row["objective"] for row in self.rows if row["place"] == place and row["lr"] is not None
+            row["objective"] for row in self.rows if row["group"] == group and row["lr"] is not None
         }
         return [objective for objective in ("root", "power") if objective in found]
 
-    def best(self, place: str, variant: str, objective: str | None) -> Best | None:
+    def best(self, group: str, variant: str, objective: str | None) -> Best | None:
         """The best of those."""
-        return best_of(self.some(place, variant, objective))
+        return best_of(self.some(group, variant, objective))
 
-    def published(self, variant: str, place: str) -> Published | None:
+    def published(self, variant: str, group: str) -> Published | None:
         """What the paper prints for it."""
         table = PUBLISHED.get(self.experiment)
-        return None if table is None else find(table, variant, self.places[place], "W2")
+        return None if table is None else find(table, variant, self.groups[group], "W2")
 
-    def why_missing(self, place: str, variant: str, objective: str | None) -> str:
+    def why_missing(self, group: str, variant: str, objective: str | None) -> str:
         """What to say where there is no run."""
-        of = [row for row in self.rows if row["place"] == place]
+        of = [row for row in self.rows if row["group"] == group]
         return self._why({kind(row) for row in of}, variant, objective)
 
-    def why_untimed(self, place: str, variant: str) -> str:
+    def why_untimed(self, group: str, variant: str) -> str:
         """The same of runs that are made by themselves."""
-        return self._why({kind(row) for row in self.lone if row["place"] == place}, variant, "root")
+        return self._why(
+            {kind(row) for row in self.timed if row["group"] == group}, variant, "root"
+        )
 
     def _why(self, kinds: set[tuple[Any, ...]], variant: str, objective: str | None) -> str:
         errors = [
@@ -80,9 +82,9 @@ class Flows:
             return "not made yet: the sweep was stopped before"
         return "not asked for" if self.asked else "not run"
 
-    def nothing_of(self) -> dict[str, str]:
+    def missing_settings(self) -> dict[str, str]:
         """Settings that were asked for of which there is no run, and why."""
-        there = {kind(row) for row in [*self.rows, *self.lone]}
+        there = {kind(row) for row in [*self.rows, *self.timed]}
         missing = [row for row in self.asked if kind(row) not in there]
         found: dict[str, str] = {}
         for row in sorted(missing, key=lambda row: row["error"]):
@@ -94,8 +96,8 @@ class Flows:
 def _order(row: Row) -> tuple[int, int, str]:
     """Targets as the paper lists them, then the dimension."""
     task = row["given"]["task"]
-    place = list(TOYS).index(task["toy"]) if task.get("toy") in TOYS else len(TOYS)
-    return place, task.get("d", 0), row["place"]
+    toy = list(TOYS).index(task["toy"]) if task.get("toy") in TOYS else len(TOYS)
+    return toy, task.get("d", 0), row["group"]
 
 
 def _longest(rows: list[Row]) -> list[Row]:
@@ -115,8 +117,8 @@ def _last_way(rows: list[Row]) -> list[Row]:
 
 
 def _way(row: Row) -> str:
-    told = ("recipe", "defaults", "reduce", "draws", "computed")
-    return as_json([row["given"].get(name) for name in told])
+    names = ("recipe", "defaults", "reduce", "draws", "computed")
+    return as_json([row["given"].get(name) for name in names])
 
 
 def _series(row: Row) -> tuple[Any, ...]:
@@ -142,13 +144,13 @@ def _name_places(rows: list[Row]) -> None:
         kinds.setdefault(row["setting"], set()).add(kind(row))
     for row in rows:
         given, words = row["given"], row["setting"]
-        told = [len(set(values)) > 1 for values in zip(*kinds[words], strict=True)]
-        if told[3]:
+        differs = [len(set(values)) > 1 for values in zip(*kinds[words], strict=True)]
+        if differs[3]:
             words += f", n = {given['task']['n']}"
             told_apart = given["task"].get("images") or given["task"].get("photographs")
             if told_apart:
                 words += f", {given['source']} ({told_apart[0][:6]})"
-        words += f", {given['convention']} convention" if told[1] else ""
-        words += f", {given['dtype']}" if told[2] else ""
-        words += f", {given['machine']}" if told[4] else ""
-        row["place"] = words
+        words += f", {given['convention']} convention" if differs[1] else ""
+        words += f", {given['dtype']}" if differs[2] else ""
+        words += f", {given['machine']}" if differs[4] else ""
+        row["group"] = words

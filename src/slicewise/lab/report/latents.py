@@ -10,29 +10,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from slicewise.lab.experiments.flows import ELEVEN, LONE
+from slicewise.lab.experiments.flows import ELEVEN, TIMED_PREFIX
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT
 from slicewise.lab.images.figures import gallery
 from slicewise.lab.published import Published, find, published
 from slicewise.lab.report import charts, drawings
 from slicewise.lab.report.best import Best, Row
 from slicewise.lab.report.layout import (
+    Block,
     Chart,
     Charts,
     Figure,
     Heading,
-    Piece,
     Section,
     Table,
+    as_figure,
     file_name,
-    pictured,
 )
 from slicewise.lab.report.training_runs import (
     PAPER_NAMES,
-    Place,
+    Group,
+    groups,
     mean,
     objectives,
-    places,
     samples,
     value,
 )
@@ -40,7 +40,7 @@ from slicewise.lab.study.run import as_json
 from slicewise.lab.study.store import Store
 
 
-def told(number: float, measure: str = "") -> str:
+def format_measure(number: float, measure: str = "") -> str:
     """A measure in as many digits as it is good for."""
     if math.isnan(number):
         return "–"
@@ -51,17 +51,17 @@ def told(number: float, measure: str = "") -> str:
     return f"{number:.2f}" if abs(number) < 100 else f"{number:.0f}"
 
 
-def orders(experiment: str, place: Place) -> list[Table]:
+def orders(experiment: str, group: Group) -> list[Table]:
     """Places by W_2, as the paper ranks, by SW_2 and by energy."""
-    if not place.paper_name or "root" not in objectives(place):
+    if not group.paper_name or "root" not in objectives(group):
         return []
-    theirs = {v: find("generative_best", v, place.paper_name, "W2") for v in ELEVEN}
+    theirs = {v: find("generative_best", v, group.paper_name, "W2") for v in ELEVEN}
     known = {v: one for v, one in theirs.items() if one is not None}
     paper = {v: i for i, v in enumerate(sorted(known, key=lambda v: known[v].mean), 1)}
-    ours = {name: place.order(name) for name in ("w2", "sw2", "energy")}
+    ours = {name: group.order(name) for name in ("w2", "sw2", "energy")}
     lines = []
     for variant in sorted(ELEVEN, key=lambda v: paper.get(v, 99)):
-        by_w2 = place.best(variant, "root", "w2")
+        by_w2 = group.best(variant, "root", "w2")
         shown = ["–", "–", "–"]
         if by_w2 is not None:
             kept = mean(by_w2.runs, "variance_ratio")
@@ -73,8 +73,8 @@ def orders(experiment: str, place: Place) -> list[Table]:
         "The paper ranks by W₂. Ours by W₂ are at the rate that is best by W₂, whatever became of the variance; by SW₂ and energy at "
         "their own best rates, where a run with less than 0.8 of the variance cannot win and has no place if all its rates do."
     )
-    name = f"{experiment}-{file_name(place.words)}-orders"
-    return [Table(name, f"{place.words}: who wins depends on the judge", header, lines, note)]
+    name = f"{experiment}-{file_name(group.words)}-orders"
+    return [Table(name, f"{group.words}: who wins depends on the judge", header, lines, note)]
 
 
 def _paper(one: Published | None) -> str:
@@ -84,27 +84,27 @@ def _paper(one: Published | None) -> str:
     return f"{one.mean:.2f} ± {one.std:.2f}{rate}"
 
 
-def every_rate(experiment: str, place: Place) -> list[Table]:
+def every_rate(experiment: str, group: Group) -> list[Table]:
     """All rates; of translations beside what the paper prints for each."""
-    if "root" not in objectives(place):
+    if "root" not in objectives(group):
         return []
     printed = {
         (one.variant, one.lr): one
         for one in published()
-        if (one.table, one.setting) == ("translation_full", place.paper_name)
+        if (one.table, one.setting) == ("translation_full", group.paper_name)
     }
     lines = []
     for variant in ELEVEN:
-        for one in place.at_rates(variant, "root", "w2"):
+        for one in group.at_rates(variant, "root", "w2"):
             rate = float(one.rate or 0)
-            shown = [told(_all(one.runs, name), name) for name in ("w2", "sw2", "energy", "variance_ratio")]  # fmt: skip
+            shown = [format_measure(_all(one.runs, name), name) for name in ("w2", "sw2", "energy", "variance_ratio")]  # fmt: skip
             theirs = printed.get((variant, rate))
             paper = "–" if theirs is None else "NaN" if math.isnan(theirs.mean) else f"{theirs.mean:.2f}"  # fmt: skip
             lines.append([variant, f"{rate:g}", *shown, *([paper] if printed else [])])
     header = ["variant", "rate", "W₂", "SW₂", "energy", "variance"] + ["the paper: W₂"] * bool(printed)  # fmt: skip
     note = "Means over seeds, on the root, means over samples; ∞ where a seed diverged."
-    name = f"{experiment}-{file_name(place.words)}-rates"
-    return [Table(name, f"{place.words}: every rate", header, lines, note, folded=True)]
+    name = f"{experiment}-{file_name(group.words)}-rates"
+    return [Table(name, f"{group.words}: every rate", header, lines, note, folded=True)]
 
 
 def _all(runs: Sequence[Row], measure: str) -> float:
@@ -115,13 +115,13 @@ def _all(runs: Sequence[Row], measure: str) -> float:
 _PAPER_SIZES = (512, 2048)
 
 
-def times(experiment: str, lone: Sequence[Row]) -> list[Table]:
+def times(experiment: str, timed: Sequence[Row]) -> list[Table]:
     """One run by itself beside the paper's time, for each task and machine."""
     by_place: dict[tuple[str, ...], dict[str, Row]] = {}
-    for row in lone:
+    for row in timed:
         given = row["given"]
         how = as_json([given["task"], given["steps"], given["precision"]])
-        where = (row["setting"].removeprefix(LONE), given["machine"], how)
+        where = (row["setting"].removeprefix(TIMED_PREFIX), given["machine"], how)
         by_place.setdefault(where, {})[row["variant"]] = row
     tables: list[Table] = []
     for (setting, machine, _), rows in by_place.items():
@@ -134,12 +134,12 @@ def times(experiment: str, lone: Sequence[Row]) -> list[Table]:
         for variant in ELEVEN:
             if variant not in seconds:
                 continue
-            place = PAPER_NAMES.get(setting, "") if alike else ""
-            paper = find("generative_best", variant, place, "runtime_s")
+            group = PAPER_NAMES.get(setting, "") if alike else ""
+            paper = find("generative_best", variant, group, "runtime_s")
             theirs = "–" if paper is None else f"{paper.mean:.2f} ± {paper.std:.2f}"
             ratio = "–" if paper is None else f"{paper.mean / seconds[variant]:.1f}×"
             to_sw = f"{seconds[variant] / seconds['sw']:.2f}" if "sw" in seconds else "–"
-            lines.append([variant, f"{seconds[variant]:.2f}", theirs, ratio, to_sw, _to_sw(paper, place)])  # fmt: skip
+            lines.append([variant, f"{seconds[variant]:.2f}", theirs, ratio, to_sw, _to_sw(paper, group)])  # fmt: skip
         note = (
             f"Ours: {machine}, network {' → '.join(map(str, task['network']))}, batches of {task['batch']:,}, "
             f"{one['given']['precision']}, from {steps:,} steps. "
@@ -157,8 +157,8 @@ def times(experiment: str, lone: Sequence[Row]) -> list[Table]:
     return tables
 
 
-def _to_sw(paper: Published | None, place: str) -> str:
-    sw = find("generative_best", "sw", place, "runtime_s")
+def _to_sw(paper: Published | None, group: str) -> str:
+    sw = find("generative_best", "sw", group, "runtime_s")
     return "–" if paper is None or sw is None else f"{paper.mean / sw.mean:.2f}"
 
 
@@ -183,72 +183,72 @@ _BESIDE = f"{DISPLACEMENT} 0.1"
 
 def section(store: Store, experiment: str) -> Section | None:
     """All there is of one of the two experiments; None if there is nothing."""
-    found, lone = places(store, experiment)
-    if not found and not lone:
+    found, timed = groups(store, experiment)
+    if not found and not timed:
         return None
-    pieces: list[Piece] = []
-    for place in found:
-        pieces += [Heading(place.words), *_basins(experiment, place)]
-        pieces += [_ranked(experiment, place, o) for o in (*objectives(place), DISPLACEMENT)]
-        pieces += [*orders(experiment, place), *every_rate(experiment, place)]
-        pieces += _pictures(store, experiment, place)
-    timed = times(experiment, lone)
-    pieces += [Heading("Time"), *timed] if timed else []
-    return Section(TITLES[experiment], _words(found), pieces, chosen=True)
+    blocks: list[Block] = []
+    for group in found:
+        blocks += [Heading(group.words), *_basins(experiment, group)]
+        blocks += [_ranked(experiment, group, o) for o in (*objectives(group), DISPLACEMENT)]
+        blocks += [*orders(experiment, group), *every_rate(experiment, group)]
+        blocks += _pictures(store, experiment, group)
+    tables = times(experiment, timed)
+    blocks += [Heading("Time"), *tables] if tables else []
+    return Section(TITLES[experiment], _words(found), blocks, chosen=True)
 
 
-def _words(found: Sequence[Place]) -> list[str]:
+def _words(found: Sequence[Group]) -> list[str]:
     words = [
         "The latents are not the paper's, and neither are the networks, which it does not describe: compare the order of "
         "the methods, where basins lie and how wide they are, and ratios of times; not distances.",
         "Rates are chosen, and methods ranked, by SW₂ on fixed slices of held-out data; energy is beside. A run with less than "
         "0.8 of the variance cannot win: always to answer the mean has nearly the W₂ of real data.",
     ]
-    for place in found:
-        given = place.given
+    for group in found:
+        given = group.given
         task = given["task"]
-        how = f"{place.words}: {given.get('source', '')}, network {' → '.join(map(str, task['network']))}"
+        how = f"{group.words}: {given.get('source', '')}, network {' → '.join(map(str, task['network']))}"
         how += f", batches of {task['batch']:,}, {given['steps']:,} steps in {given.get('precision', 'float32')}, {given.get('judged', 0):,} samples judged"
         words.append(f"{how}; {'; '.join(given.get('notes', [])) or 'nothing further'}.")
     return words
 
 
-def _measures(place: Place) -> dict[str, str]:
-    moves = any("w2_removed" in row["measures"] for row in place.rows)
+def _measures(group: Group) -> dict[str, str]:
+    moves = any("w2_removed" in row["measures"] for row in group.rows)
     return {**{k: w for k, w in _SHOWN.items() if not (moves and k == "self_w2")},
             **(_OF_MOVES if moves else {})}  # fmt: skip
 
 
-def _over_floor(place: Place, number: float) -> str:
-    floor = place.floor
+def _over_floor(group: Group, number: float) -> str:
+    floor = group.floor
     if floor is None or not math.isfinite(number):
         return "–"
     return f"{number / value(floor, 'sw2'):.2f}"
 
 
-def _ranked(experiment: str, place: Place, objective: str) -> Table:
+def _ranked(experiment: str, group: Group, objective: str) -> Table:
     """Each variant at its best rate, from best to worst; then those that cannot win, and what needs no training."""
-    measures, searched = _measures(place), objective != DISPLACEMENT
+    measures, searched = _measures(group), objective != DISPLACEMENT
 
     def line(variant: str, one: Best, rate: str) -> list[str]:
-        shown = [told(mean(one.runs, name), name) for name in measures]
-        beside = _beside(place, variant, one) if searched else []
-        return [variant, rate, _over_floor(place, one.mean), *shown, *beside]
+        shown = [format_measure(mean(one.runs, name), name) for name in measures]
+        beside = _beside(group, variant, one) if searched else []
+        return [variant, rate, _over_floor(group, one.mean), *shown, *beside]
 
-    best = {v: place.best(v, objective) for v in ELEVEN}
+    best = {v: group.best(v, objective) for v in ELEVEN}
     there = {v: one for v, one in best.items() if one is not None}
     lines = [line(v, there[v], f"{there[v].rate:g}") for v in sorted(there, key=lambda v: there[v].mean)]  # fmt: skip
     for variant in [v for v in ELEVEN if v not in there]:
-        least = place.least(variant, objective)
+        least = group.least(variant, objective)
         if least is not None:
             lines.append(line(variant, least, f"{least.rate:g}, cannot win"))
         else:
-            why = "diverged" if place.some(variant, objective) else "not run"
-            beside = _beside(place, variant, None) if searched else []
+            why = "diverged" if group.some(variant, objective) else "not run"
+            beside = _beside(group, variant, None) if searched else []
             lines.append([variant, why, *["–"] * (len(measures) + 1), *beside])
-    for row in place.untrained():
-        shown = [told(mean([row], name), name) for name in measures]
-        over = _over_floor(place, value(row, "sw2"))
+    for row in group.untrained():
+        shown = [format_measure(mean([row], name), name) for name in measures]
+        over = _over_floor(group, value(row, "sw2"))
         lines.append([row["variant"], "no training", over, *shown, *["–", "–"] * searched])
     header = ["", "rate", "SW₂ / floor", *measures.values()]
     note = f"Each variant at the rate that is best by SW₂ on {objective}, means over seeds. "
@@ -257,41 +257,41 @@ def _ranked(experiment: str, place: Place, objective: str) -> Table:
         note += (
             f"Last: {_BESIDE}, which nobody searched for, and its SW₂ over that of the best rate."
         )
-    title = f"{place.words}: ranked by SW₂, {objective}"
-    name = f"{experiment}-{file_name(place.words)}-{objective}"
+    title = f"{group.words}: ranked by SW₂, {objective}"
+    name = f"{experiment}-{file_name(group.words)}-{objective}"
     return Table(name, title, header, lines, note)
 
 
-def _beside(place: Place, variant: str, best: Best | None) -> list[str]:
+def _beside(group: Group, variant: str, best: Best | None) -> list[str]:
     """The one rate that was not searched for, and what it costs."""
-    some = place.some(variant, DISPLACEMENT)
+    some = group.some(variant, DISPLACEMENT)
     if not some:
         return ["not run", "–"]
     ours = sum(value(row, "sw2") for row in some) / len(some)
-    words = told(ours, "sw2")
+    words = format_measure(ours, "sw2")
     if any(value(row, "variance_ratio") < 0.8 for row in some):
         words += " (variance < 0.8)"
     ratio = "–" if best is None or not math.isfinite(ours) else f"{ours / best.mean:.2f}"
     return [words, ratio]
 
 
-def _basins(experiment: str, place: Place) -> list[Charts]:
+def _basins(experiment: str, group: Group) -> list[Charts]:
     made = []
     for measure, words in (("sw2", "SW₂ on held-out data"), ("w2", "exact W₂ on held-out data")):
         searched = {
             objective: found
-            for objective in objectives(place)
+            for objective in objectives(group)
             if (
                 found := {
                     v: some
                     for v in ELEVEN
-                    if _drawable(some := place.at_rates(v, objective, measure))
+                    if _drawable(some := group.at_rates(v, objective, measure))
                 }
             )
         }
         if not searched:
             continue
-        every = {v: place.at_rates(v, DISPLACEMENT, measure) for v in ELEVEN}
+        every = {v: group.at_rates(v, DISPLACEMENT, measure) for v in ELEVEN}
         beside = {v: some[0] for v, some in every.items() if some and some[0].mean < math.inf}
         caption = f"{words} over the learning rate. Left of the line: {_BESIDE}, for all. A line ends where runs diverge."
         some_charts = [
@@ -302,26 +302,26 @@ def _basins(experiment: str, place: Place) -> list[Charts]:
             for o, lines in searched.items()
         ]
         drawn = drawings.basins(searched, beside, {}, measure=words, beside=_BESIDE)
-        name = f"{experiment}-{file_name(place.words)}-basin-{measure}"
-        still = pictured(drawn, name, f"{place.words}: {caption}", f"{place.words}. {caption}")
+        name = f"{experiment}-{file_name(group.words)}-basin-{measure}"
+        still = as_figure(drawn, name, f"{group.words}: {caption}", f"{group.words}. {caption}")
         made.append(Charts(some_charts, caption, still))
     return made
 
 
-def _pictures(store: Store, experiment: str, place: Place) -> list[Figure]:
+def _pictures(store: Store, experiment: str, group: Group) -> list[Figure]:
     """What each variant makes at its best rate, or what translations make of the same sources."""
-    found = samples(store, place, "pictures")
+    found = samples(store, group, "pictures")
     if not found:
         return []
     lines = [(one.label, one.made) for one in found]
-    real = None if place.floor is None else store.array(place.floor["key"], "pictures")
+    real = None if group.floor is None else store.array(group.floor["key"], "pictures")
     if found[0].source is not None:
         lines.insert(0, ("source", found[0].source))
     elif real is not None:
         lines.insert(0, ("held out", real))
-    caption = f"{place.words}: samples of each variant at its best rate by SW₂, none chosen."
-    name = f"{experiment}-{file_name(place.words)}-pictures"
-    return [pictured(gallery(lines), name, caption, caption, photographs=True)]
+    caption = f"{group.words}: samples of each variant at its best rate by SW₂, none chosen."
+    name = f"{experiment}-{file_name(group.words)}-pictures"
+    return [as_figure(gallery(lines), name, caption, caption, photographs=True)]
 
 
 def _drawable(some: Sequence[Best]) -> bool:

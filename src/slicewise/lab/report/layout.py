@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, GRAY, GREEN, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -27,7 +27,7 @@ class Figure:
     svg: bytes
     alt: str
     caption: str = ""
-    # Photographs keep their colours on a dark page; of drawings, white becomes black there.
+    # Photographs keep their colors on a dark page; of drawings, white becomes black there.
     photographs: bool = False
 
 
@@ -75,7 +75,7 @@ class Heading:
     title: str
 
 
-Piece = Figure | Charts | Table | Heading
+Block = Figure | Charts | Table | Heading
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,12 @@ class Section:
 
     title: str
     words: Sequence[str] = ()
-    pieces: Sequence[Piece] = field(default_factory=list)
+    blocks: Sequence[Block] = field(default_factory=list)
     cards: Sequence[Card] = ()
     chosen: bool = False  # whether the reader chooses here which variants are drawn
 
 
-def pictured(
+def as_figure(
     drawing: Drawing, name: str, alt: str, caption: str, *, photographs: bool = False
 ) -> Figure:
     """A drawing as pixels, for the page, and as lines, for a paper."""
@@ -166,27 +166,27 @@ _DASHED, _DOTTED, _MIXED = (5.0, 3.0), (1.5, 2.0), (7.0, 2.0, 1.5, 2.0)
 
 
 @dataclass(frozen=True)
-class Look:
-    """A colour that reads on white and on black, and a mark: its name for matplotlib, its outline as SVG."""
+class Style:
+    """A color that reads on white and on black, and a mark: its name for matplotlib, its outline as SVG."""
 
-    colour: str
+    color: str
     mark: str
     outline: str  # of a mark in the square from −1 to 1
     dash: tuple[float, ...] = ()  # lengths drawn and left out; nothing: a solid line
 
 
-LOOKS = {
-    "sw": Look(BLUE, "o", "M-1,0A1,1,0,1,1,1,0A1,1,0,1,1,-1,0Z"),
-    "maxsw": Look(ORANGE, "s", "M-.9,-.9H.9V.9H-.9Z"),
-    "dsw": Look(GREEN, "^", "M0,-1L1,.8H-1Z"),
-    "maxksw": Look("#c06a98", "v", "M0,1L1,-.8H-1Z"),
-    "imsw": Look("#b07900", "D", "M0,-1.1L.9,0L0,1.1L-.9,0Z", _DOTTED),
-    "vimsw": Look("#3a94cf", "P", "M-.4,-1H.4V-.4H1V.4H.4V1H-.4V.4H-1V-.4H-.4Z", _MIXED),
-    "omsw": Look("#8a6bbf", "X",
+STYLES = {
+    "sw": Style(BLUE, "o", "M-1,0A1,1,0,1,1,1,0A1,1,0,1,1,-1,0Z"),
+    "maxsw": Style(ORANGE, "s", "M-.9,-.9H.9V.9H-.9Z"),
+    "dsw": Style(GREEN, "^", "M0,-1L1,.8H-1Z"),
+    "maxksw": Style("#c06a98", "v", "M0,1L1,-.8H-1Z"),
+    "imsw": Style("#b07900", "D", "M0,-1.1L.9,0L0,1.1L-.9,0Z", _DOTTED),
+    "vimsw": Style("#3a94cf", "P", "M-.4,-1H.4V-.4H1V.4H.4V1H-.4V.4H-1V-.4H-.4Z", _MIXED),
+    "omsw": Style("#8a6bbf", "X",
                  "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z", _DASHED),
-    "rmsw": Look(GREY, "*",
+    "rmsw": Style(GRAY, "*",
                  "M0,-1.2L.35,-.49L1.14,-.37L.57,.19L.71,.97L0,.6L-.71,.97L-.57,.19L-1.14,-.37L-.35,-.49Z", _MIXED),
-    "ebsw": Look("#b0406a", "<", "M-1,0L.8,-1V1Z", _DASHED),
-    "rpsw": Look("#2f8f80", ">", "M1,0L-.8,-1V1Z", _DOTTED),
-    "ebrpsw": Look("#85852c", "h", "M-.5,-.87H.5L1,0L.5,.87H-.5L-1,0Z", _DASHED),
+    "ebsw": Style("#b0406a", "<", "M-1,0L.8,-1V1Z", _DASHED),
+    "rpsw": Style("#2f8f80", ">", "M1,0L-.8,-1V1Z", _DOTTED),
+    "ebrpsw": Style("#85852c", "h", "M-.5,-.87H.5L1,0L.5,.87H-.5L-1,0Z", _DASHED),
 }  # fmt: skip

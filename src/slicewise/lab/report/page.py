@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.report import latents, theory
 from slicewise.lab.report.best import Row
 from slicewise.lab.report.flow_runs import Flows
 from slicewise.lab.report.flows import TITLES, summary_section
 from slicewise.lab.report.flows import section as flow_section
 from slicewise.lab.report.layout import (
-    LOOKS,
+    STYLES,
     Chart,
     Charts,
     Figure,
@@ -38,7 +38,7 @@ def write_report(store: str | Path, out: str | Path) -> Path:
     with Store.reading(store) as kept:
         rows = kept.rows()
         if not rows:
-            raise Trouble(f"{store} holds no runs yet: `slicewise reproduce all` makes some")
+            raise UserError(f"{store} holds no runs yet: `slicewise reproduce all` makes some")
         with _written_to(folder):  # drawing takes a while: a wrong folder is heard of at once
             check_writable(folder)
         sections = [*_sections(kept), *_closing_sections(rows)]
@@ -55,7 +55,9 @@ def _written_to(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as wrong:
-        raise Trouble(f"cannot write {folder}: {wrong}; name another folder with --out") from wrong
+        raise UserError(
+            f"cannot write {folder}: {wrong}; name another folder with --out"
+        ) from wrong
 
 
 def _sections(store: Store) -> list[Section]:
@@ -78,8 +80,8 @@ def _apart(files: Iterable[tuple[str, str | bytes]]) -> Iterable[tuple[str, str 
 def _beside(sections: Sequence[Section]) -> Iterable[tuple[str, str | bytes]]:
     """Every figure and table as files; all tables once more in one, for a README."""
     tables = []
-    for piece in (piece for part in sections for piece in part.pieces):
-        figure = piece.still if isinstance(piece, Charts) else piece
+    for block in (block for part in sections for block in part.blocks):
+        figure = block.still if isinstance(block, Charts) else block
         if isinstance(figure, Figure):
             yield f"{figure.name}.png", figure.png
             yield f"{figure.name}.svg", figure.svg
@@ -101,11 +103,11 @@ def _page(sections: Sequence[Section], n_runs: int, store: Path, finished: str) 
     environment.filters["data"] = as_script_data
     environment.filters["anchor"] = file_name
     for kind in (Table, Charts, Heading):
-        environment.tests[kind.__name__.lower()] = lambda piece, kind=kind: isinstance(piece, kind)
-    drawn = any(isinstance(piece, Charts) for part in sections for piece in part.pieces)
+        environment.tests[kind.__name__.lower()] = lambda block, kind=kind: isinstance(block, kind)
+    drawn = any(isinstance(block, Charts) for part in sections for block in part.blocks)
     return environment.get_template("report.html").render(
         sections=sections,
-        looks=LOOKS,
+        looks=STYLES,
         store=store.name,
         n_runs=n_runs,
         finished=finished,
@@ -135,7 +137,7 @@ _CONVENTIONS = [
     ("root", "the loss is SW₂, its square root, as the paper's scripts have it: with a constant rate it never comes to rest"),
     ("mean convention", "losses are means over particles; a rate h moves each particle by 2 h / n times its displacement (power)"),
     ("reference convention", "the scale of the published scripts: a sum over particles, times their number"),
-    ("step computed", "no rate: the step that minimises the loss on the slices drawn, their matching held fixed"),
+    ("step computed", "no rate: the step that minimizes the loss on the slices drawn, their matching held fixed"),
     ("best rate", "the rate whose mean W₂ over seeds is least, as the paper chooses; ± is the standard deviation over seeds"),
     ("diverged", "infinitely far: such a run never wins"),
     ("edge of sw by theory", "n L d / (L + d − 1): beyond this rate the squared loss of L fresh slices in d dimensions diverges"),
@@ -145,10 +147,10 @@ _CONVENTIONS = [
 
 def _closing_sections(rows: Sequence[Row]) -> list[Section]:
     """How to read the rest, and what it was made on."""
-    told = Table(
+    words = Table(
         "conventions", "Words", ["word", "what it means here"], [list(one) for one in _CONVENTIONS]
     )
-    return [Section("Conventions", (), [told]), _environment(rows)]
+    return [Section("Conventions", (), [words]), _environment(rows)]
 
 
 def _environment(rows: Sequence[Row]) -> Section:

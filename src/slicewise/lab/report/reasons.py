@@ -30,10 +30,10 @@ SIZES = {
 }
 
 
-def reason(flows: Flows, place: str, variant: str) -> str:
-    """Of what is left at the best rate of what the paper seems to descend: for colours, "sw" squared, else the root."""
+def reason(flows: Flows, group: str, variant: str) -> str:
+    """Of what is left at the best rate of what the paper seems to descend: for colors, "sw" squared, else the root."""
     column = published_objective(variant) if flows.experiment == "color" else "root"
-    paper, ours = flows.published(variant, place), flows.best(place, variant, column)
+    paper, ours = flows.published(variant, group), flows.best(group, variant, column)
     if paper is None:
         return "the paper prints none"
     if ours is None:
@@ -48,7 +48,7 @@ def reason(flows: Flows, place: str, variant: str) -> str:
     noise = given.get("noise") or noise_of(given["task"])
     if noise is not None and max(ours.mean, theirs) <= noise:
         return f"both below what single precision can tell, {number(noise)}{also}"
-    squared = flows.best(place, variant, "power")
+    squared = flows.best(group, variant, "power")
     if ours.mean > theirs and squared is not None and squared.mean > sizes.stuck:
         return (
             f"stuck whatever the rate: the squared loss, which does not rattle, is left with {number(squared.mean)} at its "
@@ -59,7 +59,7 @@ def reason(flows: Flows, place: str, variant: str) -> str:
             f"ours is a squared loss at the rate {ours.rate:g}, evaluated in double precision{also}"
         )
     if ours.mean > theirs:
-        found = by_rate(flows.some(place, variant, column))
+        found = by_rate(flows.some(group, variant, column))
         return f"{_rattles(ours)}; {_smaller(found, ours, given)}{also}"
     known = "" if paper.lr is not None else "; at which rate the paper's was found is not printed"
     return f"{_rattles(ours)}{known}{also}"
@@ -87,11 +87,16 @@ def _smaller(found: list[Best], ours: Best, given: dict[str, Any]) -> str:
     below = rates.index(ours.rate) - 1
     if below < 0:
         return "no smaller rate was tried"
-    left = found[below]
-    seeds = sorted(float("inf") if row["w2"] is None else row["w2"] for row in left.runs)
-    what = f"the next smaller of the grid, {left.rate:g}, leaves {number(left.mean)}"
+    next_smaller = found[below]
+    seeds = sorted(float("inf") if row["w2"] is None else row["w2"] for row in next_smaller.runs)
+    what = (
+        f"the next smaller of the grid, {next_smaller.rate:g}, leaves {number(next_smaller.mean)}"
+    )
     # A particle of n in a wrong mode of eight gaussians is some modes' distance away, by itself.
-    if given["task"].get("toy") == "8gaussians" and left.mean > 0.3 / given["task"]["n"] ** 0.5:
+    if (
+        given["task"].get("toy") == "8gaussians"
+        and next_smaller.mean > 0.3 / given["task"]["n"] ** 0.5
+    ):
         return f"{what}: a particle in a wrong mode"
     if seeds[0] <= ours.mean < seeds[-1]:
         return f"{what}: some seeds arrive ({number(seeds[0])}), others are stuck ({number(seeds[-1])})"

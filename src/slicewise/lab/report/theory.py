@@ -6,7 +6,7 @@ from slicewise.lab.experiments.check import Check, Measured
 from slicewise.lab.experiments.check_cells import EVERY, task_of
 from slicewise.lab.images.figures import blank
 from slicewise.lab.report.best import Row
-from slicewise.lab.report.layout import Figure, Piece, Section, Table, pictured
+from slicewise.lab.report.layout import Block, Figure, Section, Table, as_figure
 from slicewise.lab.study.run import as_json
 from slicewise.lab.study.store import Store
 
@@ -19,19 +19,19 @@ TITLES = {
 def section(store: Store, experiment: str = "theory") -> Section | None:
     """Every check of an experiment that was run; None if there is none."""
     rows = store.rows(experiment=experiment)
-    pieces: list[Piece] = []
+    blocks: list[Block] = []
     verdicts = []
     for name, check in EVERY[experiment].items():
         found = of_one_preset(check, [r for r in rows if r["setting"] == name])
         if not found:
             continue
-        pieces.append(_figure(experiment, check, found))
+        blocks.append(_figure(experiment, check, found))
         verdicts.append([check.title, check.statement, check.verdict(found)])
-    if not pieces:
+    if not blocks:
         return None
     header = ["", "the statement", "measured"]
     table = Table(f"{experiment}-verdicts", "What holds", header, verdicts)
-    return Section(TITLES[experiment], (), [table, *pieces])
+    return Section(TITLES[experiment], (), [table, *blocks])
 
 
 def of_one_preset(check: Check, rows: list[Row]) -> list[Measured]:
@@ -51,4 +51,4 @@ def _figure(experiment: str, check: Check, found: list[Measured]) -> Figure:
     (whole,) = drawing.subfigures(1, 1, squeeze=False).flat
     check.draw(whole, found)
     words = f"{check.title}. {check.statement}"
-    return pictured(drawing, f"{experiment}-{check.name}", check.title, words)
+    return as_figure(drawing, f"{experiment}-{check.name}", check.title, words)

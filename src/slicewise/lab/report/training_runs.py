@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from slicewise.judging import LEAST_VARIANCE
-from slicewise.lab.experiments.flows import ELEVEN, LONE
+from slicewise.lab.experiments.flows import ELEVEN, TIMED_PREFIX
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT, UNTRAINED
 from slicewise.lab.experiments.latent.tasks import GENERATION
 from slicewise.lab.report.best import Best, Row
@@ -28,7 +28,7 @@ PAPER_NAMES = {
 
 
 @dataclass(frozen=True)
-class Place:
+class Group:
     """One task on one set of latents: all that may stand in one table."""
 
     words: str
@@ -69,7 +69,9 @@ class Place:
     def best(self, variant: str, objective: str, measure: str = "sw2") -> Best | None:
         """The rate at which a measure is least, among those that may win; by W_2 any may, as in the paper."""
         every = self.at_rates(variant, objective, measure)
-        may = [one for one in every if one.mean < math.inf and (measure == "w2" or may_win(one))]
+        may = [
+            one for one in every if one.mean < math.inf and (measure == "w2" or is_eligible(one))
+        ]
         return min(may, key=lambda one: one.mean, default=None)
 
     def least(self, variant: str, objective: str) -> Best | None:
@@ -84,7 +86,7 @@ class Place:
         return {v: i for i, v in enumerate(sorted(there, key=there.__getitem__), 1)}
 
 
-def may_win(one: Best) -> bool:
+def is_eligible(one: Best) -> bool:
     """No run of a collapse does, however near a distance finds it."""
     return all(value(row, "variance_ratio") >= LEAST_VARIANCE for row in one.runs)
 
@@ -109,21 +111,21 @@ def _best(rate: float, rows: list[Row], measure: str) -> Best:
     return Best(rate, average, std, rows)
 
 
-def places(store: Store, experiment: str) -> tuple[list[Place], list[Row]]:
+def groups(store: Store, experiment: str) -> tuple[list[Group], list[Row]]:
     """What may be compared, and the runs that were timed by themselves."""
     every = store.rows(experiment=experiment)
-    lone = [row for row in every if row["setting"].startswith(LONE)]
-    groups: dict[str, list[Row]] = {}
+    timed = [row for row in every if row["setting"].startswith(TIMED_PREFIX)]
+    by_task: dict[str, list[Row]] = {}
     for row in every:
-        if row not in lone:
+        if row not in timed:
             key = as_json([row["setting"], row["given"]["task"]])
-            groups.setdefault(key, []).append(row)
-    named = _told_apart([rows[0] for rows in groups.values()])
+            by_task.setdefault(key, []).append(row)
+    named = _told_apart([rows[0] for rows in by_task.values()])
     found = [
-        Place(words, rows[0]["setting"], _longest(rows))
-        for words, rows in zip(named, groups.values(), strict=True)
+        Group(words, rows[0]["setting"], _longest(rows))
+        for words, rows in zip(named, by_task.values(), strict=True)
     ]
-    return found, lone
+    return found, timed
 
 
 def _told_apart(rows: Sequence[Row]) -> list[str]:
@@ -166,9 +168,9 @@ def _longest(rows: list[Row]) -> list[Row]:
     return [row for row in rows if rank(row)[::2] == last[which(row)][::2]]
 
 
-def objectives(place: Place) -> list[str]:
+def objectives(group: Group) -> list[str]:
     """Those of which rates were searched."""
-    there = {row["objective"] for row in place.rows} - {UNTRAINED, DISPLACEMENT}
+    there = {row["objective"] for row in group.rows} - {UNTRAINED, DISPLACEMENT}
     return [name for name in ("root", "mean_root", "power") if name in there]
 
 
@@ -181,14 +183,14 @@ class Samples:
     source: Array | None = None
 
 
-def samples(store: Store, place: Place, name: str) -> list[Samples]:
+def samples(store: Store, group: Group, name: str) -> list[Samples]:
     """Of each variant what its best rate made; also who cannot win is looked at, to see why.
 
     `name` is that of the arrays: "end" has latents, "pictures" what they were decoded to.
     """
     found = []
     for variant in ELEVEN:
-        chosen = _chosen(place, variant)
+        chosen = _chosen(group, variant)
         if chosen is None:
             continue
         objective, best, words = chosen
@@ -196,20 +198,20 @@ def samples(store: Store, place: Place, name: str) -> list[Samples]:
         kept = next((one for one in arrays if one is not None), None)  # of the first seed alone
         if kept is None:
             continue
-        source, made = (None, kept) if place.setting == GENERATION else kept
+        source, made = (None, kept) if group.setting == GENERATION else kept
         found.append(Samples(f"{variant}, {objective} {best.rate:g}{words}", made, source))
     return found
 
 
-def _chosen(place: Place, variant: str) -> tuple[str, Best, str] | None:
+def _chosen(group: Group, variant: str) -> tuple[str, Best, str] | None:
     """The objective and the rate, and words where they cannot win. Searched rates come before the one that was not."""
-    there = (*objectives(place), DISPLACEMENT)
+    there = (*objectives(group), DISPLACEMENT)
     for objective in there:
-        best = place.best(variant, objective)
+        best = group.best(variant, objective)
         if best is not None:
             return objective, best, ""
     for objective in there:
-        least = place.least(variant, objective)
+        least = group.least(variant, objective)
         if least is not None:
             return objective, least, ", cannot win"
     return None

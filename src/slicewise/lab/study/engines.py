@@ -40,14 +40,14 @@ class Job:
         whole = "".join(run.key for run in self.runs)
         return self.scratch / f"{hashlib.sha256(whole.encode()).hexdigest()[:32]}.pt"
 
-    def forget(self) -> None:
+    def remove_checkpoint(self) -> None:
         """Remove what it would have gone on from."""
         if self.checkpoint is not None:
             self.checkpoint.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, eq=False)
-class Done:
+class JobResult:
     """A job and what came of it, with where it was made: results, or what went wrong."""
 
     job: Job
@@ -61,22 +61,22 @@ class Done:
 class Engine(Protocol):
     """Makes jobs in some order, and hands each over when it is done."""
 
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[Done]: ...
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[JobResult]: ...
 
-    def by_itself(self, job: Job) -> Done:
+    def run_alone(self, job: Job) -> JobResult:
         """One job with nothing of ours beside it, because its time is asked for."""
         ...
 
 
-def make(job: Job) -> Done:
+def make(job: Job) -> JobResult:
     """One job. A batch too large for the device's memory is made in halves: runs do not know their batch."""
     begun = time.perf_counter()
     try:
         results = tuple(_measured(job))
         took = time.perf_counter() - begun
-        return Done(job, results, took, device_name(job.device), versions())
+        return JobResult(job, results, took, device_name(job.device), versions())
     except Exception as error:  # whatever it is, the other cells go on, and it is told in the end
-        return Done(job, error=f"{type(error).__name__}: {error}")
+        return JobResult(job, error=f"{type(error).__name__}: {error}")
 
 
 def _measured(job: Job) -> list[Result]:
@@ -90,24 +90,24 @@ def _measured(job: Job) -> list[Result]:
     parts = [replace(job, runs=runs) for runs in (job.runs[:half], job.runs[half:])]
     results = [result for part in parts for result in _measured(part)]
     for part in parts:
-        part.forget()
+        part.remove_checkpoint()
     return results
 
 
 @dataclass(frozen=True)
-class InTurn:
+class SerialEngine:
     """One after another, in this process."""
 
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[Done]:
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
         for job in jobs:
             yield make(job)
 
-    def by_itself(self, job: Job) -> Done:
+    def run_alone(self, job: Job) -> JobResult:
         return make(job)
 
 
 @dataclass(frozen=True)
-class InProcesses:
+class ProcessEngine:
     """In several processes of this machine, which share its cores.
 
     When a process dies (killed, out of memory), what was in flight is made once more, each job by itself: the
@@ -116,20 +116,20 @@ class InProcesses:
 
     count: int
 
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[Done]:
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
         left = deque(jobs)
         while left:
             lost = yield from _in_pool(left, self.count)
             for job in lost:
                 if (yield from _in_pool(deque([job]), 1)):
                     why = "its process died, twice: was it killed, or is memory short? try fewer --jobs"
-                    yield Done(job, error=why)
+                    yield JobResult(job, error=why)
 
-    def by_itself(self, job: Job) -> Done:
+    def run_alone(self, job: Job) -> JobResult:
         return make(job)  # here: the other processes have ended
 
 
-def _in_pool(left: deque[Job], count: int) -> Generator[Done, None, list[Job]]:
+def _in_pool(left: deque[Job], count: int) -> Generator[JobResult, None, list[Job]]:
     """Make jobs, taking them off the left end; returns those in flight when a process died, if one did."""
     pool = ProcessPoolExecutor(
         count,
@@ -138,7 +138,7 @@ def _in_pool(left: deque[Job], count: int) -> Generator[Done, None, list[Job]]:
         initargs=(max(1, (os.cpu_count() or 1) // count),),
     )
     others = set(multiprocessing.active_children())
-    waiting: dict[Future[Done], Job] = {}
+    waiting: dict[Future[JobResult], Job] = {}
     lost: list[Job] = []
     try:
         while waiting or (left and not lost):

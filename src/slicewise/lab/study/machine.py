@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 
 
 def choose_device(asked: str) -> str:
@@ -16,11 +16,11 @@ def choose_device(asked: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, index = asked.partition(":")
     if kind not in ("cpu", "cuda") or (index and not index.isdigit()) or asked.endswith(":"):
-        raise Trouble(f"--device {asked}: give auto, cpu, cuda, or one of several, cuda:1")
+        raise UserError(f"--device {asked}: give auto, cpu, cuda, or one of several, cuda:1")
     if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
         count = torch.cuda.device_count()
         found = f"there are {count}" if count else "there is no CUDA device here; use --device cpu"
-        raise Trouble(f"--device {asked}: {found}")
+        raise UserError(f"--device {asked}: {found}")
     return asked
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.study.run import Cell, Result, Run, as_json
 from slicewise.lab.study.schema import (
     APPLICATION,
@@ -40,9 +40,9 @@ class Store:
     def __init__(self, path: str | Path, *, write: bool = True) -> None:
         self.path = Path(path)
         if self.path.is_dir():
-            raise Trouble(f"{self.path} is a folder: name the file of a store, such as runs.db")
+            raise UserError(f"{self.path} is a folder: name the file of a store, such as runs.db")
         if not write and not self.path.exists():
-            raise Trouble(f"there is no store {self.path}: `slicewise reproduce` makes one")
+            raise UserError(f"there is no store {self.path}: `slicewise reproduce` makes one")
         with self._explained():
             if write:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,11 +85,11 @@ class Store:
                 self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 self._connection.execute(f"PRAGMA user_version = {VERSION}")
         elif application != APPLICATION:
-            raise Trouble(
+            raise UserError(
                 f"{self.path} is a database, but no store of slicewise: name another file"
             )
         elif version != VERSION:
-            raise Trouble(
+            raise UserError(
                 f"{self.path} is a store of version {version}, this slicewise writes version {VERSION}: "
                 f"name another file"
             )
@@ -206,9 +206,9 @@ class Store:
                 advice = "another process holds it: wait until it has ended"
             else:
                 advice = "can the file and its folder be written to?"
-            raise Trouble(f"store {self.path}: {said}; {advice}") from error
+            raise UserError(f"store {self.path}: {said}; {advice}") from error
         except OSError as error:
-            raise Trouble(
+            raise UserError(
                 f"store {self.path}: {error}; name a file in a folder of yours"
             ) from error
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slicewise.lab.study.engines import Engine, InTurn, Job
+from slicewise.lab.study.engines import Engine, Job, SerialEngine
+from slicewise.lab.study.progress import SweepProgress
 from slicewise.lab.study.run import Cell
 from slicewise.lab.study.store import Store
-from slicewise.lab.study.watch import Watch
 
 
 @dataclass
@@ -28,15 +28,15 @@ def sweep(
     store: Store,
     *,
     device: str = "cpu",
-    engine: Engine = InTurn(),
-    watch: Watch | None = None,
+    engine: Engine = SerialEngine(),
+    progress: SweepProgress | None = None,
 ) -> Outcome:
     """Make every run that the store lacks, a cell at a time; each cell is written as a whole when it is done.
 
     Stop it whenever you like and call it again: at most the cells in flight are lost, and of those that
     run for long only the last half minute.
     """
-    watch = Watch(quiet=True) if watch is None else watch
+    progress = SweepProgress(quiet=True) if progress is None else progress
     outcome, jobs = Outcome(), []
     scratch = store.path.with_name(store.path.name + ".cells")
     for cell in cells:
@@ -46,9 +46,9 @@ def sweep(
             jobs.append(Job(cell, missing, cell.device(device), scratch))
     store.ask(cells)
     _clear(scratch)
-    with watch.over([(job.cell.name, len(job.runs)) for job in jobs]):
+    with progress.over([(job.cell.name, len(job.runs)) for job in jobs]):
         together = [job for job in jobs if not job.cell.alone]
-        by_themselves = (engine.by_itself(job) for job in jobs if job.cell.alone)
+        by_themselves = (engine.run_alone(job) for job in jobs if job.cell.alone)
         for done in itertools.chain(engine(together), by_themselves):
             if done.error:
                 outcome.failed[done.job.cell.name] = done.error
@@ -56,8 +56,8 @@ def sweep(
             else:
                 store.add(done.results, done.device, done.versions)
                 outcome.made += len(done.results)
-                done.job.forget()
-            watch.done(done.job.cell.name, len(done.job.runs), done.seconds, done.error)
+                done.job.remove_checkpoint()
+            progress.done(done.job.cell.name, len(done.job.runs), done.seconds, done.error)
     _clear(scratch)
     return outcome
 

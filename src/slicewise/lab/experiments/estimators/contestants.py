@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, GRAY, GREEN, ORANGE
 from slicewise.parts import LowDiscrepancy
 from slicewise.sampling import Randomness, orthonormal
 
@@ -28,14 +28,14 @@ class Contestant:
     """An estimator with L slices to price; `dimension` where it is at home in one alone."""
 
     recipe: Callable[[int], sw.Recipe]
-    colour: str
+    color: str
     line: str = "-"
     dimension: int | None = None
     reduces: bool = False  # does it estimate SW in the data's own k dimensions?
 
 
 CONTESTANTS = {
-    "sw": Contestant(_named("sw"), GREY),
+    "sw": Contestant(_named("sw"), GRAY),
     "orthosw": Contestant(_named("orthosw"), BLUE),
     "rqsw": Contestant(_named("rqsw"), ORANGE),
     "rqsw spiral": Contestant(_named("rqsw", points="spiral"), ORANGE, "--", 3),
@@ -45,9 +45,9 @@ CONTESTANTS = {
     "even": Contestant(lambda n: sw.Recipe(LowDiscrepancy(n)), "#56b4e9"),
     "lcvsw": Contestant(_named("lcvsw"), GREEN),
     "ucvsw": Contestant(_named("ucvsw"), GREEN, "--"),
-    "gaussiansw": Contestant(_named("gaussiansw"), GREY, ":"),
+    "gaussiansw": Contestant(_named("gaussiansw"), GRAY, ":"),
     "omsw": Contestant(lambda n: sw.VARIANTS["omsw"](n_slices=n, n_steps=5), BLUE, ":"),
-    "rmsw": Contestant(lambda n: sw.VARIANTS["rmsw"](n_slices=n, n_steps=5), GREY, "-."),
+    "rmsw": Contestant(lambda n: sw.VARIANTS["rmsw"](n_slices=n, n_steps=5), GRAY, "-."),
     "phisw": Contestant(_named("phisw"), "#cc79a7", reduces=True),
     "momentsw": Contestant(lambda n: sw.VARIANTS["momentsw"](check=False), "black", ":"),
 }

@@ -15,22 +15,22 @@ from slicewise.lab.experiments.check import (
     Measures,
     Task,
     by_preset,
+    chunks,
     column,
     generator_of,
     grouped,
     label,
-    pieces,
     seeded,
 )
 from slicewise.lab.experiments.estimators.contestants import samples
-from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, GRAY, GREEN, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
 # How many slices each prices for one that enters the mean, and how it is drawn.
 PRICED = {"ebsw": 1, "sirebsw": 2, "imhebsw": 3, "rmhebsw": 3}
-_COLOURS = {"ebsw": GREY, "sirebsw": BLUE, "imhebsw": ORANGE, "rmhebsw": GREEN}
+_COLORS = {"ebsw": GRAY, "sirebsw": BLUE, "imhebsw": ORANGE, "rmhebsw": GREEN}
 
 
 def tasks(preset: str) -> list[Task]:
@@ -76,7 +76,7 @@ def measure(task: Task) -> Measures:
     found = torch.cat(
         [
             sw.evaluate(x.expand(runs, n, d), y, name, generator=generator, **options).power
-            for runs in pieces(task["runs"], task["priced"] * (d + n))
+            for runs in chunks(task["runs"], task["priced"] * (d + n))
         ]
     )
     errors = found / wanted - 1
@@ -96,9 +96,9 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     panels = figure.subplots(rows, -(-len(laws) // rows), sharex=True, squeeze=False)
     for panel, ((d, k, t), some) in zip(panels.flat, laws.items(), strict=False):
         for (name,), mine in grouped(some, "estimator").items():
-            x, colour = column(mine, "priced"), _COLOURS[name]
-            panel.plot(x, column(mine, "measured"), "o-", color=colour, markersize=3, label=name)
-            panel.plot(x, abs(column(mine, "bias")), ":", color=colour, linewidth=1)
+            x, color = column(mine, "priced"), _COLORS[name]
+            panel.plot(x, column(mine, "measured"), "o-", color=color, markersize=3, label=name)
+            panel.plot(x, abs(column(mine, "bias")), ":", color=color, linewidth=1)
         panel.set_title(f"d = {d}, k = {k}, T = {t:g} SW²", fontsize=7)
         label(panel, "", "", log="xy", fontsize=6)
         panel.tick_params(which="both", labelsize=5)

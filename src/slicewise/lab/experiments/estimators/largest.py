@@ -21,7 +21,7 @@ from slicewise.lab.experiments.check import (
     seeded,
 )
 from slicewise.lab.experiments.estimators.contestants import samples
-from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, GRAY, GREEN, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
@@ -32,7 +32,7 @@ _WAYS: dict[str, dict[str, Any]] = {
     "ten climbs, T = 10": {"restarts": 10},
     "a search": {"search": 100, "restarts": 10, "n_steps": 50},
 }
-_COLOURS = dict(zip(_WAYS, (GREY, ORANGE, BLUE, GREEN), strict=True))
+_COLORS = dict(zip(_WAYS, (GRAY, ORANGE, BLUE, GREEN), strict=True))
 
 
 def tasks(preset: str) -> list[Task]:
@@ -79,7 +79,7 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     for shift, ((way,), some) in enumerate(grouped(every, "way").items()):
         at = [i + 0.18 * (shift - 1.5) for i in range(len(places))]
         mean, least = column(some, "measured"), column(some, "least")
-        axes.errorbar(at, mean, yerr=[mean - least, 0 * mean], fmt="o", color=_COLOURS[way], capsize=2, label=way)  # fmt: skip
+        axes.errorbar(at, mean, yerr=[mean - least, 0 * mean], fmt="o", color=_COLORS[way], capsize=2, label=way)  # fmt: skip
     axes.axhline(1, color="black", linewidth=0.6)
     axes.set_xticks(range(len(places)), places, fontsize="small")
     label(axes, "", "value / upper bound; down to the least of all seeds")

@@ -65,7 +65,7 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
         names = [one.task["estimator"] for one in some]
         seconds = column(some, "measured")
         ratios = seconds / seconds[names.index("sw")]
-        panel.barh(names, ratios, color=[CONTESTANTS[name].colour for name in names])
+        panel.barh(names, ratios, color=[CONTESTANTS[name].color for name in names])
         panel.invert_yaxis()
         panel.axvline(1, color="black", linewidth=0.6)
         panel.set_title(f"d = {d}, L = {count}", fontsize=7)

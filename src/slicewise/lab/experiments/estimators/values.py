@@ -15,11 +15,11 @@ from slicewise.lab.experiments.check import (
     Measures,
     Task,
     by_preset,
+    chunks,
     column,
     generator_of,
     grouped,
     label,
-    pieces,
     seeded,
 )
 from slicewise.lab.experiments.estimators.contestants import CONTESTANTS, entered, samples, truth
@@ -68,7 +68,7 @@ def measure(task: Task) -> Measures:
     found = torch.cat(
         [
             sw.evaluate(x.expand(runs, n, d), y, one.recipe(n_slices), generator=generator).power
-            for runs in pieces(task["runs"], n_slices * (d + n))
+            for runs in chunks(task["runs"], n_slices * (d + n))
         ]
     )
     errors = found / wanted - 1
@@ -93,7 +93,7 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
         for (name,), mine in grouped(some, "estimator").items():
             one = CONTESTANTS[name]
             x, y = column(mine, "n_slices"), column(mine, "measured")
-            panel.plot(x, y, color=one.colour, linestyle=one.line, linewidth=1.2, label=name)
+            panel.plot(x, y, color=one.color, linestyle=one.line, linewidth=1.2, label=name)
         panel.set_title(f"d = {d}, k = {k}" + ("" if moved else ", one mean"), fontsize=7)
         label(panel, "", "", log="xy")
         panel.tick_params(labelsize=6)

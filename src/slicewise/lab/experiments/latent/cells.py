@@ -14,7 +14,7 @@ from typing import Any
 
 import slicewise as sw
 from slicewise.judging import LEAST_VARIANCE
-from slicewise.lab.experiments.flows import LONE
+from slicewise.lab.experiments.flows import TIMED_PREFIX
 from slicewise.lab.experiments.latent.tasks import LatentTask, Measures
 from slicewise.lab.images.animation import log_spaced
 from slicewise.lab.study.run import Result, Run
@@ -22,7 +22,7 @@ from slicewise.sampling import DRAWS
 from slicewise.training import Precision, Stack, Training, train
 
 # The objective of runs whose gradients are moves, in the column where others have "root" or "power".
-DISPLACEMENT = "displacement"
+DISPLACEMENT = "disidentityment"
 UNTRAINED = "untrained"
 
 
@@ -33,7 +33,7 @@ class TrainingCell:
     experiment: str
     task: LatentTask
     variant: str
-    objective: str  # "root", "power", "mean_root"; or "displacement"
+    objective: str  # "root", "power", "mean_root"; or "disidentityment"
     rates: tuple[float, ...]
     seeds: tuple[int, ...]
     steps: int
@@ -50,7 +50,7 @@ class TrainingCell:
 
     @property
     def setting(self) -> str:
-        return (LONE if self.alone else "") + self.task.name
+        return (TIMED_PREFIX if self.alone else "") + self.task.name
 
     @property
     def alone(self) -> bool:
@@ -77,10 +77,10 @@ class TrainingCell:
         }
         if self.alone:
             given["machine"] = self.timed_on
-        place = (self.experiment, self.setting, self.variant, self.objective)
+        identity = (self.experiment, self.setting, self.variant, self.objective)
         noted = self.task.noted
         return tuple(
-            Run(*place, rate, seed, given, noted) for rate in self.rates for seed in self.seeds
+            Run(*identity, rate, seed, given, noted) for rate in self.rates for seed in self.seeds
         )
 
     def measure(
@@ -125,22 +125,22 @@ class TrainingCell:
         moves = self.objective == DISPLACEMENT
         how: dict[str, Any] = {
             "objective": "power" if moves else self.objective,
-            "scale": "displacement" if moves else "classic",
+            "scale": "disidentityment" if moves else "classic",
             "optimiser": self.optimiser,
             "decay": self.decay,
             "precision": self.precision,
         }
-        by_itself = self.alone and len(runs) == 1
-        with _unsaid():
+        one_network = self.alone and len(runs) == 1
+        with _quiet_log():
             found = train(
-                networks[0].to(device) if by_itself else stack,
+                networks[0].to(device) if one_network else stack,
                 self.task.target,
                 self._recipe,
                 source=self.task.source,
                 steps=self.steps if steps is None else steps,
                 batch=self.task.batch,
-                lr=rates[0] if by_itself else rates,
-                seed=seeds[0] if by_itself else seeds,
+                lr=rates[0] if one_network else rates,
+                seed=seeds[0] if one_network else seeds,
                 checkpoint=checkpoint,
                 bar=False,
                 **how,
@@ -199,9 +199,9 @@ class BaselineCell:
         if not self.task.generates:
             names = ["real", "not moved", "mean shift", "Gaussian map", "target's mean"]
         given = {"task": dict(self.task.given), "steps": 0}
-        place = (self.experiment, self.task.name)
+        identity = (self.experiment, self.task.name)
         noted = self.task.noted
-        return tuple(Run(*place, name, UNTRAINED, None, 0, given, noted) for name in names)
+        return tuple(Run(*identity, name, UNTRAINED, None, 0, given, noted) for name in names)
 
     def measure(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
@@ -221,7 +221,7 @@ class BaselineCell:
 
 
 @contextlib.contextmanager
-def _unsaid() -> Iterator[None]:
+def _quiet_log() -> Iterator[None]:
     """What a training has to say of its data is in the notes of its runs: not once more for each of them."""
     log = logging.getLogger("slicewise")
     level = log.level

@@ -25,7 +25,7 @@ from slicewise.lab.experiments.check import (
     points,
     seeded,
 )
-from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, GRAY, GREEN, ORANGE
 from slicewise.steps import theory
 
 if TYPE_CHECKING:
@@ -86,20 +86,20 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     """Growth against the rate: below 1 it contracts; dashed, where the paper says convergence is sure."""
     axes = figure.subplots()
     fine = np.linspace(0.3, 1.65, 100)
-    axes.axhline(1, color=GREY, linewidth=0.8)
+    axes.axhline(1, color=GRAY, linewidth=0.8)
     groups = grouped(every, "d", "n_slices")
-    for ((d, n_slices), some), colour in zip(
+    for ((d, n_slices), some), color in zip(
         groups.items(), cycle((BLUE, ORANGE, GREEN)), strict=False
     ):
         step = fine * theory.stability_limit(n_slices, d)
-        line(axes, fine, [theory.contraction(a, n_slices, d) for a in step], colour)
-        axes.axvline(some[0].measures["paper_multiple"], color=colour, linestyle="--", linewidth=1)
+        line(axes, fine, [theory.contraction(a, n_slices, d) for a in step], color)
+        axes.axvline(some[0].measures["paper_multiple"], color=color, linestyle="--", linewidth=1)
         points(
             axes,
             column(some, "multiple"),
             column(some, "measured"),
             column(some, "stderr"),
-            colour,
+            color,
             label=f"d = {d}, L = {n_slices}",
         )
     axes.plot([], [], "--", color="black", linewidth=1, label="paper: $k/(2p_i)$")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import slicewise as sw
 from slicewise.lab.data.toys import swiss
-from slicewise.lab.experiments.check import Task, pieces, rng_of
+from slicewise.lab.experiments.check import Task, chunks, rng_of
 from slicewise.sampling import Randomness, orthonormal, uniform
 
 K = 2  # In the plane a mean over all slices is a sum over equispaced angles, exact for our purposes.
@@ -62,7 +62,7 @@ def embedded(task: Task) -> Embedded:
 def sliced(task: Task, frame: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Runs of L uniform slices θ (runs, L, d), with r = ‖Uᵀθ‖ (runs, L) and Uᵀθ / r (runs, L, 2)."""
     rng, d, n_slices = rng_of(task), task["d"], task["n_slices"]
-    for runs in pieces(task["runs"], n_slices * (d + task["n"])):
+    for runs in chunks(task["runs"], n_slices * (d + task["n"])):
         slices = uniform((runs, n_slices, d), rng)
         inside = slices @ frame.mT
         r = torch.linalg.vector_norm(inside, dim=-1)

@@ -24,7 +24,7 @@ from slicewise.lab.experiments.check import (
     points,
     seeded,
 )
-from slicewise.lab.images.palette import BLUE, GREEN, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, GREEN, ORANGE
 from slicewise.lab.published import find
 
 if TYPE_CHECKING:
@@ -82,12 +82,10 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     """What single precision says of samples 1e-7 apart, beside the paper's best distances."""
     axes = figure.subplots()
     looks = zip(grouped(every, "toy").items(), (BLUE, ORANGE, GREEN), strict=False)
-    for ((name,), some), colour in looks:
+    for ((name,), some), color in looks:
         d, error = column(some, "d"), column(some, "stderr")
-        points(axes, d, column(some, "measured"), error, colour, label=f"{name}, single precision")
-        claim(
-            axes, d, column(some, "paper"), colour, marker="s", label=f"{name}, paper: sw at best"
-        )
+        points(axes, d, column(some, "measured"), error, color, label=f"{name}, single precision")
+        claim(axes, d, column(some, "paper"), color, marker="s", label=f"{name}, paper: sw at best")
     label(axes, "d", "W₂ of samples 1e-7 apart", log="y")
     axes.set_xticks([2, 50, 100])
 

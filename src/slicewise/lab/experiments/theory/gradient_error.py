@@ -25,7 +25,7 @@ from slicewise.lab.experiments.check import (
     seeded,
 )
 from slicewise.lab.experiments.theory.embedded import embedded, every_angle, moment, sliced
-from slicewise.lab.images.palette import BLUE, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
@@ -94,19 +94,19 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     """Errors in the span and outside of it against L, their closed forms through them."""
     axes = figure.subplots()
     for (p,), some in grouped(every, "p").items():
-        colour, x = BLUE if p == 1 else ORANGE, column(some, "n_slices")
-        claim(axes, x, column(some, "paper_bound"), colour)
+        color, x = BLUE if p == 1 else ORANGE, column(some, "n_slices")
+        claim(axes, x, column(some, "paper_bound"), color)
         for name, error, expected, marker, where in (
             ("outside", "outside_stderr", "expected_outside", "s", "outside"),
             ("measured", "stderr", "expected", "o", "in the span"),
         ):
-            line(axes, x, column(some, expected), colour)
+            line(axes, x, column(some, expected), color)
             points(
                 axes,
                 x,
                 column(some, name),
                 column(some, error),
-                colour,
+                color,
                 fmt=marker,
                 label=f"p = {p}: {where}",
             )

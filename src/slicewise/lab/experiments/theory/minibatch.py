@@ -22,14 +22,14 @@ from slicewise.lab.experiments.check import (
     line,
     seeded,
 )
-from slicewise.lab.images.palette import BLUE, GREEN, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, GREEN, ORANGE
 from slicewise.sampling import Randomness, orthonormal
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
 SIDE = 28  # pixels: d = 784, as MNIST
-# Data and noise -> colour, marker, its size, what to call them.
+# Data and noise -> color, marker, its size, what to call them.
 LOOKS = {
     ("subspace", 0.0): (BLUE, "o", 7, "50 dimensions, shifted"),
     ("subspace", 0.01): (ORANGE, "s", 5, "the same, 1 % noise"),
@@ -134,14 +134,14 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     x, most = column(bound, "batch"), column(bound, "bound")
     claim(axes, x, most, "black", zorder=4, label="paper: min(2B − 1, d)")
     for kind, some in grouped(every, "data", "noise").items():
-        colour, marker, size, name = LOOKS[kind]
+        color, marker, size, name = LOOKS[kind]
         x = column(some, "batch")
-        how: dict[str, Any] = {"color": colour, "marker": marker, "markersize": size}
+        how: dict[str, Any] = {"color": color, "marker": marker, "markersize": size}
         axes.plot(x, column(some, "rank"), linestyle="", label=name, **how)
         hollow = {**how, "markerfacecolor": "none", "linewidth": 0.8, "linestyle": ":"}
         axes.plot(x, column(some, "by_variance"), **hollow)
         if "expected" in some[0].measures:
-            line(axes, x, column(some, "expected"), colour)
+            line(axes, x, column(some, "expected"), color)
     axes.plot([], [], "o:", color="black", markerfacecolor="none", label="99 % of the variance")
     label(axes, "samples $B$ of either side", "dimensions", log="xy")
 
@@ -169,7 +169,7 @@ def verdict(every: list[Measured]) -> str:
 MINIBATCH = Check(
     name="minibatch",
     title="The rank of a minibatch",
-    statement="2B centred samples lie in at most min(2B − 1, d) dimensions.",
+    statement="2B centerd samples lie in at most min(2B − 1, d) dimensions.",
     tasks=tasks,
     measure=measure,
     draw=draw,

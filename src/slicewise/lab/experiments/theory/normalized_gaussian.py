@@ -24,7 +24,7 @@ from slicewise.lab.experiments.check import (
     rng_of,
     seeded,
 )
-from slicewise.lab.images.palette import BLUE, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, ORANGE
 from slicewise.sampling import normalise
 
 if TYPE_CHECKING:
@@ -79,17 +79,17 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     """The second moment against the ratio of lengths, beside the 1/d of a uniform direction."""
     axes = figure.subplots()
     fine = np.geomspace(1, 10, 40)
-    for ((d,), some), colour in zip(grouped(every, "d").items(), (BLUE, ORANGE), strict=False):
-        line(axes, fine, [expected_moment(ratio, d, 2) for ratio in fine], colour)
+    for ((d,), some), color in zip(grouped(every, "d").items(), (BLUE, ORANGE), strict=False):
+        line(axes, fine, [expected_moment(ratio, d, 2) for ratio in fine], color)
         points(
             axes,
             column(some, "ratio"),
             column(some, "measured"),
             column(some, "stderr"),
-            colour,
+            color,
             label=f"d = {d}",
         )
-        claim(axes, [1, 10], [1 / d, 1 / d], colour)
+        claim(axes, [1, 10], [1 / d, 1 / d], color)
     claim(axes, [], [], "black", label="paper: uniform, 1/d")
     label(axes, r"$\sigma_1/\sigma_2$, std of one axis over the others", "$E\\,u_1^2$", log="x")
     axes.set_ylim(0, 1)

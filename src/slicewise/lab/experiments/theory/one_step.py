@@ -16,17 +16,17 @@ from slicewise.lab.experiments.check import (
     Task,
     between,
     by_preset,
+    chunks,
     column,
     grouped,
     label,
     line,
-    pieces,
     points,
     rms_of,
     rng_of,
     seeded,
 )
-from slicewise.lab.images.palette import BLUE, GREEN, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, GREEN, ORANGE
 from slicewise.sampling import orthonormal, uniform
 from slicewise.steps import theory
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 D, K = 20, 2
 # The dimensionless step a of each update x ← x − a M (x − y), M the mean of θθᵀ over the slices.
 UPDATES = {"right": float(D), "paper's rate": float(K), "paper's sign": -float(D)}
-COLOURS = {"right": BLUE, "paper's rate": ORANGE, "paper's sign": GREEN}
+COLORS = {"right": BLUE, "paper's rate": ORANGE, "paper's sign": GREEN}
 FORMULAS = {
     "right": "rate d/(2q)",
     "paper's rate": "paper's rate k/(2q)",
@@ -70,7 +70,7 @@ def measure(task: Task) -> Measures:
     independent = task["law"] == "uniform"
     law = uniform if independent else orthonormal
     left = []
-    for runs in pieces(task["runs"], n_slices * d):
+    for runs in chunks(task["runs"], n_slices * d):
         slices = law((runs, n_slices, d), rng)
         _, gradient = sw.value_and_grad(x.expand(runs, 1, d), y, power=True, slices=slices)
         moved = x - theory.rate_of_step(step, n=1) * gradient  # (runs, 1, d)
@@ -84,18 +84,18 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     axes = figure.subplots()
     fine = np.geomspace(D, max(column(every, "n_slices")), 60)
     for (update, law), some in grouped(every, "update", "law").items():
-        colour, filled = COLOURS[update], law == "uniform"
+        color, filled = COLORS[update], law == "uniform"
         if filled:
             exact = [math.sqrt(theory.contraction(UPDATES[update], n, D)) for n in fine]
-            line(axes, fine, exact, colour)
+            line(axes, fine, exact, color)
         points(
             axes,
             column(some, "n_slices"),
             column(some, "measured"),
             column(some, "stderr"),
-            colour,
+            color,
             fmt="o" if filled else "s",
-            markerfacecolor=colour if filled else "none",
+            markerfacecolor=color if filled else "none",
             label=FORMULAS[update] if filled else None,
         )
     axes.plot([], [], "s", color="black", markerfacecolor="none", label="on whole frames")

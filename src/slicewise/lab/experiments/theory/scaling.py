@@ -23,7 +23,7 @@ from slicewise.lab.experiments.check import (
     rng_of,
     seeded,
 )
-from slicewise.lab.images.palette import BLUE, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, ORANGE
 from slicewise.sampling import orthonormal, uniform
 
 if TYPE_CHECKING:
@@ -75,16 +75,16 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     """Ratios against the dimension that is varied, C_k / C_d through them."""
     axes = figure.subplots()
     for (p, varied), some in grouped(every, "p", "varied").items():
-        colour, marker = BLUE if p == 1 else ORANGE, "o" if varied == "d" else "s"
+        color, marker = BLUE if p == 1 else ORANGE, "o" if varied == "d" else "s"
         x = column(some, varied)
         held = "k = 2, d varied" if varied == "d" else f"d = {some[0].task['d']}, k varied"
-        line(axes, x, column(some, "expected"), colour)
+        line(axes, x, column(some, "expected"), color)
         points(
             axes,
             x,
             column(some, "measured"),
             column(some, "std"),
-            colour,
+            color,
             fmt=marker,
             label=f"p = {p}: {held}",
         )

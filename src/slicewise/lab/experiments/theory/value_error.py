@@ -25,7 +25,7 @@ from slicewise.lab.experiments.check import (
     seeded,
 )
 from slicewise.lab.experiments.theory.embedded import embedded, every_angle, moment, sliced
-from slicewise.lab.images.palette import BLUE, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
@@ -85,16 +85,16 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     """ε_L against L, its closed form through it, the bounds far above."""
     axes = figure.subplots()
     for (p,), some in grouped(every, "p").items():
-        colour, x = BLUE if p == 1 else ORANGE, column(some, "n_slices")
-        claim(axes, x, column(some, "paper_bound"), colour)
-        line(axes, x, column(some, "correct_bound"), colour, linestyle=":")
-        line(axes, x, column(some, "expected"), colour)
+        color, x = BLUE if p == 1 else ORANGE, column(some, "n_slices")
+        claim(axes, x, column(some, "paper_bound"), color)
+        line(axes, x, column(some, "correct_bound"), color, linestyle=":")
+        line(axes, x, column(some, "expected"), color)
         points(
             axes,
             x,
             column(some, "measured"),
             column(some, "stderr"),
-            colour,
+            color,
             label=rf"p = {p}: rms of $\varepsilon_L$",
         )
     claim(axes, [], [], "black", label="paper: 95 % below")

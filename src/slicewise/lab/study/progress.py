@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-class Watch:
+class SweepProgress:
     """Shows a sweep's cells as they end. On a terminal it is a bar with the time left; in a pipe, lines."""
 
     def __init__(self, *, quiet: bool = False) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from slicewise.lab.errors import Trouble
-from slicewise.lab.study.cluster import Cluster
-from slicewise.lab.study.engines import Done, Job, make
+from slicewise.lab.errors import UserError
+from slicewise.lab.study.engines import Job, JobResult, make
 from slicewise.lab.study.machine import device_name
+from slicewise.lab.study.ray_cluster import Cluster
 
 # So many tasks are handed over at a time: enough for any cluster to plan with; each is some 10 kB.
 _IN_FLIGHT = 1000
@@ -25,7 +25,7 @@ _SILENCE = 30  # seconds without news before the cluster is looked at
 _log = logging.getLogger("slicewise")
 
 
-class OnRay:
+class RayEngine:
     """On the cluster at `address`; without one, on that of this machine, which is started if there is none.
 
     A task takes `cpus` cores and, on a GPU, `gpus` of one: with 0.25 four tasks share it. What is timed gets all
@@ -43,7 +43,7 @@ class OnRay:
         self._cluster = Cluster(address, cpus, gpus, quiet=quiet)
         self._machines: dict[str, str] = {}
 
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[Done]:
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
         left, waiting = iter(jobs), dict[Any, Job]()
         devices = {job.device for job in jobs}
         with _marked(jobs) as mark:
@@ -73,14 +73,14 @@ class OnRay:
             if not all(map(self._cluster.able, devices)):
                 _log.warning("no node of the Ray cluster can take a task: waiting for one to join")
 
-    def _outcome(self, reference: Any, job: Job) -> Done:
+    def _outcome(self, reference: Any, job: Job) -> JobResult:
         try:
             # The job as it was here: the task's own has another scratch folder.
             return replace(self._cluster.ray.get(reference), job=job)
         except self._cluster.Lost as lost:
-            return Done(job, error=_said(lost))
+            return JobResult(job, error=_said(lost))
 
-    def by_itself(self, job: Job) -> Done:
+    def run_alone(self, job: Job) -> JobResult:
         """On a node of the kind that was named; if that is lost, on another of the same kind."""
         machine = self._machines.get(job.device, "")
         for node in self._cluster.able(job.device):
@@ -90,16 +90,18 @@ class OnRay:
             except self._cluster.NodeLost:
                 continue
             except self._cluster.Lost as lost:
-                return Done(job, error=_said(lost))
+                return JobResult(job, error=_said(lost))
             if done is not None:
                 return replace(done, job=job)
         kind = machine or job.device
-        return Done(job, error=f"no node is left to time it on ({kind}): give the command again")
+        return JobResult(
+            job, error=f"no node is left to time it on ({kind}): give the command again"
+        )
 
     def device(self, asked: str) -> str:
         """ "auto" is a GPU if the cluster has one; what the process that asks has does not count."""
         if asked not in ("auto", "cpu", "cuda"):
-            raise Trouble(f"--device {asked}: on a Ray cluster give auto, cpu or cuda")
+            raise UserError(f"--device {asked}: on a Ray cluster give auto, cpu or cuda")
         device = asked
         if asked == "auto":
             device = "cuda" if self._cluster.able("cuda") else "cpu"
@@ -110,7 +112,7 @@ class OnRay:
             )
             wanted = f"--cpus-per-task {self._cluster.cpus:g}{' and a GPU' * (device == 'cuda')}"
             instead = "--device cpu" if device == "cuda" else "fewer"
-            raise Trouble(
+            raise UserError(
                 f"no node of the Ray cluster has {wanted}; cores and GPUs of its nodes are {has}: give {instead}, "
                 f"or add a node"
             )
@@ -124,13 +126,13 @@ class OnRay:
             except self._cluster.NodeLost:
                 continue
             except self._cluster.Lost as wrong:
-                raise Trouble(
+                raise UserError(
                     f"node {node['NodeManagerHostname']} of the Ray cluster cannot work for us: {_said(wrong)}; "
                     f"is this slicewise installed there, and its torch for this device?"
                 ) from wrong
             self._machines[device] = name
             return name
-        raise Trouble(f"no node of the Ray cluster is left for --device {device}: add one")
+        raise UserError(f"no node of the Ray cluster is left for --device {device}: add one")
 
     @property
     def place(self) -> str:
@@ -142,7 +144,7 @@ class OnRay:
         """Leave the cluster; one that was started for us ends."""
         self._cluster.close()
 
-    def __enter__(self) -> OnRay:
+    def __enter__(self) -> RayEngine:
         return self
 
     def __exit__(
@@ -177,14 +179,14 @@ def _said(error: Exception) -> str:
 # What follows runs on the nodes.
 
 
-def _make(job: Job, mark: Path | None, threads: int) -> Done:
+def _make(job: Job, mark: Path | None, threads: int) -> JobResult:
     torch.set_num_threads(threads)
     # On a disk of the node's own, what a long cell goes on from would only be in the way.
     shared = mark is not None and mark.exists()
     return make(job if shared else replace(job, scratch=None))
 
 
-def _make_timed(job: Job, machine: str, threads: int) -> Done | None:
+def _make_timed(job: Job, machine: str, threads: int) -> JobResult | None:
     """Nothing, on a machine of another kind."""
     torch.set_num_threads(threads)
     return make(job) if machine in ("", device_name(job.device)) else None

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 
 # How often a task is made again when its process or its node is lost.
 _RETRIES = 3
@@ -30,7 +30,7 @@ class Cluster:
             import ray.exceptions
             from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
         except ImportError as missing:
-            raise Trouble("this needs Ray: pip install 'slicewise[ray]'") from missing
+            raise UserError("this needs Ray: pip install 'slicewise[ray]'") from missing
         self.ray: Any = ray  # of its many kinds of calls few are annotated
         self.cpus, self.gpus = cpus, gpus
         self.Lost: type[Exception] = ray.exceptions.RayError
@@ -54,7 +54,7 @@ class Cluster:
                 log_to_driver=not quiet,
             )
         except Exception as wrong:  # Ray raises many kinds
-            raise Trouble(
+            raise UserError(
                 f"--address {named}: {str(wrong).strip(' .')}; `ray start --head` starts a cluster, and --address local one for "
                 f"this command alone"
             ) from wrong
@@ -131,13 +131,13 @@ def _check_answers(address: str) -> None:
     """Ray itself would try for many minutes."""
     host, _, port = address.rpartition(":")
     if not host or "://" in host or not port.isdecimal() or int(port) > 65535:
-        raise Trouble(
+        raise UserError(
             f"--address {address}: give host:port of the head as `ray start --head` prints it, auto or local"
         )
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
     except OSError as wrong:
-        raise Trouble(
+        raise UserError(
             f"--address {address}: nobody answers there ({wrong.strerror or wrong}); is the cluster up, and is "
             f"this the address that `ray start --head` printed?"
         ) from wrong
@@ -148,11 +148,11 @@ def _check_answers(address: str) -> None:
         )
     except subprocess.TimeoutExpired as late:
         if b"AuthToken" in (late.stderr or b""):
-            raise Trouble(
+            raise UserError(
                 f"--address {address}: this cluster asks for its token; set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN "
                 f"to what `ray get-auth-token` prints on its head"
             ) from None
-        raise Trouble(
+        raise UserError(
             f"--address {address}: what answers there is no Ray cluster (its port is 6379 if nothing else was "
             f"said); give the address that `ray start --head` printed"
         ) from None
