@@ -22,7 +22,7 @@ from slicewise.sampling import DRAWS
 from slicewise.training import Precision, Stack, Training, train
 
 # The objective of runs whose gradients are moves, in the column where others have "root" or "power".
-DISPLACEMENT = "disidentityment"
+DISPLACEMENT = "displacement"
 UNTRAINED = "untrained"
 
 
@@ -33,7 +33,7 @@ class TrainingCell:
     experiment: str
     task: LatentTask
     variant: str
-    objective: str  # "root", "power", "mean_root"; or "disidentityment"
+    objective: str  # "root", "power", "mean_root"; or "displacement"
     rates: tuple[float, ...]
     seeds: tuple[int, ...]
     steps: int
@@ -125,7 +125,7 @@ class TrainingCell:
         moves = self.objective == DISPLACEMENT
         how: dict[str, Any] = {
             "objective": "power" if moves else self.objective,
-            "scale": "disidentityment" if moves else "classic",
+            "scale": "displacement" if moves else "classic",
             "optimiser": self.optimiser,
             "decay": self.decay,
             "precision": self.precision,
