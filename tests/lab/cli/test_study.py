@@ -172,7 +172,7 @@ COMMAND = [sys.executable, "-m", "slicewise"]
 def test_a_reader_that_leaves(here, capsys):
     said(capsys, "reproduce", "gradient-flow", "--jobs", 1, "--no-report", "-q")
     piped = subprocess.run(
-        f"{sys.executable} -m slicewise.lab.cli runs --csv - | head -1",
+        f"{sys.executable} -m slicewise runs --csv - | head -1",
         shell=True, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert piped.stdout.startswith("key,")

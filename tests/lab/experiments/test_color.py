@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import slicewise as sw
-from slicewise.lab.data.photographs import pairs
+from slicewise.lab.data.photographs import photograph_pairs
 from slicewise.lab.errors import UserError
 from slicewise.lab.experiments import EXPERIMENTS, Options
 from slicewise.lab.experiments.color import (
@@ -82,7 +82,7 @@ def test_where_a_floor_makes_no_sense(how, words):
 
 @pytest.mark.slow
 def test_photographs_of_installed_packages():
-    found = pairs()
+    found = photograph_pairs()
     assert len(found) == 3
     for pair in found:
         assert pair.source.shape[-1] == pair.target.shape[-1] == 3
@@ -101,7 +101,7 @@ def test_a_picture_shows_the_target_and_the_source_as_it_moves():
     x, _ = task.samples(0)
     seen = task.picture(torch.stack([x, x + 300]), 0)
     assert seen.shape[0] == 3
-    source, target = pairs()[1].small
+    source, target = photograph_pairs()[1].small
     np.testing.assert_array_equal(seen[0], target)
     np.testing.assert_array_equal(seen[1], source)  # nothing moved: the photograph itself
     assert (seen[2] == 255).all()
@@ -117,7 +117,7 @@ def own(folder, names, size=(12, 9)):
 
 def test_a_folder_of_ones_own(tmp_path):
     folder = own(tmp_path, ("set2_source_a.png", "set2_target.jpg", "set1_source.png", "other.png"))
-    (pair,) = pairs(folder)
+    (pair,) = photograph_pairs(folder)
     assert pair.name == "set2_source_a to set2_target"
     with pytest.raises(UserError, match="108 colors, 200 are wanted"):
         pair.palettes(200)
@@ -129,16 +129,16 @@ def test_a_folder_of_ones_own(tmp_path):
 )
 def test_a_folder_without_pairs(tmp_path, names, words):
     with pytest.raises(UserError, match=words):
-        pairs(own(tmp_path, names))
+        photograph_pairs(own(tmp_path, names))
 
 
 def test_what_cannot_be_read(tmp_path):
     folder = own(tmp_path, ("set1_source.png",))
     (tmp_path / "set1_target.png").write_text("no picture")
     with pytest.raises(UserError, match="cannot be read as a picture"):
-        pairs(folder)
+        photograph_pairs(folder)
     with pytest.raises(UserError, match="is no folder"):
-        pairs(str(tmp_path / "nowhere"))
+        photograph_pairs(str(tmp_path / "nowhere"))
 
 
 def test_presets():

@@ -134,7 +134,7 @@ def test_a_state_too_large_for_a_batch_is_made_in_parts(monkeypatch, tmp_path):
     cell = FlowCell("test", ToyTask("knot", 5, 40), "dsw", "root", (0.3, 3.0), (0, 1), 5)
     whole = cell.measure(cell.runs, "cpu")
     monkeypatch.setattr(flows, "_BATCH_BYTES", 3 * cell._bytes_per_run())
-    monkeypatch.setattr(flows, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(flows, "_CHECKPOINT_BYTES", 0)
     parts = cell.measure(cell.runs, "cpu", tmp_path / "cell.pt")
     assert [result.batch for result in whole] == [4, 4, 4, 4]
     assert [result.batch for result in parts] == [3, 3, 3, 1]

@@ -18,9 +18,9 @@ from slicewise.flows import flow as carry
 from slicewise.lab.cli import options
 from slicewise.lab.cli.output import check_one_format, check_output_path, print_json, print_lines
 from slicewise.lab.cli.samples import EXACT_PAIRS, SamplePair, explain_memory_errors, pair_or_toy
-from slicewise.lab.data.arrays import printable
+from slicewise.lab.data import printable
 from slicewise.lab.errors import UserError
-from slicewise.lab.images.animation import Film, as_gif, as_html, film, log_spaced, nearest
+from slicewise.lab.images import Film, as_gif, as_html, film, log_spaced, nearest
 from slicewise.support import check_choice, check_count, write_whole
 from slicewise.transport import wasserstein
 

@@ -14,14 +14,26 @@ from torch import Tensor
 from slicewise.judging import Judgement, baselines
 from slicewise.lab.cli import options
 from slicewise.lab.cli.output import check_output_path, print_json, print_lines
-from slicewise.lab.data.arrays import Array, printable
+from slicewise.lab.data import Array, printable
 from slicewise.lab.errors import UserError
-from slicewise.lab.experiments.latent.presets import GENERATE, TRANSLATE
-from slicewise.lab.latents.domains import ADULT, CHILD
-from slicewise.lab.latents.layouts import load
-from slicewise.lab.latents.sets import Latents, subset_sizes, tasks
-from slicewise.lab.report.training_runs import Group, groups, samples
-from slicewise.lab.study.store import Store
+from slicewise.lab.experiments import GENERATE, TRANSLATE
+from slicewise.lab.latents import (
+    ADULT,
+    CHILD,
+    Latents,
+    axes_for,
+    explained_variance,
+    load,
+    made_by,
+    mosaic,
+    participation_ratio,
+    subset_sizes,
+    tasks,
+    translated,
+    views,
+)
+from slicewise.lab.report import Group, groups, samples
+from slicewise.lab.study import Store
 from slicewise.support import check_choice, progress_bar, write_whole
 
 _DPI = 200  # one face is an inch wide
@@ -99,8 +111,6 @@ def latents(
         drawn = _decoded(found) if store is None else pictures_of_study(store, found, task)
         write_whole(outputs["--pictures"], drawn)
     if "--out" in outputs:
-        from slicewise.lab.latents.pictures import views
-
         file = io.BytesIO()
         views(found).savefig(file, format="png", dpi=110)
         write_whole(outputs["--out"], file.getvalue())
@@ -111,8 +121,6 @@ def latents(
 
 
 def _facts(found: Latents) -> dict[str, Any]:
-    from slicewise.lab.latents.pictures import axes_for, explained_variance, participation_ratio
-
     explained = explained_variance(found.train)
     return {
         "name": found.name,
@@ -158,8 +166,6 @@ def _lines(said: dict[str, Any], judged: dict[str, Judgement]) -> list[tuple[str
 def _decoded(found: Latents) -> bytes:
     from PIL import Image
 
-    from slicewise.lab.latents.pictures import mosaic
-
     pictures = found.decode(found.held_out[:32])
     larger = -(-_LEAST_SIDE // pictures.shape[1])
     pictures = pictures.repeat(larger, axis=1).repeat(larger, axis=2)
@@ -173,8 +179,6 @@ def pictures_of_study(path: Path, latents: Latents, asked: str | None) -> bytes:
 
     Held-out samples come first; of a translation the sources do, each above what became of it.
     """
-    from slicewise.lab.latents.pictures import made_by, translated
-
     with Store.reading(path) as store:
         group = _group(store, path, latents, asked)
         found = samples(store, group, "end")

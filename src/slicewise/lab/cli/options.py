@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import typer
 
 from slicewise.distance import recipe_for
-from slicewise.lab.data.toys import TOYS
+from slicewise.lab.data import TOYS
 from slicewise.lab.errors import UserError
 from slicewise.support import check_choice
 from slicewise.variants import VARIANTS, Recipe

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slicewise.lab.data.arrays import printable
+from slicewise.lab.data import printable
 from slicewise.lab.errors import UserError
-from slicewise.lab.study.run import plain
+from slicewise.lab.study import plain
 from slicewise.support import check_writable
 
 

@@ -16,14 +16,20 @@ import typer
 from slicewise.lab.cli import PARTLY, STOPPED, options
 from slicewise.lab.errors import NothingToDo, UserError
 from slicewise.lab.experiments import EXPERIMENTS, OPTION_USERS, PRESETS, Options
-from slicewise.lab.latents.choice import LatentChoice
-from slicewise.lab.latents.domains import ADULT, CHILD
-from slicewise.lab.study.engines import Engine, ProcessEngine, SerialEngine
-from slicewise.lab.study.machine import choose_device, device_name
-from slicewise.lab.study.progress import SweepProgress
-from slicewise.lab.study.run import Cell
-from slicewise.lab.study.store import Store
-from slicewise.lab.study.sweep import sweep
+from slicewise.lab.latents import ADULT, CHILD, LatentChoice
+from slicewise.lab.report import write_report
+from slicewise.lab.study import (
+    Cell,
+    Engine,
+    ProcessEngine,
+    RayEngine,
+    SerialEngine,
+    Store,
+    SweepProgress,
+    choose_device,
+    device_name,
+    sweep,
+)
 from slicewise.problem import Convention
 from slicewise.support import check_choice
 
@@ -184,8 +190,6 @@ def reproduce(
     for name, error in outcome.failed.items():
         print(f"slicewise: {name} failed: {' '.join(error.split())}", file=sys.stderr)
     if report:
-        from slicewise.lab.report.page import write_report
-
         page = write_report(store, out)
         if not quiet:
             print(f"report: {page}")
@@ -292,8 +296,6 @@ class Execution:
 def open_engine(asked: EngineOptions) -> Iterator[Execution]:
     """What was asked for; a connection to a cluster ends with it."""
     if asked.engine == "ray":
-        from slicewise.lab.study.ray_engine import RayEngine
-
         how = {"cpus": asked.cpus or 1.0, "gpus": asked.gpus or 1.0}
         with RayEngine(asked.address, **how, quiet=asked.quiet) as ray:
             device = ray.device(asked.device)

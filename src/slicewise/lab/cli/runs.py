@@ -8,10 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from slicewise.lab.errors import UserError
-from slicewise.lab.report.best import best_of
-from slicewise.lab.study.export import as_csv, means_as_csv
-from slicewise.lab.study.run import as_json
-from slicewise.lab.study.store import Store
+from slicewise.lab.report import best_of, write_report
+from slicewise.lab.study import Store, as_csv, as_json, means_as_csv
 from slicewise.support import check_choice, write_whole
 
 HELP = """List the runs of a store, or export them.
@@ -126,7 +124,5 @@ def report(
     ),
 ) -> int:
     """Write the report of a store: a page, its figures and its tables."""
-    from slicewise.lab.report.page import write_report
-
     print(f"report: {write_report(store, out)}")
     return 0

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slicewise.lab.data.arrays import printable
-from slicewise.lab.data.toys import TOYS, toy
-from slicewise.lab.data.user_files import Samples, read_samples, read_weights
+from slicewise.lab.data import TOYS, Samples, printable, read_samples, read_weights, toy
 from slicewise.lab.errors import UserError
-from slicewise.lab.study.machine import choose_device
+from slicewise.lab.study import choose_device
 from slicewise.support import check_choice, check_count
 
 # Exact distances of so many pairs of samples (3,000 a side) take some 20 s; they grow as n³.

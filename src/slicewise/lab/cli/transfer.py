@@ -20,18 +20,20 @@ from slicewise.color import ColorTransfer
 from slicewise.lab.cli import options
 from slicewise.lab.cli.output import check_one_format, check_output_path, print_json, print_lines
 from slicewise.lab.cli.samples import generator_for
-from slicewise.lab.data.arrays import printable
+from slicewise.lab.data import Array, printable
 from slicewise.lab.errors import UserError
-from slicewise.lab.images.before_after import before_after
-from slicewise.lab.images.files import (
+from slicewise.lab.images import (
     WRITTEN,
-    Array,
+    Frames,
+    as_rgb,
+    before_after,
     convert_profile,
     encode_picture,
+    palette_w2,
     read_mask,
     read_picture,
+    visible_pixels,
 )
-from slicewise.lab.images.frames import Frames, as_rgb, palette_w2, visible_pixels
 from slicewise.support import check_choice, progress_bar, write_whole
 from slicewise.variants import VARIANTS
 

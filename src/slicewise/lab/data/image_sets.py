@@ -10,13 +10,12 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from slicewise.lab.data.arrays import Array
 from slicewise.lab.errors import UserError
 
-Array = np.ndarray[Any, Any]
 SIDE = 64  # of a face
 # Aligned CelebA pictures are 178 × 218; this square around their middle is the face.
 CELEBA_CROP = 148

@@ -7,14 +7,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from slicewise.lab.data.arrays import Array
 from slicewise.lab.data.image_sets import Images
 from slicewise.lab.errors import UserError
 
-Array = np.ndarray[Any, Any]
 _SMALL = 160  # pixels, the longer side of what is kept to look at
 _DEFAULTS = (
     ("astronaut", "rocket"),
@@ -24,7 +23,7 @@ _DEFAULTS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class PhotographPair:
     """Two photographs, (height, width, 3) in bytes, and what they are called."""
 
     name: str
@@ -51,7 +50,7 @@ class Pair:
 
 
 @functools.cache
-def _palette(pair: Pair, of_target: bool, n: int) -> Array:
+def _palette(pair: PhotographPair, of_target: bool, n: int) -> Array:
     from sklearn.cluster import MiniBatchKMeans
 
     pixels = (pair.target if of_target else pair.source).reshape(-1, 3).astype(np.float64)
@@ -68,13 +67,13 @@ def _palette(pair: Pair, of_target: bool, n: int) -> Array:
 
 
 @functools.cache
-def pairs(folder: str | None = None) -> Sequence[Pair]:
+def photograph_pairs(folder: str | None = None) -> Sequence[PhotographPair]:
     """A folder's own (set1_source.png, set1_target.png …), or three of photographs inside installed packages."""
     if folder is not None:
         return _of_folder(Path(folder))
     names = ((source.partition(".")[0], target.partition(".")[0]) for source, target in _DEFAULTS)
     return [
-        Pair(f"{a} to {b}", _inside(source), _inside(target))
+        PhotographPair(f"{a} to {b}", _inside(source), _inside(target))
         for (a, b), (source, target) in zip(names, _DEFAULTS, strict=True)
     ]
 
@@ -89,7 +88,7 @@ def _inside(name: str) -> Array:
     return np.asarray(getattr(skimage.data, name)())[..., :3]
 
 
-def _of_folder(folder: Path) -> Sequence[Pair]:
+def _of_folder(folder: Path) -> Sequence[PhotographPair]:
     from PIL import Image, UnidentifiedImageError
 
     if not folder.is_dir():
@@ -115,5 +114,5 @@ def _of_folder(folder: Path) -> Sequence[Pair]:
                     pictures.append(np.asarray(picture.convert("RGB")))
             except (OSError, UnidentifiedImageError) as wrong:
                 raise UserError(f"{files[side]} cannot be read as a picture: {wrong}") from wrong
-        made.append(Pair(f"{files['source'].stem} to {files['target'].stem}", *pictures))
+        made.append(PhotographPair(f"{files['source'].stem} to {files['target'].stem}", *pictures))
     return made

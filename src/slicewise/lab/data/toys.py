@@ -13,7 +13,7 @@ from slicewise.sampling import Randomness, rotation
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class ToyPair:
     """Two sets of samples and what to call them."""
 
     name: str
@@ -67,7 +67,7 @@ TOYS: dict[str, Callable[[int, torch.Generator], Tensor]] = {
 }
 
 
-def toy(name: str, n: int = 300, d: int = 2, seed: int = 0) -> Pair:
+def toy(name: str, n: int = 300, d: int = 2, seed: int = 0) -> ToyPair:
     """A standard normal cloud of the plane and a toy target, both turned by one random rotation of R^d."""
     generator = torch.Generator().manual_seed(seed)
     target = TOYS[name](n, generator)
@@ -75,4 +75,4 @@ def toy(name: str, n: int = 300, d: int = 2, seed: int = 0) -> Pair:
     turn = torch.eye(2, dtype=torch.float64)
     if d > 2:
         turn = rotation((), d, Randomness(generator, torch.device("cpu")))[:2]
-    return Pair(f"{name}, d = {d}", source @ turn, target @ turn, "normal cloud", name)
+    return ToyPair(f"{name}, d = {d}", source @ turn, target @ turn, "normal cloud", name)

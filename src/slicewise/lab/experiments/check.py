@@ -15,7 +15,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from slicewise.lab.images.figure_colors import GRAY
+from slicewise.lab.images import GRAY
 from slicewise.sampling import Randomness
 from slicewise.support import check_choice
 

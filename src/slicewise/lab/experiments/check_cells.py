@@ -12,11 +12,11 @@ from typing import Any
 from slicewise.lab.experiments.check import Check
 from slicewise.lab.experiments.estimators import CHECKS as ESTIMATORS
 from slicewise.lab.experiments.theory import CHECKS as THEORY
-from slicewise.lab.study.run import Result, Run
+from slicewise.lab.study import Result, Run
 from slicewise.sampling import DRAWS
 
 NAME = "theory"
-EVERY: dict[str, dict[str, Check]] = {NAME: THEORY, "estimators": ESTIMATORS}  # by experiment
+CHECKS: dict[str, dict[str, Check]] = {NAME: THEORY, "estimators": ESTIMATORS}  # by experiment
 _RANDOM, _MACHINE = "random numbers", "timed on"  # no task has a parameter of that name
 
 
@@ -39,7 +39,7 @@ class CheckCell:
 
     @property
     def _check(self) -> Check:
-        return EVERY[self.experiment][self.check]
+        return CHECKS[self.experiment][self.check]
 
     def device(self, asked: str) -> str:
         return "cpu"
@@ -59,18 +59,18 @@ class CheckCell:
         results = []
         for run in runs:
             begun = time.perf_counter()
-            measures = self._check.measure(task_of(run.given))
+            measures = self._check.measure(task_from(run.given))
             results.append(
                 Result(run, "measured", time.perf_counter() - begun, measures=dict(measures))
             )
         return results
 
 
-def task_of(given: Mapping[str, Any]) -> dict[str, Any]:
+def task_from(given: Mapping[str, Any]) -> dict[str, Any]:
     """The task of a run, from all that determines it."""
     return {name: value for name, value in given.items() if name not in (_RANDOM, _MACHINE)}
 
 
 def cells(preset: str, experiment: str = NAME, machine: str = "") -> list[CheckCell]:
     """One for each check."""
-    return [CheckCell(check, preset, experiment, machine) for check in EVERY[experiment]]
+    return [CheckCell(check, preset, experiment, machine) for check in CHECKS[experiment]]

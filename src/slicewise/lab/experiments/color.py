@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from slicewise.distance import Objective
-from slicewise.lab.data.photographs import Pair, pairs
+from slicewise.lab.data import Array, PhotographPair, photograph_pairs
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell, timed_cells
 from slicewise.lab.experiments.theory.evaluation import measured_distance
 
@@ -56,8 +56,8 @@ class ColorTask:
     n: int
     folder: str | None = None
 
-    def _pair(self) -> Pair:
-        return pairs(self.folder)[self.number]
+    def _pair(self) -> PhotographPair:
+        return photograph_pairs(self.folder)[self.number]
 
     @property
     def setting(self) -> str:
@@ -84,7 +84,7 @@ class ColorTask:
         x, y = (torch.from_numpy(side) for side in self._pair().palettes(self.n))
         return x, y
 
-    def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
+    def picture(self, particles: Tensor, seed: int) -> Array:
         """The target in small, then the source, its colors moved as those nearest to them: (1 + S, height, width, 3)."""
         source, _ = self._pair().palettes(self.n)
         photograph, target = self._pair().small
@@ -96,7 +96,7 @@ class ColorTask:
 
 
 @functools.cache
-def _noise(pair: Pair) -> float:
+def _noise(pair: PhotographPair) -> float:
     """How far apart a few of the target's colors are from themselves, evaluated in single precision."""
     pixels = pair.target.reshape(-1, 3)
     chosen = np.random.default_rng(0).permutation(len(pixels))[:300]
@@ -104,16 +104,16 @@ def _noise(pair: Pair) -> float:
     return measured_distance(some + 1e-5, some, np.float32)
 
 
-def _nearest(palette: np.ndarray[Any, Any], pixels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _nearest(palette: Array, pixels: Array) -> Array:
     from scipy.spatial import KDTree
 
-    found: np.ndarray[Any, Any] = KDTree(palette).query(pixels)[1]
+    found: Array = KDTree(palette).query(pixels)[1]
     return found
 
 
 @functools.cache
 def _tasks(n: int, folder: str | None) -> tuple[ColorTask, ...]:
-    return tuple(ColorTask(number, n, folder) for number in range(len(pairs(folder))))
+    return tuple(ColorTask(number, n, folder) for number in range(len(photograph_pairs(folder))))
 
 
 def cells(

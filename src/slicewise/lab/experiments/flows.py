@@ -9,15 +9,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
 import slicewise as sw
 from slicewise.distance import Objective
 from slicewise.flows import COMPUTED, Status
-from slicewise.lab.images.animation import log_spaced
-from slicewise.lab.study.run import Result, Run
+from slicewise.lab.data import Array
+from slicewise.lab.images import log_spaced
+from slicewise.lab.study import Result, Run
 from slicewise.parts import PushForward
 from slicewise.problem import Convention
 from slicewise.sampling import DRAWS
@@ -63,7 +63,7 @@ class FlowTask(Protocol):
         """x (n, d) and y (m, d) of one run, float64."""
         ...
 
-    def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
+    def picture(self, particles: Tensor, seed: int) -> Array:
         """What is kept of particles (S, n, d) to draw them."""
         ...
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import slicewise as sw
 from slicewise.distance import Objective
-from slicewise.lab.data.toys import TOYS, toy
+from slicewise.lab.data import TOYS, Array, toy
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell, timed_cells
 from slicewise.problem import Convention
 
@@ -71,7 +71,7 @@ class ToyTask:
         pair = toy(self.name, self.n, self.d, seed)
         return pair.x, pair.y
 
-    def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
+    def picture(self, particles: Tensor, seed: int) -> Array:
         """The target, then the particles, in the plane of the data: (1 + S, n, 2)."""
         x, y = self.samples(seed)
         plane = sw.effective_subspace(x, y)

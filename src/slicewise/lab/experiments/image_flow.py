@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from slicewise.distance import Objective
-from slicewise.lab.data.image_sets import SIDE, Images, digit, faces
+from slicewise.lab.data import SIDE, Array, Images, digit, faces
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell, timed_cells
 from slicewise.lab.experiments.gradient_flow import OBJECTIVES, on_scale
 from slicewise.problem import Convention
@@ -67,7 +66,7 @@ class DigitTask(_ImageTask):
         x, y = (torch.from_numpy(images.some(self.n, seed)) for images in self._sets())
         return x, y
 
-    def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
+    def picture(self, particles: Tensor, seed: int) -> Array:
         """The first images of the set, as bytes: (S, 8, 28, 28)."""
         return _bytes(particles, (28, 28))
 
@@ -93,12 +92,12 @@ class FaceTask(_ImageTask):
         generator = torch.Generator().manual_seed(seed)
         return torch.randn(y.shape, generator=generator, dtype=y.dtype), y
 
-    def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
+    def picture(self, particles: Tensor, seed: int) -> Array:
         """The first faces of the set, as bytes: (S, 8, 64, 64, 3)."""
         return _bytes(particles, (SIDE, SIDE, 3))
 
 
-def _bytes(particles: Tensor, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def _bytes(particles: Tensor, shape: tuple[int, ...]) -> Array:
     images = particles[:, :_DRAWN].double().nan_to_num().clamp(0, 1) * 255
     return images.round().to(torch.uint8).reshape(*images.shape[:2], *shape).cpu().numpy()
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from slicewise.lab.data import Array
+
 _HEIGHT, _STRIP, _GAP, _LINE, _COLORS = 360, 36, 12, 22, 8
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.lab.data.arrays import printable
+from slicewise.lab.data import Array, printable
 from slicewise.lab.errors import UserError
 from slicewise.lab.images.metadata import orientation_of, turned_upright
 
-Array = np.ndarray[Any, Any]
 # Tags of TIFF.
 _BITS, _KIND, _PLANAR, _EXTRA = 258, 262, 284, 338
 

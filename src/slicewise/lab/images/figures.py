@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
+
+
+from slicewise.lab.data import Array
 
 
 def blank(width: float, height: float) -> Drawing:
@@ -21,7 +22,7 @@ def blank(width: float, height: float) -> Drawing:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def gallery(rows: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
+def gallery(rows: Sequence[tuple[str, Array]]) -> Drawing:
     """Lines of small images, (n, height, width[, 3]), each with its name."""
     columns = max(len(images) for _, images in rows)
     figure = blank(1.1 * columns + 1.6, 1.15 * len(rows))
@@ -37,7 +38,7 @@ def gallery(rows: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
     return figure
 
 
-def pictures(found: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
+def photographs(found: Sequence[tuple[str, Array]]) -> Drawing:
     """Photographs of one size, (height, width, 3), each with its name."""
     columns = min(len(found), 6)
     lines = -(-len(found) // columns)

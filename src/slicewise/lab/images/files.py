@@ -10,13 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.lab.data.arrays import printable
+from slicewise.lab.data import Array, printable
 from slicewise.lab.errors import UserError
 from slicewise.lab.images.bit_depth import bits_of, deep_tiff
 from slicewise.lab.images.metadata import dpi_of, exif_of, exif_of_size
 from slicewise.lab.images.tiff import encode_tiff
-
-Array = np.ndarray[Any, Any]
 
 # What Pillow may take a file for; its other decoders are left alone, some of which run programs.
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")

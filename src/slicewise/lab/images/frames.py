@@ -10,9 +10,9 @@ from typing import overload
 import numpy as np
 import torch
 
-from slicewise.lab.data.arrays import printable
+from slicewise.lab.data import Array, printable
 from slicewise.lab.errors import UserError
-from slicewise.lab.images.files import READ, Array, Picture, check_kind, read_picture
+from slicewise.lab.images.files import READ, Picture, check_kind, read_picture
 from slicewise.support import progress_bar
 from slicewise.transport import wasserstein
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from slicewise.lab.data import Array
 
 # Tags of EXIF that a TIFF may have among its own: what is shown, with what, when, by whom; the camera's, the place.
 _PHOTO_TAGS, _NESTED_TAGS = (270, 271, 272, 282, 283, 296, 305, 306, 315, 33432), (0x8769, 0x8825)

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import io
 import zlib
-from typing import Any
 
-import numpy as np
-
+from slicewise.lab.data import Array
 from slicewise.lab.images.metadata import DENSITY_UNIT, X_DENSITY, Y_DENSITY, photo_tags
-
-Array = np.ndarray[Any, Any]
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _KIND = 256, 257, 258, 259, 262
 _PLACES, _CHANNELS, _ROWS, _SIZES = 273, 277, 278, 279

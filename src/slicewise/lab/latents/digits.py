@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from slicewise.lab.data.arrays import Array
-from slicewise.lab.data.image_sets import Images, all_digits
+from slicewise.lab.data import Array, Images, all_digits
 from slicewise.lab.latents.sets import Latents
 
 _LATENT, _HIDDEN, _STEPS, _BATCH, _RATE = 32, 256, 600, 64, 3e-3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slicewise.lab.data.arrays import Array
+from slicewise.lab.data import Array
 from slicewise.lab.errors import UserError
 
 GENDER_PAIR = ("male", "female")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from slicewise.lab.data.arrays import Array
+from slicewise.lab.data import Array
 from slicewise.lab.errors import UserError
 
 D = 512

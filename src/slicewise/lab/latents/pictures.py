@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from slicewise.judging import mean_and_root
-from slicewise.lab.data.arrays import Array
-from slicewise.lab.images.figure_colors import BLUE, GRAY, ORANGE
-from slicewise.lab.images.figures import blank, gallery
+from slicewise.lab.data import Array
+from slicewise.lab.images import BLUE, GRAY, ORANGE, blank, gallery
 from slicewise.lab.latents.sets import Latents
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.lab.data.arrays import Array
+from slicewise.lab.data import Array
 from slicewise.lab.errors import UserError
 from slicewise.support import check_choice
 

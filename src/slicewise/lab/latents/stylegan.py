@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.lab.data.arrays import Array, find_file, printable, read_array, read_arrays
+from slicewise.lab.data import Array, find_file, printable, read_array, read_arrays
 from slicewise.lab.errors import UserError
 
 _STEM = "stylegan_ffhq_w512"

@@ -1,4 +1,7 @@
-"""The numbers the paper prints, as they are printed."""
+"""The numbers that the paper prints, as they are printed: `results.csv`, read once.
+
+Imports nothing of slicewise. Used by experiments and report.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import csv
 import functools
 from dataclasses import dataclass
 from importlib.resources import files
+
+__all__ = ["Published", "find", "published"]
 
 
 @dataclass(frozen=True)

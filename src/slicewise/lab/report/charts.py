@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from slicewise.lab.images.figure_colors import GRAY
+from slicewise.lab.images import GRAY
 from slicewise.lab.report.best import Best, number, spread, steps_of
 from slicewise.lab.report.layout import STYLES
 

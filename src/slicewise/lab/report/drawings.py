@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slicewise.lab.images.figure_colors import BLUE, GRAY, ORANGE
-from slicewise.lab.images.figures import blank
+from slicewise.lab.data import Array
+from slicewise.lab.images import BLUE, GRAY, ORANGE, blank
 from slicewise.lab.report.best import Best, Row
 from slicewise.lab.report.charts import LOWEST, REMAINING
 from slicewise.lab.report.layout import STYLES
@@ -114,7 +114,7 @@ def convergence(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Drawing:
     return figure
 
 
-def ways(flows: Sequence[tuple[str, Row, np.ndarray[Any, Any], Sequence[Row]]]) -> Drawing:
+def ways(flows: Sequence[tuple[str, Row, Array, Sequence[Row]]]) -> Drawing:
     """Particles of "sw" with the step computed, and the distance left beside that of every rate in the end.
 
     One line of pictures for each (setting, run, its way, the runs by rates).
@@ -146,7 +146,7 @@ def ways(flows: Sequence[tuple[str, Row, np.ndarray[Any, Any], Sequence[Row]]]) 
     return figure
 
 
-def ends(found: Sequence[tuple[str, np.ndarray[Any, Any], str]]) -> Drawing:
+def ends(found: Sequence[tuple[str, Array, str]]) -> Drawing:
     """Where the particles of each variant come to rest: (name, target and particles (2, n, 2), words)."""
     columns = min(len(found), 6)
     lines = -(-len(found) // columns)

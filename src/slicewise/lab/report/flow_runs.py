@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from slicewise.lab.data.toys import TOYS
-from slicewise.lab.experiments.flows import ELEVEN, TIMED_PREFIX
+from slicewise.lab.data import TOYS
+from slicewise.lab.experiments import ELEVEN, TIMED_PREFIX
 from slicewise.lab.published import Published, find
 from slicewise.lab.report.best import Best, Row, best_of
-from slicewise.lab.study.run import as_json
-from slicewise.lab.study.store import Store
+from slicewise.lab.study import Store, as_json
 
 # Where the paper prints what is left.
 PUBLISHED = {"gradient-flow": "gradient_flow_best", "color": "color_transfer_best"}

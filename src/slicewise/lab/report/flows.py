@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 import slicewise as sw
-from slicewise.lab.experiments.color import published_objective, published_rate
-from slicewise.lab.experiments.flows import ELEVEN, TIMED_PREFIX
-from slicewise.lab.images.figures import gallery, pictures
+from slicewise.lab.data import Array
+from slicewise.lab.experiments import ELEVEN, TIMED_PREFIX, published_objective, published_rate
+from slicewise.lab.images import gallery, photographs
 from slicewise.lab.published import find, published
 from slicewise.lab.report import charts, drawings
 from slicewise.lab.report.best import Best, Row, by_rate, number, spread, steps_of
@@ -238,7 +236,7 @@ def _ends(flows: Flows, group: str) -> list[Figure]:
     return [as_figure(drawings.ends(found), name, alt, caption)]
 
 
-def _images(flows: Flows, group: str, row: Row, way: np.ndarray[Any, Any]) -> Figure:
+def _images(flows: Flows, group: str, row: Row, way: Array) -> Figure:
     shown = row["trace"]["shown"]
     lines = [(f"step {step}", images) for step, images in zip(shown, way, strict=True)]
     for variant in ELEVEN:
@@ -296,7 +294,7 @@ def _runtime(flows: Flows, whole_group: str, rows: dict[str, Row]) -> Table:
 # Color transfer alone: photographs, and every rate beside the paper's.
 
 
-def color_images(flows: Flows, group: str, row: Row, way: np.ndarray[Any, Any]) -> Figure:
+def color_images(flows: Flows, group: str, row: Row, way: Array) -> Figure:
     """The target, the source on its way, and where each variant ends."""
     found = [("target", way[0])]
     shown = row["trace"]["shown"]
@@ -310,7 +308,7 @@ def color_images(flows: Flows, group: str, row: Row, way: np.ndarray[Any, Any]) 
     source = row["given"].get("source", "")
     alt = f"{group}, {source}: the photograph as its colors move, and where each variant ends"
     caption = f"{group}: {source}. Colors move as the nearest of the palette do; no rate given."
-    return as_figure(pictures(found), name, alt, caption, photographs=True)
+    return as_figure(photographs(found), name, alt, caption, photographs=True)
 
 
 def every_rate(flows: Flows, group: str) -> list[Table]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from slicewise.lab.experiments.flows import ELEVEN, TIMED_PREFIX
-from slicewise.lab.experiments.latent.cells import DISPLACEMENT
-from slicewise.lab.images.figures import gallery
+from slicewise.lab.experiments import DISPLACEMENT, ELEVEN, TIMED_PREFIX
+from slicewise.lab.images import gallery
 from slicewise.lab.published import Published, find, published
 from slicewise.lab.report import charts, drawings
 from slicewise.lab.report.best import Best, Row
@@ -36,8 +35,7 @@ from slicewise.lab.report.training_runs import (
     samples,
     value,
 )
-from slicewise.lab.study.run import as_json
-from slicewise.lab.study.store import Store
+from slicewise.lab.study import Store, as_json
 
 
 def format_measure(number: float, measure: str = "") -> str:

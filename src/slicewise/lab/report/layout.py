@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from slicewise.lab.images.figure_colors import BLUE, GRAY, GREEN, ORANGE
+from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

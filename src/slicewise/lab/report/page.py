@@ -28,7 +28,7 @@ from slicewise.lab.report.layout import (
     as_markdown,
     file_name,
 )
-from slicewise.lab.study.store import Store
+from slicewise.lab.study import Store
 from slicewise.support import check_writable, write_whole
 
 
@@ -107,7 +107,7 @@ def _page(sections: Sequence[Section], n_runs: int, store: Path, finished: str) 
     drawn = any(isinstance(block, Charts) for part in sections for block in part.blocks)
     return environment.get_template("report.html").render(
         sections=sections,
-        looks=STYLES,
+        styles=STYLES,
         store=store.name,
         n_runs=n_runs,
         finished=finished,

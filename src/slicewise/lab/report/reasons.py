@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from slicewise.lab.experiments.color import published_objective
-from slicewise.lab.experiments.theory.evaluation import noise_of
+from slicewise.lab.experiments import noise_of, published_objective
 from slicewise.lab.report.best import Best, by_rate, number
 from slicewise.lab.report.flow_runs import Flows
 

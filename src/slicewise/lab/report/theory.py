@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from slicewise.lab.experiments.check import Check, Measured
-from slicewise.lab.experiments.check_cells import EVERY, task_of
-from slicewise.lab.images.figures import blank
+from slicewise.lab.experiments import CHECKS, Check, Measured, task_from
+from slicewise.lab.images import blank
 from slicewise.lab.report.best import Row
 from slicewise.lab.report.layout import Block, Figure, Section, Table, as_figure
-from slicewise.lab.study.run import as_json
-from slicewise.lab.study.store import Store
+from slicewise.lab.study import Store, as_json
 
 TITLES = {
     "theory": "The theory, asked of numbers",
@@ -21,7 +19,7 @@ def section(store: Store, experiment: str = "theory") -> Section | None:
     rows = store.rows(experiment=experiment)
     blocks: list[Block] = []
     verdicts = []
-    for name, check in EVERY[experiment].items():
+    for name, check in CHECKS[experiment].items():
         found = of_one_preset(check, [r for r in rows if r["setting"] == name])
         if not found:
             continue
@@ -36,7 +34,7 @@ def section(store: Store, experiment: str = "theory") -> Section | None:
 
 def of_one_preset(check: Check, rows: list[Row]) -> list[Measured]:
     """What was measured for one preset, the fuller if it is whole: presets share tasks, and are not to be mixed."""
-    by_task = {as_json(task_of(row["given"])): row["measures"] for row in rows}
+    by_task = {as_json(task_from(row["given"])): row["measures"] for row in rows}
     found = {
         preset: [task for task in check.tasks(preset) if as_json(task) in by_task]
         for preset in ("paper", "quick")

@@ -8,17 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from slicewise.judging import LEAST_VARIANCE
-from slicewise.lab.experiments.flows import ELEVEN, TIMED_PREFIX
-from slicewise.lab.experiments.latent.cells import DISPLACEMENT, UNTRAINED
-from slicewise.lab.experiments.latent.tasks import GENERATION
+from slicewise.lab.data import Array
+from slicewise.lab.experiments import DISPLACEMENT, ELEVEN, GENERATION, TIMED_PREFIX, UNTRAINED
 from slicewise.lab.report.best import Best, Row
-from slicewise.lab.study.run import as_json
-from slicewise.lab.study.store import Store
+from slicewise.lab.study import Store, as_json
 
-Array = np.ndarray[Any, Any]
 # Names of tasks as the paper's tables have them.
 PAPER_NAMES = {
     "generation": "unconditional",

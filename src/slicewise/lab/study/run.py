@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
+from slicewise.lab.data import Array
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Result:
     )
     measures: Mapping[str, float] = field(default_factory=dict)
     trace: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
-    arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    arrays: Mapping[str, Array] = field(default_factory=dict)
 
 
 class Cell(Protocol):

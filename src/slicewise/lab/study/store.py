@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from slicewise.lab.data import Array
 from slicewise.lab.errors import UserError
 from slicewise.lab.study.run import Cell, Result, Run, as_json
 from slicewise.lab.study.schema import (
@@ -168,7 +169,7 @@ class Store:
             found = self._connection.execute(f"SELECT DISTINCT {column} FROM runs").fetchall()
         return sorted(str(value) for (value,) in found if value)
 
-    def array(self, key: str, name: str) -> np.ndarray[Any, Any] | None:
+    def array(self, key: str, name: str) -> Array | None:
         """An array that was kept with a run."""
         asked = "SELECT data FROM arrays WHERE key = ? AND name = ?"
         with self._explained():
@@ -244,7 +245,7 @@ def _values(result: Result, device: str, versions: Mapping[str, str], now: str) 
     return (*place, *outcome, *words, device, as_json(versions), now)
 
 
-def _packed(array: np.ndarray[Any, Any]) -> bytes:
+def _packed(array: Array) -> bytes:
     file = io.BytesIO()
     np.save(file, array, allow_pickle=False)
     return file.getvalue()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.images.figure_colors import BLUE, GRAY, GREEN, ORANGE
+from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
 from slicewise.parts import LowDiscrepancy
 from slicewise.sampling import Randomness, orthonormal
 

@@ -23,7 +23,7 @@ from slicewise.lab.experiments.check import (
     seeded,
 )
 from slicewise.lab.experiments.estimators.contestants import samples
-from slicewise.lab.images.figure_colors import BLUE, GRAY, GREEN, ORANGE
+from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure

@@ -16,8 +16,8 @@ import slicewise as sw
 from slicewise.judging import LEAST_VARIANCE
 from slicewise.lab.experiments.flows import TIMED_PREFIX
 from slicewise.lab.experiments.latent.tasks import LatentTask, Measures
-from slicewise.lab.images.animation import log_spaced
-from slicewise.lab.study.run import Result, Run
+from slicewise.lab.images import log_spaced
+from slicewise.lab.study import Result, Run
 from slicewise.sampling import DRAWS
 from slicewise.training import Precision, Stack, Training, train
 

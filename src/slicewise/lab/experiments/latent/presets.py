@@ -8,9 +8,8 @@ from slicewise.lab.errors import NothingToDo
 from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT, BaselineCell, TrainingCell
 from slicewise.lab.experiments.latent.tasks import GENERATION, LatentTask
-from slicewise.lab.latents.choice import LatentChoice
-from slicewise.lab.latents.sets import tasks
-from slicewise.lab.study.run import Cell
+from slicewise.lab.latents import LatentChoice, tasks
+from slicewise.lab.study import Cell
 from slicewise.training import Precision
 
 GENERATE, TRANSLATE = "generate", "translate"

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from slicewise.judging import Judge, Moved, TranslationJudge, baselines
-from slicewise.lab.latents.choice import LatentChoice
-from slicewise.lab.latents.sets import Latents, task_of
+from slicewise.lab.latents import LatentChoice, Latents, task_of
 from slicewise.training import Generator, Layers, Stack, Translator
 
 GENERATION = "generation"

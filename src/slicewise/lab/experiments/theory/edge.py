@@ -25,7 +25,7 @@ from slicewise.lab.experiments.check import (
     points,
     seeded,
 )
-from slicewise.lab.images.figure_colors import BLUE, GRAY, GREEN, ORANGE
+from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
 from slicewise.steps import theory
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.data.toys import swiss
+from slicewise.lab.data import swiss
 from slicewise.lab.experiments.check import Task, chunks, rng_of
 from slicewise.sampling import Randomness, orthonormal, uniform
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from slicewise.lab.data.toys import TOYS, toy
+from slicewise.lab.data import TOYS, Array, toy
 from slicewise.lab.experiments.check import (
     Check,
     Measured,
@@ -24,7 +24,7 @@ from slicewise.lab.experiments.check import (
     points,
     seeded,
 )
-from slicewise.lab.images.figure_colors import BLUE, GREEN, ORANGE
+from slicewise.lab.images import BLUE, GREEN, ORANGE
 from slicewise.lab.published import find
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def tasks(preset: str) -> list[Task]:
     )
 
 
-def measured_distance(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], dtype: type) -> float:
+def measured_distance(x: Array, y: Array, dtype: type) -> float:
     """Exact W_2, from squared distances as |x|² + |y|² − 2 x·y in this precision, and their best matching."""
     from scipy.optimize import linear_sum_assignment
 

@@ -25,7 +25,7 @@ from slicewise.lab.experiments.check import (
     seeded,
 )
 from slicewise.lab.experiments.theory.embedded import embedded, every_angle, moment, sliced
-from slicewise.lab.images.figure_colors import BLUE, ORANGE
+from slicewise.lab.images import BLUE, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure

@@ -22,7 +22,7 @@ from slicewise.lab.experiments.check import (
     line,
     seeded,
 )
-from slicewise.lab.images.figure_colors import BLUE, GREEN, ORANGE
+from slicewise.lab.images import BLUE, GREEN, ORANGE
 from slicewise.sampling import Randomness, orthonormal
 
 if TYPE_CHECKING:

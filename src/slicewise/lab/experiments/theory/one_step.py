@@ -26,7 +26,7 @@ from slicewise.lab.experiments.check import (
     rng_of,
     seeded,
 )
-from slicewise.lab.images.figure_colors import BLUE, GREEN, ORANGE
+from slicewise.lab.images import BLUE, GREEN, ORANGE
 from slicewise.sampling import orthonormal, uniform
 from slicewise.steps import theory
 

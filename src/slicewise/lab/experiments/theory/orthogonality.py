@@ -25,7 +25,7 @@ from slicewise.lab.experiments.check import (
     rng_of,
     seeded,
 )
-from slicewise.lab.images.figure_colors import BLUE, GRAY, GREEN, ORANGE
+from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
 from slicewise.sampling import normalise, uniform
 
 if TYPE_CHECKING:

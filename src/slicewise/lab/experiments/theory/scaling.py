@@ -23,7 +23,7 @@ from slicewise.lab.experiments.check import (
     rng_of,
     seeded,
 )
-from slicewise.lab.images.figure_colors import BLUE, ORANGE
+from slicewise.lab.images import BLUE, ORANGE
 from slicewise.sampling import orthonormal, uniform
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from slicewise.lab.experiments.check import (
     points,
     seeded,
 )
-from slicewise.lab.images.figure_colors import BLUE, GREEN, ORANGE
+from slicewise.lab.images import BLUE, GREEN, ORANGE
 from slicewise.sampling import Randomness, orthonormal, uniform
 
 if TYPE_CHECKING:
