@@ -1,6 +1,6 @@
-"""What training in a latent space promises, each figure beside its bound.
+"""Measure what training in a latent space promises, and print each figure beside its bound.
 
-    python -m slicewise.lab.experiments.latent.claims --latents FOLDER --device cuda --out claims.json
+    python -m benchmarks.claims --latents FOLDER --device cuda --out claims.json
 
 Made for 512-dimensional latents with 2,048 held out, on a GPU: there, all of it takes some minutes.
 """
@@ -132,7 +132,7 @@ def lines(row: Row) -> Iterator[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print every figure, and write all of them; 1 if one does not hold."""
     parser = argparse.ArgumentParser(
-        prog="python -m slicewise.lab.experiments.latent.claims",
+        prog="python -m benchmarks.claims",
         description="What training in a latent space promises.",
     )
     parser.add_argument("--latents", default=None, help="folder or file")
@@ -148,8 +148,8 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("claims: stopped; what is printed above is in --out as well", file=sys.stderr)
         return STOPPED
-    except (UserError, ValueError, OSError, ImportError) as trouble:
-        print(f"claims: {' '.join(str(trouble).split())}", file=sys.stderr)
+    except (UserError, ValueError, OSError, ImportError) as error:
+        print(f"claims: {' '.join(str(error).split())}", file=sys.stderr)
         return USAGE
 
 

@@ -1,6 +1,6 @@
-"""Compare color transfer with what people use, on photographs of installed packages.
+"""Compare color transfer with other methods, on photographs of installed packages.
 
-python -m slicewise.lab.bench.color --out benchmarks/results
+python -m benchmarks.color --out benchmarks/results
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Time slicewise on a CUDA device, beside what users have there, what the device allows and the targets.
+"""Time slicewise on a CUDA device against other implementations, what the device allows and the targets.
 
-python -m slicewise.lab.bench.gpu --out benchmarks/results
+python -m benchmarks.gpu --out benchmarks/results
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Time slicewise against what users have, and say which targets are met.
+"""Time a step of slicewise against other implementations, and say which targets are met.
 
-python -m slicewise.lab.bench --out benchmarks/results
+python -m benchmarks.speed --out benchmarks/results
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many steps learning takes, and which promises are kept.
+"""Count the steps that flows and trainings take, and say which promises are kept.
 
 python -m benchmarks.steps --out benchmarks/results
 """

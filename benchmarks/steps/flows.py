@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.data.image_sets import digit
-from slicewise.lab.data.toys import TOYS, palette, toy
+from slicewise.lab.data import TOYS, digit, toy
 
 Row = dict[str, Any]
 ELEVEN = (
@@ -66,6 +65,21 @@ def toys(*, quick: bool) -> list[Row]:
                 plain = count(x, y, seeds, 1e-3, 2000, step="cauchy", reduce=False)
                 rows[-1]["plain"] = plain["median"]
     return rows
+
+
+def palette(name: str, n: int, seed: int = 0) -> Tensor:
+    """Colors of random pixels, (n, 3) in [0, 255], of a photograph inside scikit-learn or scikit-image."""
+    if name in ("china", "flower"):
+        from sklearn.datasets import load_sample_image
+
+        image = load_sample_image(f"{name}.jpg")
+    else:
+        from skimage import data
+
+        image = getattr(data, name)()
+    pixels = torch.tensor(image).reshape(-1, 3)
+    generator = torch.Generator().manual_seed(seed)
+    return pixels[torch.randperm(len(pixels), generator=generator)[:n]].double()
 
 
 def colors(*, quick: bool) -> list[Row]:
@@ -151,7 +165,7 @@ def variants(*, quick: bool) -> list[Row]:
 
 def digits(*, quick: bool) -> list[Row]:
     """50 handwritten zeros to 50 ones, d = 784: W_2 ≤ 1e-3 of its start, reduced and ambient."""
-    x, y = (torch.from_numpy(digit(value).first(50)) for value in (0, 1))
+    x, y = (torch.from_numpy(digit(value).pixels[:50].reshape(50, -1) / 255.0) for value in (0, 1))
     goal = 1e-3 * float(sw.wasserstein(x, y))
     seeds = HELD_OUT[:1] if quick else HELD_OUT[:3]
     rows = []

@@ -14,7 +14,8 @@ import torch
 import slicewise as sw
 from benchmarks.steps import __main__ as command
 from benchmarks.steps import rates, training
-from slicewise.lab.data.toys import palette, toy
+from benchmarks.steps.flows import palette
+from slicewise.lab.data import toy
 
 
 def test_the_record_is_whole(tmp_path, capsys):

@@ -101,7 +101,7 @@ def test_a_cell_is_written_as_a_whole_or_not_at_all(tmp_path):
         assert store.rows() == []
         store.add([a_result(a_run())], "cpu", {})
         assert len(store.rows()) == 1
-        assert store.is_whole()
+        assert store._connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_two_may_write_and_others_read(tmp_path):
@@ -211,7 +211,7 @@ def test_a_full_disk(tmp_path):
     assert "is the disk full?" in made.stdout
     with Store.reading(path) as store:
         assert [row["seed"] for row in store.rows()] == [0]
-        assert store.is_whole()
+        assert store._connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_a_store_in_a_folder_nobody_may_write_to():

@@ -12,7 +12,7 @@ from __future__ import annotations
 from slicewise.lab.data.arrays import Array, find_file, printable, read_array, read_arrays
 from slicewise.lab.data.image_sets import SIDE, Images, all_digits, digit, faces
 from slicewise.lab.data.photographs import PhotographPair, photograph_pairs
-from slicewise.lab.data.toys import TOYS, palette, swiss, toy
+from slicewise.lab.data.toys import TOYS, swiss, toy
 from slicewise.lab.data.user_files import Samples, read_samples, read_weights
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "digit",
     "faces",
     "find_file",
-    "palette",
     "photograph_pairs",
     "printable",
     "read_array",

@@ -52,10 +52,6 @@ class Images:
         chosen = np.random.default_rng(seed).permutation(len(pixels))[:count]
         return pixels[chosen].reshape(count, -1) / 255.0
 
-    def first(self, count: int) -> Array:
-        """The first ones, as rows in [0, 1]: (count, pixels)."""
-        return self.enough(count).pixels[:count].reshape(count, -1) / 255.0
-
 
 @functools.cache
 def digit(value: int, path: str | None = None) -> Images:

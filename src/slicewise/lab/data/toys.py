@@ -23,21 +23,6 @@ class ToyPair:
     y_name: str
 
 
-def palette(name: str, n: int, seed: int = 0) -> Tensor:
-    """Colors of random pixels, (n, 3) in [0, 255], of a photograph inside scikit-learn or scikit-image."""
-    if name in ("china", "flower"):
-        from sklearn.datasets import load_sample_image
-
-        image = load_sample_image(f"{name}.jpg")
-    else:
-        from skimage import data
-
-        image = getattr(data, name)()
-    pixels = torch.tensor(image).reshape(-1, 3)
-    generator = torch.Generator().manual_seed(seed)
-    return pixels[torch.randperm(len(pixels), generator=generator)[:n]].double()
-
-
 def swiss(n: int, generator: torch.Generator) -> Tensor:
     """A roll of one and a half turns, without noise, its largest coordinate 1: (n, 2)."""
     t = 1.5 * math.pi * (1 + 2 * torch.rand(n, generator=generator, dtype=torch.float64))

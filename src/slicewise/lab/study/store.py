@@ -176,11 +176,6 @@ class Store:
             found = self._connection.execute(asked, (key, name)).fetchone()
         return None if found is None else np.load(io.BytesIO(found[0]), allow_pickle=False)
 
-    def is_whole(self) -> bool:
-        """Whether SQLite finds nothing wrong with the file."""
-        with self._explained():
-            return self._connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         self._connection.execute("BEGIN IMMEDIATE")
