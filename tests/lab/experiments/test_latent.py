@@ -181,7 +181,7 @@ def test_the_report_ranks_by_sliced_distance_and_shows_what_needs_no_training(re
 def test_the_report_has_the_papers_numbers_beside(report):
     orders = {row[""]: row for row in table(report, "generate-generation-orders")}
     assert orders["maxsw"]["the paper: W₂"] == "13.38 ± 0.17 at 0.01"
-    assert orders["maxsw"]["group"] == "1"
+    assert orders["maxsw"]["rank"] == "1"
     rates = table(report, "translate-male-to-female-rates")
     assert {row["rate"] for row in rates} == {"0.1", "0.5", "1e+07"}
     assert next(r for r in rates if (r["variant"], r["rate"]) == ("sw", "0.5"))["the paper: W₂"] == "14.15"  # fmt: skip

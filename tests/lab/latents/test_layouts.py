@@ -305,7 +305,7 @@ def test_the_folder_of_a_style_space(tmp_path):
 
 
 def test_further_rows_are_cut_as_the_stored_ones(tmp_path, monkeypatch):
-    monkeypatch.setattr("slicewise.lab.latents.stylegan._LOOKED_AT", 100)
+    monkeypatch.setattr("slicewise.lab.latents.stylegan._LABELED_BY_PICTURE", 100)
     monkeypatch.setattr(faces, "mapped", lambda noise: noise)
     w, _ = stylegan(tmp_path)
     alone, found = load(str(tmp_path)), load(str(tmp_path), more=500)

@@ -153,7 +153,7 @@ def test_the_same_rows_as_the_local_engine(tmp_path, cluster, one_thread):
         with Store(tmp_path / f"{name}.db") as store:
             found = sweep(some, store, engine=engine)
             assert (found.failed, found.made) == ({}, 2 * (6 + 6 + 2))
-    assert engine.place == "2 nodes of a Ray cluster"
+    assert engine.description == "2 nodes of a Ray cluster"
     rows, arrays = everything(tmp_path / "ray.db")
     expected_rows, expected_arrays = everything(tmp_path / "local.db")
     assert rows == expected_rows

@@ -101,14 +101,14 @@ def test_a_process_that_dies_takes_only_its_own_cell_down(tmp_path):
 
 
 def test_a_batch_too_large_for_memory_is_made_in_parts(tmp_path):
-    done = engines.make(
+    done = engines.run_job(
         Job(Plain("a", tuple(range(7)), "memory"), Plain("a", tuple(range(7))).runs, "cpu")
     )
     assert [result.run.seed for result in done.results] == list(range(7))
     assert {result.batch for result in done.results} == {1, 2}
     # One run that does not fit alone has failed.
     never = Plain("a", (0, 1), "memory for none")
-    assert engines.make(Job(never, never.runs, "cpu")).error == "OutOfMemoryError: too many"
+    assert engines.run_job(Job(never, never.runs, "cpu")).error == "OutOfMemoryError: too many"
 
 
 def test_what_is_timed_runs_by_itself(tmp_path):

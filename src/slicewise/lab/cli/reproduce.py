@@ -300,7 +300,7 @@ def open_engine(asked: EngineOptions) -> Iterator[Execution]:
         with RayEngine(asked.address, **how, quiet=asked.quiet) as ray:
             device = ray.device(asked.device)
             machine = ray.machine(device)
-            yield Execution(ray, device, machine, f"{ray.place}, {machine}")
+            yield Execution(ray, device, machine, f"{ray.description}, {machine}")
         return
     device = choose_device(asked.device)
     processes = asked.jobs or (1 if device.startswith("cuda") else os.cpu_count() or 1)

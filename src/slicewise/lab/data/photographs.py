@@ -1,4 +1,4 @@
-"""Pairs of photographs for color transfer: a user's own, or those inside installed packages."""
+"""Pairs of photographs for color transfer, from a user's folder or from installed packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slicewise.lab.data.arrays import Array
 from slicewise.lab.data.image_sets import Images
 from slicewise.lab.errors import UserError
 
-_SMALL = 160  # pixels, the longer side of what is kept to look at
+_SMALL = 160  # pixels, the longer side of a thumbnail
 _DEFAULTS = (
     ("astronaut", "rocket"),
     ("coffee", "chelsea"),
@@ -24,7 +24,7 @@ _DEFAULTS = (
 
 @dataclass(frozen=True, eq=False)
 class PhotographPair:
-    """Two photographs, (height, width, 3) in bytes, and what they are called."""
+    """Two photographs, (height, width, 3) in uint8, and their names."""
 
     name: str
     source: Array
@@ -32,16 +32,16 @@ class PhotographPair:
 
     @functools.cached_property
     def digests(self) -> tuple[str, str]:
-        """What tells these photographs from others."""
+        """Hashes of the pixels, by which runs on these photographs are stored."""
         return Images("", self.source).digest, Images("", self.target).digest
 
     def palettes(self, n: int) -> tuple[Array, Array]:
-        """Their n colors each, (n, 3) from 0 to 255, float64: the same at every asking."""
+        """Return n colors of each, (n, 3) from 0 to 255 in float64, found by k-means with a fixed seed."""
         return _palette(self, False, n), _palette(self, True, n)
 
     @functools.cached_property
     def small(self) -> tuple[Array, Array]:
-        """Both, to look at; the target on white, in the size of the source."""
+        """Thumbnails of both; the target is padded with white to the size of the source."""
         from PIL import Image, ImageOps
 
         source, target = (Image.fromarray(side) for side in (self.source, self.target))
@@ -60,7 +60,7 @@ def _palette(pair: PhotographPair, of_target: bool, n: int) -> Array:
         raise UserError(
             f"the {side} of {pair.name} has {distinct} colors, {n} are wanted: give another photograph"
         )
-    # As the published scripts find them, but on larger batches: those of 100 leave some centers where they began.
+    # As in the published scripts, but on larger batches: with batches of 100 some centers never move.
     found = MiniBatchKMeans(n, n_init=1, batch_size=4096, max_iter=20, random_state=0).fit(pixels)
     centers: Array = found.cluster_centers_
     return centers
@@ -68,7 +68,7 @@ def _palette(pair: PhotographPair, of_target: bool, n: int) -> Array:
 
 @functools.cache
 def photograph_pairs(folder: str | None = None) -> Sequence[PhotographPair]:
-    """A folder's own (set1_source.png, set1_target.png …), or three of photographs inside installed packages."""
+    """Return the pairs of a folder (set1_source.png, set1_target.png …), or three pairs of installed packages."""
     if folder is not None:
         return _of_folder(Path(folder))
     names = ((source.partition(".")[0], target.partition(".")[0]) for source, target in _DEFAULTS)

@@ -1,4 +1,4 @@
-"""Point sets: toy targets by formula, real ones that ship inside installed packages."""
+"""Toy targets of the plane: the Swiss roll, eight Gaussians and a knot, also rotated into R^d."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slicewise.sampling import Randomness, rotation
 
 @dataclass(frozen=True, eq=False)
 class ToyPair:
-    """Two sets of samples and what to call them."""
+    """Two sets of samples and their names."""
 
     name: str
     x: Tensor  # (n, d)
@@ -24,14 +24,14 @@ class ToyPair:
 
 
 def swiss(n: int, generator: torch.Generator) -> Tensor:
-    """A roll of one and a half turns, without noise, its largest coordinate 1: (n, 2)."""
+    """Draw a Swiss roll (n, 2) of one and a half turns without noise, scaled to a largest coordinate of 1."""
     t = 1.5 * math.pi * (1 + 2 * torch.rand(n, generator=generator, dtype=torch.float64))
     roll = torch.stack([t * t.cos(), t * t.sin()], dim=-1)
     return roll / roll.abs().max()
 
 
 def eight_gaussians(n: int, generator: torch.Generator) -> Tensor:
-    """Eight modes on a circle of radius √2, of std 0.02/√2, each sample from a random one: (n, 2)."""
+    """Draw (n, 2) from eight Gaussians of std 0.02/√2 on a circle of radius √2, each sample from a random one."""
     mode = torch.randint(8, (n,), generator=generator) * (math.pi / 4)
     centers = 2 * torch.stack([mode.cos(), mode.sin()], dim=-1).double()
     noise = torch.randn(n, 2, generator=generator, dtype=torch.float64)
@@ -39,7 +39,7 @@ def eight_gaussians(n: int, generator: torch.Generator) -> Tensor:
 
 
 def knot(n: int, generator: torch.Generator) -> Tensor:
-    """The rose r = sin(πl) at n equal angles l of one turn; no chance in it: (n, 2)."""
+    """Return the rose r = sin(πl) at n equal angles l of one turn, (n, 2); nothing is random."""
     angle = 2 * math.pi * torch.arange(n, dtype=torch.float64) / n
     radius = torch.sin(math.pi * angle)
     return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1)
@@ -53,7 +53,7 @@ TOYS: dict[str, Callable[[int, torch.Generator], Tensor]] = {
 
 
 def toy(name: str, n: int = 300, d: int = 2, seed: int = 0) -> ToyPair:
-    """A standard normal cloud of the plane and a toy target, both turned by one random rotation of R^d."""
+    """Return a standard normal cloud of the plane and a toy target, both rotated into R^d by one random rotation."""
     generator = torch.Generator().manual_seed(seed)
     target = TOYS[name](n, generator)
     source = torch.randn(n, 2, generator=generator, dtype=torch.float64)

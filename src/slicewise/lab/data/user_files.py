@@ -1,4 +1,4 @@
-"""Samples from files: arrays, tables of numbers, images."""
+"""Samples from a user's files: arrays, tables of numbers, images."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """A set of samples, and what to call it."""
+    """A set of samples and its name."""
 
     name: str
     values: Tensor  # (n, d), float64, finite
@@ -35,11 +35,11 @@ class Samples:
 
 
 def read_samples(source: str, *, flatten: bool = False) -> Samples:
-    """Samples from a file, or from one array of an npz or safetensors file (`file.npz:name`).
+    """Read samples from a file, or from one array of an npz or safetensors file (`file.npz:name`).
 
     A vector (n,) is n samples of one dimension; an array (N, ...) of more than two dimensions is taken only with
-    `flatten`, as N samples. Pixels of an image are samples in [0, 1], (n, 3), or (n, 1) of a gray one; what is
-    transparent is shown on white.
+    `flatten`, as N samples. Pixels of an image are samples in [0, 1], (n, 3), or (n, 1) of a gray one; transparent
+    pixels are composed with white.
     """
     path, wanted = find_file(source, (*ARRAY_SUFFIXES, *TABLE_SUFFIXES, *IMAGE_SUFFIXES))
     suffix = path.suffix.lower()
@@ -55,7 +55,7 @@ def read_samples(source: str, *, flatten: bool = False) -> Samples:
 
 
 def read_weights(source: str, n: int) -> Tensor:
-    """Weights of n samples from a file, (n,), divided by their sum."""
+    """Read the weights (n,) of n samples from a file, divided by their sum."""
     values = read_samples(source).values
     shown = printable(source)
     if values.numel() != n or 1 not in values.shape:
@@ -69,7 +69,7 @@ def read_weights(source: str, n: int) -> Tensor:
         )
     if not bool((values > 0).any()):
         raise UserError(f"{shown} holds zeros only: give some sample a positive weight")
-    flat = values.flatten() / values.max()  # large ones must not overflow their sum
+    flat = values.flatten() / values.max()  # so that the sum of large weights cannot overflow
     return flat / flat.sum()
 
 
@@ -89,7 +89,9 @@ def _as_samples(array: Array, shown: str, flatten: bool) -> Tensor:
             f"{shown} has shape {array.shape}: samples are rows (n, d); reshape it, or use --flatten to "
             f"take each of its {len(array)} entries as one sample"
         )
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is found below
+    with np.errstate(
+        over="ignore"
+    ):  # numbers too large for float64 become infinite, which is reported below
         rows = array.reshape(len(array), -1).astype(np.float64)
     bad = ~np.isfinite(rows)
     if bad.any():
@@ -102,19 +104,19 @@ def _as_samples(array: Array, shown: str, flatten: bool) -> Tensor:
 
 
 def _table(path: Path) -> Array:
-    """Numbers in lines, apart by commas, semicolons, tabs or spaces; # begins a comment."""
+    """Read numbers in lines, separated by commas, semicolons, tabs or spaces; # begins a comment."""
     shown = printable(str(path))
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise UserError(f"{shown} is no UTF-8 text: save it as such") from None
+        raise UserError(f"{shown} is not UTF-8 text: save it as such") from None
     numbered = [
         (number, line.strip(" "))
         for number, line in enumerate(text.split("\n"), start=1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
     lines = [line for _, line in numbered]
-    # A header may have commas in its words; the last line is numbers for certain.
+    # Found in the last line, which is numbers: a header may have commas in its words.
     apart = next((s for s in ("\t", ";", ",") if lines and s in lines[-1]), None)
     split = map(str.split, lines) if apart is None else csv.reader(lines, delimiter=apart)
     rows = [(number, cells) for (number, _), cells in zip(numbered, split, strict=False)]
@@ -155,7 +157,7 @@ def _pixels(path: Path) -> Array:
     from PIL import Image
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of odd metadata, which nobody asked for
+        warnings.simplefilter("ignore")  # about unusual metadata, which is not read
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         with Image.open(path) as file:
             image: Image.Image = file
@@ -170,7 +172,7 @@ def _pixels(path: Path) -> Array:
 
 
 def _deep(pixels: Array) -> Array:
-    """Pixels of more than 8 bits: of 16, as far as one can tell."""
+    """Scale pixels of more than 8 bits, taken to be of 16."""
     if not 0 <= pixels.min() <= pixels.max() <= 65535 or (pixels != np.round(pixels)).any():
         raise ValueError(
             "its pixels are not of 8 or 16 bits; save them as npy, scaled as you mean them"

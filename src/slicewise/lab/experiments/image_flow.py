@@ -55,7 +55,7 @@ class DigitTask(_ImageTask):
 
     @property
     def given(self) -> Mapping[str, Any]:
-        digests = [images.enough(self.n, (28, 28)).digest for images in self._sets()]
+        digests = [images.require(self.n, (28, 28)).digest for images in self._sets()]
         return {"images": digests, "n": self.n}
 
     @property
@@ -63,7 +63,7 @@ class DigitTask(_ImageTask):
         return {"source": f"0 to 1, {self._sets()[0].source}"}
 
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
-        x, y = (torch.from_numpy(images.some(self.n, seed)) for images in self._sets())
+        x, y = (torch.from_numpy(images.sample(self.n, seed)) for images in self._sets())
         return x, y
 
     def picture(self, particles: Tensor, seed: int) -> Array:
@@ -81,14 +81,14 @@ class FaceTask(_ImageTask):
 
     @property
     def given(self) -> Mapping[str, Any]:
-        return {"images": [faces(self.path).enough(self.n).digest], "n": self.n}
+        return {"images": [faces(self.path).require(self.n).digest], "n": self.n}
 
     @property
     def noted(self) -> Mapping[str, Any]:
         return {"source": f"noise to {faces(self.path).source}"}
 
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
-        y = torch.from_numpy(faces(self.path).some(self.n, seed))
+        y = torch.from_numpy(faces(self.path).sample(self.n, seed))
         generator = torch.Generator().manual_seed(seed)
         return torch.randn(y.shape, generator=generator, dtype=y.dtype), y
 

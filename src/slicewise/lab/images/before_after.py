@@ -1,4 +1,4 @@
-"""A picture of what a transfer did: before, after, and whose colors it has now."""
+"""A picture of a color transfer: the photograph before and after, and the target."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ _HEIGHT, _STRIP, _GAP, _LINE, _COLORS = 360, 36, 12, 22, 8
 
 
 def before_after(pictures: list[tuple[str, Array]], suffix: str = ".png") -> bytes:
-    """Pictures (H, W, 3), or 4 with alpha, uint8, side by side, under their names and above their palettes."""
+    """Draw pictures side by side, under their names and above their palettes.
+
+    Args:
+        pictures: names and pixels, (H, W, 3) or (H, W, 4) with alpha, uint8.
+        suffix: of the file: .png, .jpg or .jpeg.
+
+    Returns:
+        The content of the file.
+    """
     from PIL import Image, ImageDraw, ImageFont
 
     drawn = [(name, _column(pixels)) for name, pixels in pictures]
@@ -36,9 +44,9 @@ def _column(pixels: Array) -> Any:
     from PIL import Image
 
     image = Image.fromarray(np.ascontiguousarray(pixels))
-    if image.mode == "RGBA":  # what lies under transparent pixels is not to be seen
+    if image.mode == "RGBA":  # transparent pixels may have any color
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
-    # Panoramas and towers are shown whole, a little smaller.
+    # Very wide pictures are made smaller instead of cut.
     scale = min(_HEIGHT / image.height, 3 * _HEIGHT / image.width)
     size = max(40, round(image.width * scale)), max(1, round(image.height * scale))
     small = image.resize(size, Image.Resampling.LANCZOS)
@@ -53,7 +61,7 @@ def _column(pixels: Array) -> Any:
 
 
 def palette(pixels: Array) -> list[tuple[list[int], float]]:
-    """The main colors and their shares, dark ones first; what is transparent does not count."""
+    """Return the main colors and their shares, dark ones first; transparent pixels do not count."""
     from sklearn.cluster import KMeans
 
     colors = pixels[:, :, :3].reshape(-1, 3)

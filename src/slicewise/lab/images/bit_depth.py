@@ -1,4 +1,4 @@
-"""How many bits a photograph has, and those of TIFF files with more than Pillow reads."""
+"""The bit depth of photographs, and the pixels of 16-bit TIFF files, which Pillow cannot read."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _BITS, _KIND, _PLANAR, _EXTRA = 258, 262, 284, 338
 
 
 def bits_of(path: Path, image: Any) -> int:
-    """Bits a channel, which Pillow may silently have brought to 8."""
+    """Return the bits per channel in the file; Pillow may have reduced them to 8 without saying so."""
     if image.format == "PNG":
         with path.open("rb") as file:
-            return file.read(25)[24]  # of the first chunk, which every PNG begins with
+            return file.read(25)[24]  # in the first chunk of every PNG
     if image.format == "TIFF":
         return int(max(image.tag_v2.get(_BITS, (8,))))
     if image.format == "PPM" and image.tile and isinstance(image.tile[0][3], tuple):
-        return int(image.tile[0][3][-1]).bit_length()  # of the number that white has
+        return int(image.tile[0][3][-1]).bit_length()  # of the value of white
     return 16 if image.mode.startswith(("I", "F")) else 8
 
 
 def deep_tiff(path: Path, image: Any) -> Array:
-    """The pixels (H, W, channels) of a TIFF of 16 bits, uint16, upright."""
+    """Return the pixels (H, W, channels) of a 16-bit TIFF in uint16, upright."""
     import tifffile
 
     try:

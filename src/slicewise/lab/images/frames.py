@@ -1,4 +1,4 @@
-"""Photographs of a folder, read when they are needed, and how near the colors of two are."""
+"""The photographs of a folder, read one at a time, and the distance between the colors of two images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from slicewise.transport import wasserstein
 
 
 class Frames(Sequence[Array]):
-    """The pixels of files, one in memory at a time; all of one color profile, so that one map is right for all."""
+    """Pixels of files, one in memory at a time; all must have one color profile, so that one map fits all."""
 
     def __init__(self, paths: list[Path]) -> None:
         self.paths = paths
@@ -31,8 +31,8 @@ class Frames(Sequence[Array]):
 
     @classmethod
     def of_folder(cls, folder: Path) -> Frames:
-        """The images of a folder, in the order of their names."""
-        # Hidden files are no frames: some systems put one beside each, of the same ending.
+        """Return the images of a folder, in the order of their names."""
+        # Some systems put a hidden file with the same suffix beside each image.
         paths = sorted(
             path
             for path in folder.iterdir()
@@ -43,9 +43,9 @@ class Frames(Sequence[Array]):
         return cls(paths)
 
     def picture(self, index: int) -> Picture:
-        """One of them, whole."""
+        """Return one photograph with its metadata."""
         if self._latest is None or self._latest[0] != index:
-            self._latest = None  # not two at a time
+            self._latest = None  # so that two are never in memory
             picture = read_picture(self.paths[index])
             if index == 0:
                 self._profile = picture.profile
@@ -66,7 +66,7 @@ class Frames(Sequence[Array]):
         return self._latest[1]
 
     def check(self, bar: bool | None) -> None:
-        """Read all of them once: what cannot be used is to be known before anything is written."""
+        """Read every frame once, so that a frame that cannot be used is reported before anything is written."""
         with progress_bar(len(self), bar if len(self) > 1 else False, "read") as tick:
             for index in range(len(self)):
                 self.picture(index)
@@ -88,7 +88,7 @@ class Frames(Sequence[Array]):
 
 
 def as_rgb(pixels: Array) -> Array:
-    """Pixels in eight bits, (H, W, 3), or 4 where they have alpha; gray ones as three equal colors."""
+    """Return pixels in 8 bits, (H, W, 3) or (H, W, 4) with alpha; gray becomes three equal channels."""
     if pixels.dtype == np.uint16:
         pixels = np.round(pixels / 257).astype(np.uint8)
     if pixels.shape[2] > 2:
@@ -97,7 +97,7 @@ def as_rgb(pixels: Array) -> Array:
 
 
 def visible_pixels(pixels: Array, mask: Array | None) -> Array:
-    """The pixels (n, 1, channels) that a mask (H, W) shows for the most part; without one, all as they are."""
+    """Return the pixels (n, 1, channels) that a mask (H, W) selects by at least half; without a mask, all unchanged."""
     if mask is None:
         return pixels
     white = 2 * mask.astype(np.int64) >= np.iinfo(mask.dtype).max
@@ -105,9 +105,17 @@ def visible_pixels(pixels: Array, mask: Array | None) -> Array:
 
 
 def palette_w2(first: Array, second: Array, seed: int, *, n: int = 1000, repeats: int = 1) -> float:
-    """The exact W_2 between random visible pixels of two images, levels of 0 to 255, averaged over samples.
+    """Return the exact W_2 between n random visible pixels of two images, in levels of 0 to 255.
 
-    Of an image that shows nothing it is not a number.
+    Args:
+        first: an image, (H, W, channels).
+        second: another image.
+        seed: of the random pixels.
+        n: pixels of either side.
+        repeats: how many random samples the result is averaged over.
+
+    Returns:
+        The mean distance; NaN if an image is transparent everywhere.
     """
     generator = torch.Generator().manual_seed(seed)
     found = []

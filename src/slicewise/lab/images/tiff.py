@@ -1,6 +1,6 @@
-"""TIFF files of 8 and 16 bits, with all that a photograph tells.
+"""Write TIFF files of 8 and 16 bits with EXIF.
 
-Pillow writes no colors of 16 bits, tifffile no EXIF, and libtiff none beside compressed pixels.
+Pillow cannot write 16-bit color, tifffile cannot write EXIF, and libtiff writes no EXIF with compressed pixels.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ def encode_tiff(
     exif: bytes | None,
     dpi: tuple[float, float] | None,
 ) -> bytes:
-    """A file of pixels (H, W, 1 | 2 | 3 | 4), uint8 or uint16, the last of 2 or 4 straight alpha; nothing is lost."""
+    """Return a losslessly compressed TIFF file.
+
+    Args:
+        pixels: (H, W, 1 | 2 | 3 | 4), uint8 or uint16; the last channel of 2 or 4 is straight alpha.
+        profile: ICC profile.
+        exif: EXIF block.
+        dpi: dots per inch, across and down.
+    """
     from PIL import Image, TiffImagePlugin
 
     height, width, channels = pixels.shape
@@ -40,16 +47,16 @@ def encode_tiff(
     tags[_WIDTH], tags[_HEIGHT], tags[_CHANNELS] = width, height, channels
     tags[_BITS] = (8 * pixels.itemsize,) * channels
     tags[_COMPRESSION], tags[_PREDICTOR] = _DEFLATE, _DIFFERENCES
-    tags[_KIND] = 2 if channels > 2 else 1  # RGB, or gray from black on
+    tags[_KIND] = 2 if channels > 2 else 1  # RGB, or gray with 0 as black
     if channels in (2, 4):
         tags[_EXTRA] = _STRAIGHT_ALPHA
     tags[_ROWS], tags[_SIZES] = rows, tuple(sizes)
-    tags.tagtype[_PLACES] = tags.tagtype[_SIZES] = 4  # whole numbers of 32 bits
+    tags.tagtype[_PLACES] = tags.tagtype[_SIZES] = 4  # unsigned 32-bit integers
     tags[_PLACES] = tuple(sum(sizes[:i]) for i in range(len(sizes)))
     if dpi is not None:
         tags[X_DENSITY], tags[Y_DENSITY], tags[DENSITY_UNIT] = *dpi, _INCH
     if profile is not None:
-        tags.tagtype[_PROFILE] = 7  # bytes that mean what they mean
+        tags.tagtype[_PROFILE] = 7  # opaque bytes
         tags[_PROFILE] = profile
     file = io.BytesIO()
     tags.save(file)
@@ -57,7 +64,7 @@ def encode_tiff(
 
 
 def _packed(rows: Array) -> bytes:
-    """Some rows as a strip: what each number has more than its left neighbor's, which packs well."""
+    """Compress some rows as a strip of differences to the left neighbor."""
     change = rows.copy()
     change[:, 1:] -= rows[:, :-1]
     return zlib.compress(change.astype(rows.dtype.newbyteorder("<")).tobytes(), 6)

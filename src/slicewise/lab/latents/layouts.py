@@ -1,4 +1,4 @@
-"""Latents from a user's files, whichever of a few ways they are laid out, or from digits inside a package."""
+"""Read latents from a user's files, in one of a few layouts, or make them of digits of an installed package."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from slicewise.lab.latents.domains import (
 from slicewise.lab.latents.sets import LEAST_ROWS, Latents
 from slicewise.support import check_count
 
-# Names that the matrix has in files of several arrays.
+# Names of the matrix in files of several arrays, in this order.
 _MATRIX = ("latents", "w", "z", "x", "features", "embeddings")
-# The public ALAE latents of FFHQ: the first so many rows are for training.
+# The public ALAE latents of FFHQ: how many rows there are, and how many of these, the first, are for training.
 _ALAE_ROWS, _ALAE_TRAIN = 70_000, 60_000
 _HELD = 2_048
 _STYLEGAN = "stylegan_ffhq_w512"
@@ -43,7 +43,7 @@ def load(
     child: float = CHILD,
     more: int = 0,
 ) -> Latents:
-    """Latents from a folder or a file; without one, of MNIST digits, by an encoder trained here in seconds.
+    """Read latents from a folder or a file; without one, encode MNIST digits by a network trained in seconds.
 
     Args:
         path: a folder with latents.npy and perhaps gender.npy and age.npy (the layout of the public ALAE latents of FFHQ,
@@ -52,10 +52,16 @@ def load(
         labels: an npy, npz or safetensors file of further labels, one for each row.
         held_out: how many rows, the last ones, are never trained on. Default: what the layout says, else 2,048, and at most a
             fifth.
-        adult, child: who is older than `adult` is one, who is younger than `child` is one; an age below 0 is unknown. Others
-            than the usual ones are refused where no ages are known.
-        more: so many further rows for training, drawn by the mapping network of the package random-face; only for the folder
-            of stylegan_ffhq_w512 files, which are from that network.
+        adult, child: rows with an age above `adult` are adults, below `child` children; a negative age is unknown. Values
+            other than the default are refused for latents without ages.
+        more: how many further training rows are drawn by the mapping network of the package random-face; only for a
+            folder of stylegan_ffhq_w512 files, which are from that network.
+
+    Returns:
+        The latents with their split, labels and domains; cached, so that each is read once per process.
+
+    Raises:
+        UserError: the files cannot be read, or options do not fit them.
     """
     check_count("held_out", held_out, at_least=2)
     check_count("more", more, at_least=0)
@@ -89,7 +95,7 @@ def load(
     if labels is not None:
         file, name = find_file(labels)
         further = read_arrays(file) if name is None else {name: read_array(file, name)}
-        # What was asked for comes first: studies take the first pairs.
+        # Labels that were given come first, because studies take the first pairs.
         found = {**further, **{own: found[own] for own in found if own not in further}}
     if other_ages and "age" in found:
         found = {"age": found["age"], **found}
@@ -121,7 +127,7 @@ def _notes(alae: bool, labels: str | None, ages: tuple[float, float] | None) -> 
     if labels is not None:
         yield f"labels from {printable(Path(labels).name)}"
     if ages is not None:
-        yield f"who is older than {ages[0]:g} is an adult, who is younger than {ages[1]:g} a child"
+        yield f"ages above {ages[0]:g} are adults, below {ages[1]:g} children"
 
 
 def _no_ages(adult: float, child: float, shown: str) -> str:
@@ -129,7 +135,7 @@ def _no_ages(adult: float, child: float, shown: str) -> str:
 
 
 def _files(path: str, where: Path) -> tuple[dict[str, Array], Array]:
-    """Labels by name, and the matrix."""
+    """Return the labels by name, and the matrix."""
     if where.is_dir() or where.name == "latents.npy":
         folder = where if where.is_dir() else where.parent
         matrix = read_array(find_file(str(folder / "latents.npy"))[0], None)
@@ -161,7 +167,9 @@ def _rows(matrix: Array, shown: str) -> Tensor:
         raise UserError(
             f"{shown} has shape {matrix.shape}: give at least {LEAST_ROWS} rows, a latent in each"
         )
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is found below
+    with np.errstate(
+        over="ignore"
+    ):  # numbers too large for float32 become infinite, which is reported below
         rows = np.ascontiguousarray(matrix, dtype=np.float32)
     good = np.isfinite(rows).all(axis=1)
     if not good.all():
@@ -173,7 +181,7 @@ def _rows(matrix: Array, shown: str) -> Tensor:
 
 
 def _column(array: Array, name: str, n: int, shown: str) -> Array:
-    """Labels, one for each row: (n,)."""
+    """Check labels, one for each row, (n,)."""
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.shape != (n,):
@@ -218,7 +226,7 @@ def _stylegan(folder: Path, held_out: int | None, more: int) -> Latents:
     held = np.zeros(len(rows), dtype=bool)
     wanted = min(_HELD, stored // 3) if held_out is None else held_out
     count = _held(stored, wanted, printable(str(folder)))
-    held[stored - count : stored] = True  # the same rows, whatever is added behind them
+    held[stored - count : stored] = True  # the same rows whether or not more are drawn
     pairs = tuple(p for p in (GENDER_PAIR, AGE_PAIR) if all(side in domains for side in p))
     from slicewise.lab.latents import faces
 

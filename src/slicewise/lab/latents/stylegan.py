@@ -1,4 +1,4 @@
-"""Samples of a face generator's style space with machine-made labels, and more of them from its mapping network."""
+"""Samples of a face generator's style space with machine-made labels, and further ones from its mapping network."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from slicewise.lab.data import Array, find_file, printable, read_array, read_arr
 from slicewise.lab.errors import UserError
 
 _STEM = "stylegan_ffhq_w512"
-# Rows of the stored latents are w of these draws, in order; so are those that follow.
+# The stored rows are w of draws with this seed, in order, and so are further rows.
 _SEED = 2021
-# The first rows were labeled by a look at their pictures, all others by a cut of w.
-_LOOKED_AT = 960
+# The first rows were labeled by their pictures, all others by a linear score of w.
+_LABELED_BY_PICTURE = 960
 
 
 def read_stylegan(
     folder: Path, more: int
 ) -> tuple[Tensor, dict[str, Array], dict[str, Array], tuple[str, ...]]:
-    """Rows, labels, domains and notes of a folder with stylegan_ffhq_w512_part0.npz …, and so many rows more."""
+    """Return rows, labels, domains and notes of a folder with stylegan_ffhq_w512_part0.npz …, and `more` further rows."""
     found = folder.glob(f"{_STEM}_part*.npz")
     parts = sorted(found, key=lambda part: (len(part.name), part.name))  # 10 comes after 2
     if not parts:
@@ -65,7 +65,7 @@ def read_stylegan(
 
 
 def _drawn(start: int, count: int) -> Array:
-    """The rows that follow the first `start`, in their precision."""
+    """Return the rows that follow the first `start`, in float16 as the stored ones."""
     from slicewise.lab.latents.faces import mapped
 
     noise = np.random.default_rng(_SEED).standard_normal((start + count, 512)).astype(np.float32)
@@ -75,18 +75,18 @@ def _drawn(start: int, count: int) -> Array:
 def _labeled(
     w: Array, further: Array, labels: dict[str, Array], given: dict[str, Array]
 ) -> dict[str, Array]:
-    """Labels of all rows; the further ones are cut where the stored ones are."""
+    """Return labels of all rows; further ones get theirs by the thresholds of the stored ones."""
     missing = [name for name in ("gender_coef", "child_coef") if name not in given]
     if missing:
         raise UserError(
             f"{_STEM}_labels.npz has no {' and no '.join(missing)}: further rows cannot be labeled"
         )
-    rest = slice(_LOOKED_AT, None)
+    rest = slice(_LABELED_BY_PICTURE, None)
     sides = {}
     for name, coefficients in (("gender", "gender_coef"), ("age_group", "child_coef")):
         old, new = w[rest] @ given[coefficients], further.astype(np.float32) @ given[coefficients]
         label = labels[name][rest]
-        # Each label is an interval of the score: in their order, with cuts half way between neighbors.
+        # Each label is an interval of the score, with thresholds half way between neighbors.
         order = sorted(np.unique(label), key=lambda value: float(np.median(old[label == value])))
         cuts = [
             (old[label == low].max() + old[label == high].min()) / 2

@@ -1,4 +1,4 @@
-"""Where cells are made: here, one after another, or in several processes. None of them writes."""
+"""Engines, which make the runs of cells: in this process, or in several. None of them writes to the store."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from slicewise.lab.study.run import Cell, Result, Run
 
 @dataclass(frozen=True)
 class Job:
-    """What is left to make of a cell."""
+    """The runs of a cell that are still to be made."""
 
     cell: Cell
     runs: tuple[Run, ...]
     device: str
-    scratch: Path | None = None  # folder for what long cells go on from
+    scratch: Path | None = None  # folder for checkpoints of long cells
 
     @property
     def checkpoint(self) -> Path | None:
-        """A file of this job's own: it depends on which runs are to be made."""
+        """The file of this job, named by a hash of its runs."""
         if self.scratch is None:
             return None
         whole = "".join(run.key for run in self.runs)
         return self.scratch / f"{hashlib.sha256(whole.encode()).hexdigest()[:32]}.pt"
 
     def remove_checkpoint(self) -> None:
-        """Remove what it would have gone on from."""
+        """Remove the checkpoint of this job, if there is one."""
         if self.checkpoint is not None:
             self.checkpoint.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, eq=False)
 class JobResult:
-    """A job and what came of it, with where it was made: results, or what went wrong."""
+    """The results of a job, or its error, and where it was made."""
 
     job: Job
     results: tuple[Result, ...] = ()
@@ -59,23 +59,23 @@ class JobResult:
 
 
 class Engine(Protocol):
-    """Makes jobs in some order, and hands each over when it is done."""
+    """Makes jobs in some order, and yields the result of each when it is done."""
 
     def __call__(self, jobs: Sequence[Job]) -> Iterator[JobResult]: ...
 
     def run_alone(self, job: Job) -> JobResult:
-        """One job with nothing of ours beside it, because its time is asked for."""
+        """Make one job with no other beside it, because its time is measured."""
         ...
 
 
-def make(job: Job) -> JobResult:
-    """One job. A batch too large for the device's memory is made in halves: runs do not know their batch."""
+def run_job(job: Job) -> JobResult:
+    """Make one job; a batch that is too large for the device's memory is made in halves, with the same results."""
     begun = time.perf_counter()
     try:
         results = tuple(_measured(job))
         took = time.perf_counter() - begun
         return JobResult(job, results, took, device_name(job.device), versions())
-    except Exception as error:  # whatever it is, the other cells go on, and it is told in the end
+    except Exception as error:  # the other cells go on, and it is reported at the end
         return JobResult(job, error=f"{type(error).__name__}: {error}")
 
 
@@ -96,22 +96,22 @@ def _measured(job: Job) -> list[Result]:
 
 @dataclass(frozen=True)
 class SerialEngine:
-    """One after another, in this process."""
+    """Makes jobs one after another in this process."""
 
     def __call__(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
         for job in jobs:
-            yield make(job)
+            yield run_job(job)
 
     def run_alone(self, job: Job) -> JobResult:
-        return make(job)
+        return run_job(job)
 
 
 @dataclass(frozen=True)
 class ProcessEngine:
-    """In several processes of this machine, which share its cores.
+    """Makes jobs in several processes of this machine, which share its cores.
 
-    When a process dies (killed, out of memory), what was in flight is made once more, each job by itself: the
-    one that kills its process twice has failed, and takes nobody else down.
+    If a process dies (killed, out of memory), the jobs in progress are made once more, each by itself. A job that ends its
+    process twice has failed; the others go on.
     """
 
     count: int
@@ -122,15 +122,15 @@ class ProcessEngine:
             lost = yield from _in_pool(left, self.count)
             for job in lost:
                 if (yield from _in_pool(deque([job]), 1)):
-                    why = "its process died, twice: was it killed, or is memory short? try fewer --jobs"
+                    why = "its process died twice: was it killed, or is memory short? try fewer --jobs"
                     yield JobResult(job, error=why)
 
     def run_alone(self, job: Job) -> JobResult:
-        return make(job)  # here: the other processes have ended
+        return run_job(job)  # in this process: the others have ended
 
 
 def _in_pool(left: deque[Job], count: int) -> Generator[JobResult, None, list[Job]]:
-    """Make jobs, taking them off the left end; returns those in flight when a process died, if one did."""
+    """Make jobs, taken from the left; return those in progress if a process died."""
     pool = ProcessPoolExecutor(
         count,
         mp_context=multiprocessing.get_context("spawn"),  # CUDA does not survive a fork
@@ -142,11 +142,11 @@ def _in_pool(left: deque[Job], count: int) -> Generator[JobResult, None, list[Jo
     lost: list[Job] = []
     try:
         while waiting or (left and not lost):
-            # A few at a time: whatever is handed over is lost if a process dies.
+            # As many as there are processes: all submitted jobs are lost if a process dies.
             while left and not lost and len(waiting) < count:
                 job = left.popleft()
                 try:
-                    waiting[pool.submit(make, job)] = job
+                    waiting[pool.submit(run_job, job)] = job
                 except BrokenProcessPool:
                     lost.append(job)
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -163,14 +163,14 @@ def _in_pool(left: deque[Job], count: int) -> Generator[JobResult, None, list[Jo
 
 
 def _begin(threads: int) -> None:
-    # Ctrl-C is for the process that writes; it ends the others.
+    # Ctrl-C is handled by the main process, which ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """A writer that was killed tells nobody: who works for it would work on, in the way of the next one."""
+    """End this process when the main one has ended, which may have been killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])

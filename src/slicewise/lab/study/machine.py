@@ -1,4 +1,4 @@
-"""Where runs are made: which device, and with which versions of what the numbers depend on."""
+"""The device that runs are made on, and the versions of the packages that results depend on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from slicewise.lab.errors import UserError
 
 
 def choose_device(asked: str) -> str:
-    """ "auto" is a CUDA device where there is one."""
+    """Return the device to use.
+
+    Args:
+        asked: "auto" (CUDA if there is a device), "cpu", "cuda", or one of several, such as "cuda:1".
+
+    Raises:
+        UserError: there is no such device.
+    """
     if asked == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, index = asked.partition(":")
@@ -25,14 +32,14 @@ def choose_device(asked: str) -> str:
 
 
 def device_name(device: str) -> str:
-    """What kind of device it is, for the record."""
+    """Return the name of a device, which is stored with each run."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on."""
+    """Return the versions of the packages that results depend on."""
     found = {"python": platform.python_version(), "torch": torch.__version__}
     for package in ("slicewise", "numpy", "numba", "POT", "scipy"):
         try:

@@ -1,4 +1,4 @@
-"""One SQLite file that holds every run there is: whole cells or nothing, and never a run twice."""
+"""A SQLite file that holds the runs of a study: a cell is stored as a whole, and no run twice."""
 
 from __future__ import annotations
 
@@ -30,7 +30,16 @@ from slicewise.support import check_choice
 
 
 class Store:
-    """The runs of a study. Opened to write, it is made where there is none; `Store.reading` never writes.
+    """The runs of a study.
+
+    Args:
+        path: the SQLite file.
+        write: whether the store may be written to; it is created if there is none. `Store.reading` opens one to read.
+
+    Raises:
+        UserError: the file is not a store, cannot be opened, or does not exist where nothing may be written.
+
+    Example:
 
     >>> import tempfile
     >>> with Store(Path(tempfile.mkdtemp()) / "runs.db") as store:
@@ -56,15 +65,15 @@ class Store:
 
     @classmethod
     def reading(cls, path: str | Path) -> Store:
-        """A store that is only looked at, while others may write to it."""
+        """Open a store to read; another process may write to it meanwhile."""
         return cls(path, write=False)
 
     def _open(self, write: bool) -> sqlite3.Connection:
-        # Another process may be in the middle of a commit: wait for it.
+        # Wait for another process that is committing.
         if write:
             return sqlite3.connect(self.path, timeout=60, isolation_level=None)
         address = self.path.resolve().as_uri()
-        # In a folder nobody may write to, SQLite can read a store only if told that none will.
+        # In a read-only folder SQLite needs `immutable`.
         log = self.path.with_name(self.path.name + "-wal")
         for mode in ("mode=ro",) if log.exists() else ("mode=ro", "immutable=1"):
             connection = sqlite3.connect(f"{address}?{mode}", uri=True, timeout=60)
@@ -95,14 +104,14 @@ class Store:
                 f"name another file"
             )
         if write:
-            # Readers are not kept waiting, and a process killed in a commit leaves the last whole one.
+            # Readers need not wait, and a process killed during a commit leaves the previous state.
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA foreign_keys = ON")
             self._connection.execute(ASKED)
 
     def missing(self, runs: Iterable[Run]) -> list[Run]:
-        """Those that are not there yet, in their order."""
+        """Return the runs that are not stored yet, in their order."""
         with self._explained():
             return [run for run in runs if not self._has(run.key)]
 
@@ -111,7 +120,7 @@ class Store:
         return found is not None
 
     def add(self, results: Sequence[Result], device: str, versions: Mapping[str, str]) -> None:
-        """All of them, or, if anything goes wrong, none. A run that is there already stays as it is."""
+        """Store all results, or none if there is an error; runs that are stored already do not change."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._explained(), self._transaction():
             for result in results:
@@ -129,7 +138,7 @@ class Store:
                     )
 
     def ask(self, cells: Iterable[Cell], error: str = "") -> None:
-        """Note that these are wanted, or what went wrong with them."""
+        """Record that cells were asked for, or the error of the last attempt."""
         wanted = {(*_place(run), error) for cell in cells for run in cell.runs}
         with self._explained(), self._transaction():
             self._connection.executemany(
@@ -137,7 +146,7 @@ class Store:
             )
 
     def asked(self) -> list[dict[str, Any]]:
-        """What was ever wanted, and what went wrong with it when it was last tried, if anything did."""
+        """Return what was ever asked for, with the error of the last attempt, if any."""
         there = "SELECT 1 FROM sqlite_master WHERE name = 'asked'"
         with self._explained():
             if self._connection.execute(there).fetchone() is None:
@@ -149,7 +158,7 @@ class Store:
         return [{**row, "given": json.loads(row["given"])} for row in rows]
 
     def rows(self, **wanted: str) -> list[dict[str, Any]]:
-        """Runs as dictionaries by column, those with these values: `rows(experiment="theory")`."""
+        """Return runs as dictionaries by column, filtered by values of columns, such as `rows(experiment="theory")`."""
         for name in wanted:
             check_choice("column", name, COLUMNS)
         where = " AND ".join(f"{name} = ?" for name in wanted) or "1"
@@ -163,14 +172,14 @@ class Store:
         return [{**row, **{name: json.loads(row[name]) for name in JSON}} for row in rows]
 
     def values_of(self, column: str) -> list[str]:
-        """What there is in a column, but for nothing."""
+        """Return the different values of a column, without empty ones."""
         check_choice("column", column, COLUMNS)
         with self._explained():
             found = self._connection.execute(f"SELECT DISTINCT {column} FROM runs").fetchall()
         return sorted(str(value) for (value,) in found if value)
 
     def array(self, key: str, name: str) -> Array | None:
-        """An array that was kept with a run."""
+        """Return an array that was stored with a run, or None."""
         asked = "SELECT data FROM arrays WHERE key = ? AND name = ?"
         with self._explained():
             found = self._connection.execute(asked, (key, name)).fetchone()
@@ -189,17 +198,17 @@ class Store:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """What SQLite says, with what to do about it."""
+        """Turn errors of SQLite into a UserError that says what to do."""
         try:
             yield
         except sqlite3.Error as error:
             said = str(error)
             if "full" in said or "disk I/O" in said:
-                advice = "is the disk full? what is stored is safe: make room and run again"
+                advice = "is the disk full? stored runs are safe: free some space and run again"
             elif "not a database" in said or "malformed" in said:
-                advice = "it is no store of slicewise, or a damaged one: name another file"
+                advice = "it is not a store of slicewise, or damaged: give another file"
             elif "locked" in said:
-                advice = "another process holds it: wait until it has ended"
+                advice = "another process is using it: wait until it has ended"
             else:
                 advice = "can the file and its folder be written to?"
             raise UserError(f"store {self.path}: {said}; {advice}") from error
@@ -209,7 +218,7 @@ class Store:
             ) from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def __enter__(self) -> Store:
@@ -225,7 +234,7 @@ class Store:
 
 
 def _place(run: Run) -> tuple[str, str, str, str, bool, str]:
-    """Where a run belongs: all but its rate and its seed."""
+    """Return what identifies a run but for its rate and seed."""
     given = as_json({**run.given, **run.noted})
     return run.experiment, run.setting, run.variant, run.objective, run.lr is None, given
 

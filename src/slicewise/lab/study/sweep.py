@@ -1,4 +1,4 @@
-"""From cells to a store that holds their runs: only what is missing is made."""
+"""Make the runs of cells that a store lacks, and store them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slicewise.lab.study.store import Store
 
 @dataclass
 class Outcome:
-    """What a sweep did."""
+    """What a sweep did: counts of runs, and errors of cells."""
 
     made: int = 0  # runs
     there: int = 0  # runs that were in the store already
@@ -31,10 +31,20 @@ def sweep(
     engine: Engine = SerialEngine(),
     progress: SweepProgress | None = None,
 ) -> Outcome:
-    """Make every run that the store lacks, a cell at a time; each cell is written as a whole when it is done.
+    """Make every run that the store lacks; each cell is stored as a whole when it is done.
 
-    Stop it whenever you like and call it again: at most the cells in flight are lost, and of those that
-    run for long only the last half minute.
+    It may be stopped at any time and called again: at most the cells in progress are lost, and of long ones only the last
+    half minute.
+
+    Args:
+        cells: what is wanted.
+        store: where results go.
+        device: "cpu", "cuda" or "cuda:1".
+        engine: makes the runs; those that are timed come last, one by one.
+        progress: shows how far it is; nothing by default.
+
+    Returns:
+        How many runs were made and how many were stored already, and the errors of cells that failed.
     """
     progress = SweepProgress(quiet=True) if progress is None else progress
     outcome, jobs = Outcome(), []
@@ -63,11 +73,11 @@ def sweep(
 
 
 def _clear(scratch: Path) -> None:
-    """Remove what a process that was killed in the middle of writing left; the folder too, if it is empty."""
+    """Remove temporary files of killed processes, and the folder if it is empty."""
     if not scratch.is_dir():
         return
     for file in scratch.glob(".*"):
-        # A minute: another sweep on this store may be writing just now.
+        # Another sweep on this store may be writing newer ones.
         if file.is_file() and time.time() - file.stat().st_mtime > 60:
             file.unlink(missing_ok=True)
     if not any(scratch.iterdir()):
