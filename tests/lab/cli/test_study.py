@@ -205,3 +205,9 @@ def test_means_are_a_line_a_rate(here, capsys):
     assert [line["lr"] for line in lines] == ["", "1.0", "10000000.0"]
     assert lines[2]["w2_mean"] == "inf"
     assert "--csv" in wrong(capsys, "runs", "--means")
+
+
+def test_benchmarks_are_named_and_not_run(here, capsys):
+    line = wrong(capsys, "bench", "--gpu", "--only", "A2")
+    assert "`make bench`" in line
+    assert "clone" in line

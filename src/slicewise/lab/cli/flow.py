@@ -1,4 +1,4 @@
-"""`slicewise flow`: samples carried to samples, and a film of it."""
+"""`slicewise flow`: move samples to samples, and draw an animation of it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from slicewise.lab.images import Film, as_gif, as_html, film, log_spaced, neares
 from slicewise.support import check_choice, check_count, write_whole
 from slicewise.transport import wasserstein
 
-# Up to so many pairs of samples the exact distance takes milliseconds: it is told of every frame.
+# Up to so many pairs of samples the exact distance takes milliseconds, and is computed for every frame.
 _CHEAP_PAIRS = 500**2
-# Particles of many steps are kept until it is known which to show: no more than these bytes of them.
+# Memory for the particles of many steps, which are kept until it is known which to show.
 _CHECKPOINT_BYTES = 2 * 10**9
 _MOST_FRAMES = 1000
 
@@ -34,21 +34,23 @@ _MOST_FRAMES = 1000
 def flow(
     source: Annotated[
         str | None,
-        typer.Argument(metavar="SOURCE", help="The file of the particles.", show_default=False),
+        typer.Argument(metavar="SOURCE", help="The samples to move.", show_default=False),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Argument(metavar="TARGET", help="The file of their target.", show_default=False),
+        typer.Argument(metavar="TARGET", help="The samples they are moved to.", show_default=False),
     ] = None,
     variant: options.VariantName = "sw",
     lr: Annotated[
-        str, typer.Option(metavar="auto|RATE", help="auto computes each step; else a rate.")
+        str,
+        typer.Option(metavar="auto|RATE", help="A learning rate, or auto: every step is computed."),
     ] = "auto",
-    steps: Annotated[int, typer.Option(help="At most so many.")] = 1000,
+    steps: Annotated[int, typer.Option(help="The largest number of steps.")] = 1000,
     objective: Annotated[
         str,
         typer.Option(
-            metavar="power|root|mean_root", help="What is descended: SW_p^p, SW_p or the mean W_p."
+            metavar="power|root|mean_root",
+            help="What is minimized: SW_p^p, SW_p or the mean W_p of the slices.",
         ),
     ] = "power",
     p: options.Order = 2.0,
@@ -67,40 +69,40 @@ def flow(
         typer.Option(
             "--out",
             "-o",
-            help="The film: a .gif, or an .html page.",
+            help="The animation: a .gif, or an .html page.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = Path("flow.gif"),
     frames: Annotated[
         int,
         typer.Option(
-            help="At most so many, the first and the last step among them.",
+            help="The largest number of frames; the first and last step are always shown.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = 60,
     fps: Annotated[
-        float, typer.Option(help="Frames a second, up to 50.", rich_help_panel=options.OUTPUT)
+        float, typer.Option(help="Frames per second, up to 50.", rich_help_panel=options.OUTPUT)
     ] = 12.0,
     save: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Where the particles go in the end: .npy, or .npz with source and target beside them.",
+            help="Save the final particles: .npy, or .npz with source and target.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Carry samples to samples down a sliced distance, and make a film of it.
+    """Move samples to samples by minimizing a sliced distance, and draw an animation.
 
-    No rate is needed: each step is computed from the slices it draws. Files are
-    as for `slicewise distance`; without any, a toy is carried. The exact W_2
-    that is left is told at the end (the number --quiet prints). Films of more
-    than two dimensions show the two principal directions.
+    No learning rate is needed: each step is computed from the slices it draws.
+    Files are as for `slicewise distance`; without any, a toy target is used. The
+    exact W_2 that remains is printed at the end (the number of --quiet). Samples
+    of more than two dimensions are shown by their two principal directions.
 
     [bold]Examples[/bold]
-      slicewise flow                                    a toy, into flow.gif
+      slicewise flow                                    a toy target, flow.gif
       slicewise flow --toy knot --d 50 -o knot.html
       slicewise flow temple.jpg flower.jpg --samples 1000 -o colors.html
       slicewise flow x.npy y.npy -v ebsw --lr 3 --steps 200 --save moved.npy
@@ -111,7 +113,7 @@ def flow(
     check_count("--steps", steps, at_least=0)
     check_count("--frames", frames, at_least=2)
     if frames > _MOST_FRAMES:
-        raise UserError(f"--frames {frames} are too many: give at most {_MOST_FRAMES}")
+        raise UserError(f"--frames {frames} is too many: give at most {_MOST_FRAMES}")
     if not 0 < fps <= 50:
         raise UserError(f"--fps {fps:g}: give a number above 0, up to 50")
     recipe, n_slices, own = options.recipe_of(variant, n_slices, option)
@@ -119,12 +121,12 @@ def flow(
     sets = pair_or_toy(
         files, toy_name=toy_name, n=n, d=d, seed=seed, samples=samples, flatten=flatten
     ).to(dtype, device)
-    # Which steps are worth showing is known at the end: these are kept to choose from.
+    # The number of steps is known at the end: frames are chosen from these.
     looks = log_spaced(steps, 4 * frames)
     if len(looks) * sets.x.numel() * sets.x.element_size() > _CHECKPOINT_BYTES:
         raise UserError(
-            f"{frames} frames of {len(sets.x)} particles in {sets.x.shape[1]} dimensions are too much to "
-            f"keep: give fewer --frames or --samples"
+            f"{frames} frames of {len(sets.x)} particles in {sets.x.shape[1]} dimensions need too much "
+            f"memory: give fewer --frames or --samples"
         )
     check_output_path("--out", out, (".gif", ".html"))
     if save is not None:
@@ -147,7 +149,7 @@ def flow(
         )
     seconds = time.perf_counter() - start
     affordable = len(sets.x) * len(sets.y) <= EXACT_PAIRS
-    said: dict[str, Any] = {
+    result: dict[str, Any] = {
         "ended": Status(int(found.status)).name.lower(),
         "steps": int(found.steps),
         "w2": float(found.w2) if affordable else math.nan,
@@ -167,7 +169,7 @@ def flow(
         "device": str(sets.x.device),
         "dtype": dtype,
     }
-    lines = _lines(said)
+    lines = _lines(result)
     shown = _film(found, sets, frames)
     if save is not None:
         write_whole(save, _as_bytes(found, sets, save.suffix.lower()))
@@ -177,14 +179,14 @@ def flow(
     else:
         title = f"{sets.x_name} → {sets.y_name}"
         write_whole(out, as_html(shown, fps=fps, title=title, facts=lines))
-    lines.append(("film", f"{printable(str(out))}, {len(shown.steps)} frames"))
+    lines.append(("animation", f"{printable(str(out))}, {len(shown.steps)} frames"))
     if shown.words:
         lines.append(("shows", shown.words))
     if as_json:
         places = {"out": str(out), "save": None if save is None else str(save)}
-        print_json({**said, "frames": shown.steps, "shows": shown.words, **places})
+        print_json({**result, "frames": shown.steps, "shows": shown.words, **places})
     elif quiet:
-        print(said["w2"])
+        print(result["w2"])
     else:
         print_lines(lines)
 
@@ -202,7 +204,7 @@ def _rate(word: str) -> float | Literal["auto"]:
 
 
 def _film(found: Flow, sets: SamplePair, most: int) -> Film:
-    """Frames from the first step to that on which the run ended."""
+    """Choose frames from the first step to the last one made."""
     end = int(found.steps)
     looks = [step for step in found.trace.particles_at if step < end]
     steps = nearest(looks, log_spaced(end, most)[:-1])
@@ -225,17 +227,19 @@ def _as_bytes(found: Flow, sets: SamplePair, suffix: str) -> bytes:
     return file.getvalue()
 
 
-def _lines(said: dict[str, Any]) -> list[tuple[str, str]]:
+def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
     ended = {
         "converged": "converged after {steps} steps, {seconds:.2f} s",
-        "finished": "made all {steps} steps, {seconds:.2f} s; more may lead further",
+        "finished": "out of steps after {steps}, {seconds:.2f} s; a larger --steps may go further",
         "diverged": "diverged after {steps} steps: the rate is too large; try --lr auto",
-    }[said["ended"]]
-    left = f"{said['w2']:.3g}" if said["w2"] == said["w2"] else "not told: too many samples"
-    how = "each step computed" if said["lr"] == "auto" else f"rate {said['lr']:g}"
+    }[result["ended"]]
+    left = (
+        f"{result['w2']:.3g}" if result["w2"] == result["w2"] else "not computed: too many samples"
+    )
+    how = "each step computed" if result["lr"] == "auto" else f"rate {result['lr']:g}"
     return [
-        ("ended", ended.format(**said)),
+        ("ended", ended.format(**result)),
         ("exact W_2 left", left),
-        ("samples", "{source} (n = {n}) to {target} (m = {m}), d = {d}".format(**said)),
-        ("variant", f"{said['variant']}, {how}, seed {said['seed']}"),
+        ("samples", "{source} (n = {n}) to {target} (m = {m}), d = {d}".format(**result)),
+        ("variant", f"{result['variant']}, {how}, seed {result['seed']}"),
     ]

@@ -1,4 +1,4 @@
-"""`slicewise latents`: what is in a file of latents, and what could be done with it."""
+"""`slicewise latents`: describe a file of latents, and draw what was learned of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from slicewise.lab.study import Store
 from slicewise.support import check_choice, progress_bar, write_whole
 
 _DPI = 200  # one face is an inch wide
-_LEAST_SIDE = 64  # pixels: smaller pictures are enlarged
+_LEAST_SIDE = 64  # pixels; smaller pictures are enlarged
 
 
 def latents(
@@ -53,40 +53,42 @@ def latents(
     judge: Annotated[
         bool,
         typer.Option(
-            "--judge", help="What real data, a constant and a Gaussian score; half a minute."
+            "--judge",
+            help="Also judge real data, a constant and a Gaussian, as baselines; takes half a minute.",
         ),
     ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="FILE.png", help="Draw explained variance, split and domains."
+            "--out",
+            "-o",
+            metavar="FILE.png",
+            help="Draw the explained variance, the split and the domains.",
         ),
     ] = None,
     pictures: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.png", help="Decode some held-out rows, where there is a decoder."
-        ),
+        typer.Option(metavar="FILE.png", help="Decode some held-out rows, if there is a decoder."),
     ] = None,
     store: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.db",
-            help="With --pictures: decode what the runs of `reproduce` in this store made.",
+            help="With --pictures: decode samples of the runs of `slicewise reproduce` in this store.",
         ),
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="With --store: which task. \\[default: the first there]"),
+        typer.Option(metavar="NAME", help="With --store: the task. \\[default: the first one]"),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Describe latents: sizes, splits, domains, explained variance, and how good doing nothing is.
+    """Describe latents: sizes, splits, domains, explained variance, and baselines.
 
     PATH is a folder with latents.npy and perhaps gender.npy and age.npy (the
     public ALAE latents of FFHQ), a folder with stylegan_ffhq_w512_part0.npz …,
     or a matrix: npy, npz, safetensors (file.npz:name picks an array). Without
-    one, 5,000 MNIST digits are encoded by a network trained here in seconds.
+    one, 5,000 MNIST digits are encoded by a network that is trained in seconds.
 
     [bold]Examples[/bold]
       slicewise latents
@@ -97,14 +99,14 @@ def latents(
     outputs = {name: check_output_path(name, given, (".png",))
               for name, given in (("--out", out), ("--pictures", pictures)) if given is not None}  # fmt: skip
     if store is not None and pictures is None:
-        raise UserError("--store is for --pictures: name a file for them, too")
+        raise UserError("--store needs --pictures FILE.png")
     if task is not None and store is None:
-        raise UserError("--task is for --store: name the store of a study, too")
+        raise UserError("--task needs --store FILE.db")
     found = load(path, labels=labels, held_out=held_out, adult=adult, child=child, more=more)
-    said = _facts(found)
+    result = _facts(found)
     if judge:
         judged = baselines(found.train, found.judged[: len(found.train)])
-        said["judged"] = {name: vars(one) for name, one in judged.items()}
+        result["judged"] = {name: vars(one) for name, one in judged.items()}
     else:
         judged = {}
     if "--pictures" in outputs:
@@ -115,9 +117,9 @@ def latents(
         views(found).savefig(file, format="png", dpi=110)
         write_whole(outputs["--out"], file.getvalue())
     if as_json:
-        print_json(said)
+        print_json(result)
     else:
-        print_lines(_lines(said, judged))
+        print_lines(_lines(result, judged))
 
 
 def _facts(found: Latents) -> dict[str, Any]:
@@ -137,24 +139,24 @@ def _facts(found: Latents) -> dict[str, Any]:
     }
 
 
-def _lines(said: dict[str, Any], judged: dict[str, Judgement]) -> list[tuple[str, str]]:
-    axes = ", ".join(f"{float(share):.0%} in {count}" for share, count in said["axes"].items())
+def _lines(result: dict[str, Any], judged: dict[str, Judgement]) -> list[tuple[str, str]]:
+    axes = ", ".join(f"{float(share):.0%} in {count}" for share, count in result["axes"].items())
     lines = [
-        (said["name"], f"{said['rows']:,} rows of {said['d']} coordinates"),
+        (result["name"], f"{result['rows']:,} rows of {result['d']} coordinates"),
         (
             "variance",
-            f"{axes} principal axes; participation ratio {said['participation_ratio']:.1f}",
+            f"{axes} principal axes; participation ratio {result['participation_ratio']:.1f}",
         ),
     ]
     lines += [
         (row["set"], f"{row['train']:,} to train on, {row['held out']:,} held out")
-        for row in said["sets"]
+        for row in result["sets"]
     ]
     lines += [
-        ("can be asked", ", ".join(said["tasks"])),
-        ("pictures", "can be decoded" if said["decodes"] else f"none: {said['undecoded']}"),
+        ("tasks", ", ".join(result["tasks"])),
+        ("pictures", "can be decoded" if result["decodes"] else f"none: {result['undecoded']}"),
     ]
-    lines += [("" if index else "to know", note) for index, note in enumerate(said["notes"])]
+    lines += [("" if index else "notes", note) for index, note in enumerate(result["notes"])]
     lines += [
         (name, f"SW_2 {one.sw2:.4g}, energy {one.energy:.4g}, Fréchet {one.frechet:.4g}, variance {one.variance_ratio:.3g}, "
                f"W_2 {one.w2:.4g}")
@@ -175,16 +177,25 @@ def _decoded(found: Latents) -> bytes:
 
 
 def pictures_of_study(path: Path, latents: Latents, asked: str | None) -> bytes:
-    """A PNG of one task, that which is asked for or the first there is: a line for each variant at its best rate.
+    """Draw samples of one task of a study, a row for each variant at its best rate.
 
-    Held-out samples come first; of a translation the sources do, each above what became of it.
+    Args:
+        path: the store.
+        latents: those of the study, with a decoder.
+        asked: the name of the task; the first one by default.
+
+    Returns:
+        A PNG file: held-out samples in the first row, or the sources of a translation above their translations.
+
+    Raises:
+        UserError: the store has no samples of these latents.
     """
     with Store.reading(path) as store:
         group = _group(store, path, latents, asked)
         found = samples(store, group, "end")
     if not found:
         raise UserError(
-            f"{printable(str(path))} has kept no samples of {group.setting}: all its runs have diverged, or are of an "
+            f"{printable(str(path))} has no samples of {group.setting}: all its runs diverged, or were made by an "
             f"earlier version"
         )
     made = {one.label: _rows(one.made) for one in found}
@@ -211,7 +222,7 @@ def pictures_of_study(path: Path, latents: Latents, asked: str | None) -> bytes:
 
 
 def _group(store: Store, path: Path, latents: Latents, asked: str | None) -> Group:
-    """Where the runs of a task on these latents are; of several, as with other networks, those of the most steps."""
+    """Return the runs of a task on these latents; of several networks or lengths, those of the most steps."""
     every = [group for name in (GENERATE, TRANSLATE) for group in groups(store, name)[0]]
     ours = [one for one in every if one.given["task"]["latents"] == latents.digest]
     if not ours:

@@ -1,4 +1,4 @@
-"""`slicewise reproduce`: the paper's experiments, resumable, ending in a report."""
+"""`slicewise reproduce`: run the paper's experiments, which can be resumed, and write a report."""
 
 from __future__ import annotations
 
@@ -34,17 +34,16 @@ from slicewise.problem import Convention
 from slicewise.support import check_choice
 
 OF_A_FILE = ("--labels", "--held-out", "--adult", "--child", "--more")
-
 HELP = f"""Run the paper's experiments: {", ".join(EXPERIMENTS)}, or all.
 
-Stop it at any moment and give the same command again: what is in the store
-is not made twice.
+It can be stopped at any time and resumed by the same command: runs that are
+in the store are not made again.
 
 [bold]Examples[/bold]
-  slicewise reproduce all                              in small: three minutes
-  slicewise reproduce gradient-flow --preset paper     all as published
+  slicewise reproduce all                              small: three minutes
+  slicewise reproduce gradient-flow --preset paper     as published
   slicewise reproduce image-flow --faces img_align_celeba --device cuda
-  slicewise reproduce generate --latents alae_ffhq     in a latent space of one's own
+  slicewise reproduce generate --latents alae_ffhq     with your own latents
   slicewise reproduce translate --latents w.npy --labels age.npy --adult 30 --child 12
   slicewise reproduce all --engine ray --address auto  on a Ray cluster
 """
@@ -53,19 +52,17 @@ ENGINES = ("local", "ray")
 
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="Which one, or all.", show_default=False)],
+    experiment: Annotated[str, typer.Argument(help="An experiment, or all.", show_default=False)],
     preset: Annotated[
-        str, typer.Option(help="quick: a meaningful part. paper: everything as published.")
+        str, typer.Option(help="quick: a small part. paper: everything as published.")
     ] = "quick",
-    store: Annotated[Path, typer.Option(help="SQLite file that keeps every run.")] = Path(
-        "runs.db"
-    ),
+    store: Annotated[Path, typer.Option(help="The SQLite file of all runs.")] = Path("runs.db"),
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report.")] = Path(
         "report"
     ),
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     jobs: Annotated[
-        int, typer.Option(help="Processes; 0 is one a core on a CPU, one on a GPU.")
+        int, typer.Option(help="Processes; 0 means one per core on a CPU, one on a GPU.")
     ] = 0,
     engine: Annotated[
         str, typer.Option(help="local: processes of this machine. ray: tasks of a Ray cluster.")
@@ -74,24 +71,24 @@ def reproduce(
         str | None,
         typer.Option(
             metavar="HOST:PORT|auto|local",
-            help="Its head; auto is the one on this machine, local one of its own. \\[default: "
+            help="The head of the cluster; auto is that of this machine, local starts a new one. \\[default: "
             "RAY_ADDRESS, else auto if there is one, else local]",
             rich_help_panel=CLUSTER,
         ),
     ] = None,
     cpus_per_task: Annotated[
         float | None,
-        typer.Option(help="Cores that a task takes. \\[default: 1]", rich_help_panel=CLUSTER),
+        typer.Option(help="Cores per task. \\[default: 1]", rich_help_panel=CLUSTER),
     ] = None,
     gpus_per_task: Annotated[
         float | None,
         typer.Option(
-            help="How much of a GPU a task takes: with 0.25 four share one. \\[default: 1]",
+            help="The share of a GPU per task; with 0.25 four tasks share one. \\[default: 1]",
             rich_help_panel=CLUSTER,
         ),
     ] = None,
     convention: Annotated[
-        str, typer.Option(help="mean, or reference: the scale of the published scripts.")
+        str, typer.Option(help="mean, or reference for the scale of the published scripts.")
     ] = "mean",
     mnist: Annotated[
         Path | None,
@@ -124,10 +121,10 @@ def reproduce(
     adult: options.AdultAge = ADULT,
     child: options.ChildAge = CHILD,
     more: options.MoreLatents = 0,
-    report: Annotated[bool, typer.Option(help="End in a report.")] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    report: Annotated[bool, typer.Option(help="Write a report at the end.")] = True,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> int:
-    """Run one experiment, or all, into a store; then write the report."""
+    """Run one experiment, or all of them, into a store; then write the report."""
     if experiment != "all":
         check_choice("experiment", experiment, (*EXPERIMENTS, "all"))
     check_choice("--preset", preset, PRESETS)
@@ -156,14 +153,14 @@ def reproduce(
             Options(
                 preset,
                 cast(Convention, convention),
-                _whole(mnist),
-                _whole(faces),
-                _whole(photographs),
+                _absolute(mnist),
+                _absolute(faces),
+                _absolute(photographs),
                 place.machine,
-                LatentChoice(_whole(latents), _whole(labels), held_out, adult, child, more),
+                LatentChoice(_absolute(latents), _absolute(labels), held_out, adult, child, more),
             ),
         )
-        # Files that are not what they should be come out here, before anything is written.
+        # Invalid input files are reported here, before anything is written.
         n_runs = sum(len(cell.runs) for cell in cells)
         with Store(store) as kept:
             if not quiet:
@@ -180,12 +177,12 @@ def reproduce(
                 )
             except KeyboardInterrupt:
                 print(
-                    f"slicewise: stopped; {store} holds what is done: give the same command to go on",
+                    f"slicewise: stopped; {store} holds the finished runs: repeat the command to resume",
                     file=sys.stderr,
                 )
                 return STOPPED
     if not quiet:
-        there = f", {outcome.there} were there" if outcome.there else ""
+        there = f", {outcome.there} were stored already" if outcome.there else ""
         print(f"{store}: {outcome.made} runs made{there}")
     for name, error in outcome.failed.items():
         print(f"slicewise: {name} failed: {' '.join(error.split())}", file=sys.stderr)
@@ -197,19 +194,19 @@ def reproduce(
 
 
 def _check_read(experiment: str, given: Sequence[str]) -> None:
-    """What an experiment would not look at is a mistake, and told before it runs without it."""
+    """Refuse options that an experiment does not use."""
     for option in given:
         readers = OPTION_USERS[option]
         if experiment not in (*readers, "all"):
             raise UserError(
-                f"{option} is for {' and '.join(readers)}: {experiment} has no use for it; leave it out"
+                f"{option} is for {' and '.join(readers)}: {experiment} does not use it; leave it out"
             )
         if option in OF_A_FILE and "--latents" not in given:
-            raise UserError(f"{option} is for latents from a file: give --latents PATH, too")
+            raise UserError(f"{option} is for latents from a file: give --latents PATH too")
 
 
 def _cells(names: Sequence[str], asked: Options) -> tuple[list[Cell], list[str]]:
-    """All cells; of several experiments those that have something to do, and a line on each that has not."""
+    """Return the cells of some experiments, and a line on each that has nothing to do."""
     cells: list[Cell] = []
     left_out: list[str] = []
     for name in names:
@@ -223,7 +220,7 @@ def _cells(names: Sequence[str], asked: Options) -> tuple[list[Cell], list[str]]
 
 
 def _notes(cells: Sequence[Cell]) -> list[str]:
-    """What is to be known of the data, each once."""
+    """Return the notes about the data, each once."""
     found = [
         f"{run.experiment}: {note}"
         for cell in cells
@@ -233,14 +230,14 @@ def _notes(cells: Sequence[Cell]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _whole(path: Path | str | None) -> str | None:
-    """A path from the root: who works for us may be in another folder."""
+def _absolute(path: Path | str | None) -> str | None:
+    """Return an absolute path: other processes may be in another folder."""
     return None if path is None else str(Path(path).absolute())
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """The options that say where."""
+    """The options that say where a study is run, checked."""
 
     engine: str
     device: str
@@ -268,8 +265,8 @@ class EngineOptions:
     def _check_ray(self) -> None:
         if self.jobs:
             raise UserError(
-                f"--jobs {self.jobs} is for --engine local: on a cluster as many tasks run as there is room for; "
-                f"--cpus-per-task and --gpus-per-task say how much each takes"
+                f"--jobs {self.jobs} is for --engine local: on a cluster as many tasks run as fit; "
+                f"--cpus-per-task and --gpus-per-task set what each takes"
             )
         cpus, gpus = self.cpus, self.gpus
         if cpus is not None and not (0 < cpus < 1 or (1 <= cpus < math.inf and cpus == int(cpus))):
@@ -284,17 +281,17 @@ class EngineOptions:
 
 @dataclass(frozen=True)
 class Execution:
-    """An engine, the device that its cells are made on, and what to call these."""
+    """An engine, the device it uses, and their names."""
 
     engine: Engine
     device: str
-    machine: str  # what cells are timed on
+    machine: str  # that cells are timed on
     words: str
 
 
 @contextlib.contextmanager
 def open_engine(asked: EngineOptions) -> Iterator[Execution]:
-    """What was asked for; a connection to a cluster ends with it."""
+    """Return the engine that options ask for; a connection to a cluster is closed at the end."""
     if asked.engine == "ray":
         how = {"cpus": asked.cpus or 1.0, "gpus": asked.gpus or 1.0}
         with RayEngine(asked.address, **how, quiet=asked.quiet) as ray:

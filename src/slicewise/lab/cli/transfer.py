@@ -1,8 +1,6 @@
-"""`slicewise transfer`: the colors of one photograph on another, or on a folder of frames.
+"""`slicewise transfer`: give a photograph, or a folder of frames, the colors of another one.
 
-What `slicewise transfer` refuses before it reads a photograph: variants without a step, files that are in the way.
-
-A map of colors that was kept, and options that would have made another one.
+Options, output files and stored maps are checked before any photograph is read.
 """
 
 from __future__ import annotations
@@ -37,85 +35,8 @@ from slicewise.lab.images import (
 from slicewise.support import check_choice, progress_bar, write_whole
 from slicewise.variants import VARIANTS
 
-
-def check_variant(variant: str) -> None:
-    """Can a step be computed for it?"""
-    check_choice("variant", variant, VARIANTS)
-    if VARIANTS[variant]().lift is not None:
-        usable = [name for name, own in VARIANTS.items() if own().lift is None]
-        raise UserError(
-            f"--variant {variant}: no step can be computed for its slices, which are not linear; give one of "
-            f"{', '.join(usable)}"
-        )
-
-
-def check_outputs(
-    out: Path, frames: Frames, many: bool, compare: Path | None, save_map: Path | None, force: bool
-) -> list[Path]:
-    """Where results go, once it is known that nothing is in the way and all can be written; nothing is made yet."""
-    shown = printable(str(out))
-    if many:
-        if out.exists() and not out.is_dir():
-            raise UserError(f"--out {shown} is a file, the source a folder: name a folder")
-        if out.suffix.lower() in WRITTEN and not out.exists():
-            raise UserError(
-                f"--out {shown} is the name of a file, the source a folder: name a folder"
-            )
-        paths = [out / frame.name for frame in frames.paths]
-        for path in paths:
-            if path.suffix.lower() not in WRITTEN:
-                raise UserError(
-                    f"{printable(path.name)} cannot be written: frames are {', '.join(WRITTEN)}"
-                )
-    else:
-        if out.suffix.lower() not in WRITTEN:
-            raise UserError(f"--out {shown}: give a name that ends in {', '.join(WRITTEN)}")
-        if out.is_dir():
-            raise UserError(f"--out {shown} is a folder: name a file")
-        paths = [out]
-    files = [*paths, *(file for file in (compare, save_map) if file is not None)]
-    if len({file.resolve() for file in files}) < len(files):
-        raise UserError("--out, --compare and --save-map name one file twice: give each its own")
-    in_the_way = [file for file in files if file.exists()]
-    if in_the_way and not force:
-        raise UserError(f"{printable(str(in_the_way[0]))} exists: name another, or give --force")
-    check_output_path("--out", paths[0], WRITTEN)
-    if compare is not None:
-        check_output_path("--compare", compare, (".png", ".jpg", ".jpeg"))
-    if save_map is not None:
-        check_output_path("--save-map", save_map, MAPS)
-    return paths
-
-
-# Options that say how a map is fitted; all are also what a fitted map is asked for.
+# Options that determine a map; each is an attribute of a fitted map too.
 _FIT_OPTIONS = ("variant", "space", "palette", "smoothness", "seed")
-
-
-def load_map(path: Path, context: typer.Context) -> ColorTransfer:
-    """The map in a file; options it was not fitted with are refused, since nothing is fitted any more."""
-    shown = printable(str(path))
-    if context.params["save_map"] is not None:
-        raise UserError(f"{shown} is a map: --save-map keeps a new one, leave it out")
-    fitted = ColorTransfer.load(path)
-    for name in _FIT_OPTIONS:
-        source = context.get_parameter_source(name)
-        given, had = context.params[name], getattr(fitted, name)
-        if source is not None and source.name != "DEFAULT" and given != had:
-            raise UserError(
-                f"--{name} {_word(given)}: {shown} is a map, {_fitted(name, had)}; leave --{name} out, or fit a new "
-                f"map: give a photograph as TARGET"
-            )
-    return fitted
-
-
-def _fitted(name: str, had: Any) -> str:
-    if had is None and name == "seed":
-        return "which does not say the seed it was fitted with"
-    return "fitted" + (f" without --{name}" if had is None else f" with --{name} {_word(had)}")
-
-
-def _word(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else printable(str(value))
 
 
 def transfer(
@@ -133,7 +54,7 @@ def transfer(
         typer.Argument(
             metavar="TARGET",
             show_default=False,
-            help="The photograph whose colors it gets, or a map of --save-map.",
+            help="The photograph with the wanted colors, or a map of --save-map.",
         ),
     ],
     out: Annotated[
@@ -143,25 +64,32 @@ def transfer(
         ),
     ],
     strength: Annotated[
-        float, typer.Option(help="From 0, nothing changes, to 1, all the way.", metavar="0..1")
+        float, typer.Option(help="From 0 (no change) to 1 (all the way).", metavar="0..1")
     ] = 1.0,
     variant: options.VariantName = "sw",
     space: Annotated[
-        str, typer.Option(metavar="oklab|srgb|linear", help="Where colors are compared.")
+        str,
+        typer.Option(
+            metavar="oklab|srgb|linear", help="The color space in which colors are compared."
+        ),
     ] = "oklab",
     smoothness: Annotated[
-        float, typer.Option(help="10 is a gentler map, and a palette less alike.")
+        float,
+        typer.Option(
+            help="Larger values give a smoother map, and colors less like the target's; 10 is gentle."
+        ),
     ] = 1.0,
     palette: Annotated[
         int | None,
         typer.Option(
-            metavar="K", help="Flow K palette colors instead of pixels: quicker, less exact."
+            metavar="K", help="Move K palette colors instead of pixels: faster, less exact."
         ),
     ] = None,
     mask: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Change only what is white in this image, some of what is gray."
+            metavar="FILE",
+            help="Change only what is white in this image; gray pixels change in part.",
         ),
     ] = None,
     seed: options.Seed = 0,
@@ -177,30 +105,28 @@ def transfer(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Also keep the map: .npz or .safetensors to use again, .cube for other programs.",
+            help="Also save the map: .npz or .safetensors to use again, .cube for other programs.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     force: Annotated[
         bool,
-        typer.Option(
-            "--force", help="Write over files that exist.", rich_help_panel=options.OUTPUT
-        ),
+        typer.Option("--force", help="Overwrite existing files.", rich_help_panel=options.OUTPUT),
     ] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Put the colors of one photograph on another, at full size, with no rate to choose.
+    """Give a photograph the colors of another one, at full size.
 
-    Pixels flow to the target's palette; the photograph follows by smooth
-    displacements, its texture kept. A folder of frames gets one map, so that
-    colors do not flicker. Told at the end is the exact W_2 between 1,000 random
-    pixels of either side, in levels of 0 to 255 (the number --quiet prints);
-    with a mask, of what it shows; of frames, for the last. Two such samples of
-    the target are apart, too: by what is told beside it.
+    Some pixels are moved to the colors of the target, and all others follow by a
+    smooth map, which keeps the texture. A folder of frames gets one map, so that
+    colors do not flicker. Printed at the end is the exact W_2 between 1,000
+    random pixels of the result and of the target, in levels of 0 to 255 (the
+    number of --quiet): with a mask, of the pixels it selects; of frames, for the
+    last one. For comparison, the distance between two samples of the target.
 
     Photographs are turned upright and keep their transparency, EXIF and color
-    profile; 16 bits are kept in TIFF. Nothing is written over without --force.
+    profile; 16 bits are kept in TIFF. Existing files need --force.
 
     [bold]Examples[/bold]
       slicewise transfer holiday.jpg painting.jpg -o new.jpg
@@ -209,7 +135,7 @@ def transfer(
       slicewise transfer other.jpg look.npz -o other-new.jpg
     """
     check_one_format(as_json=as_json, quiet=quiet)
-    generator_for(seed)  # says what is wrong with it
+    generator_for(seed)  # checks the seed
     check_variant(variant)
     if not 0 <= strength <= 1:
         raise UserError(f"--strength {strength:g}: give a number from 0 to 1")
@@ -231,7 +157,7 @@ def transfer(
         wanted = convert_profile(read_picture(target, reduce=True), first).pixels
         fitted.fit(frames, wanted, mask=share, bar=bar)
     if save_map is not None:
-        fitted.save(save_map)  # before the frames, which may be many: who stops there has it
+        fitted.save(save_map)  # before the frames, which may be many
     moved = first.pixels
     with progress_bar(len(frames), bar if many else False, "frames") as tick:
         for index, path in enumerate(outputs):
@@ -243,7 +169,7 @@ def transfer(
             tick(index + 1, own.name)
     seconds = time.perf_counter() - start
     last = frames.picture(len(frames) - 1)
-    said: dict[str, Any] = {
+    result: dict[str, Any] = {
         "out": str(out),
         "images": len(frames),
         "height": last.pixels.shape[0],
@@ -264,17 +190,96 @@ def transfer(
         write_whole(compare, before_after(sheet, compare.suffix.lower()))
     if as_json:
         files = {"compare": compare, "map": save_map}
-        print_json({**said, **{name: None if f is None else str(f) for name, f in files.items()}})
+        print_json({**result, **{name: None if f is None else str(f) for name, f in files.items()}})
     elif quiet:
-        print("nan" if said["w2"] is None else said["w2"])
+        print("nan" if result["w2"] is None else result["w2"])
     else:
-        print_lines(_lines(said))
+        print_lines(_lines(result))
+
+
+def check_variant(variant: str) -> None:
+    """Check that a step can be computed for a variant."""
+    check_choice("variant", variant, VARIANTS)
+    if VARIANTS[variant]().lift is not None:
+        usable = [name for name, own in VARIANTS.items() if own().lift is None]
+        raise UserError(
+            f"--variant {variant}: no step can be computed for slices that are not linear; give one of "
+            f"{', '.join(usable)}"
+        )
+
+
+def check_outputs(
+    out: Path, frames: Frames, many: bool, compare: Path | None, save_map: Path | None, force: bool
+) -> list[Path]:
+    """Return the paths of the results, after checking that they do not exist and can be written."""
+    shown = printable(str(out))
+    if many:
+        if out.exists() and not out.is_dir():
+            raise UserError(f"--out {shown} is a file, but the source is a folder: give a folder")
+        if out.suffix.lower() in WRITTEN and not out.exists():
+            raise UserError(
+                f"--out {shown} is the name of a file, but the source is a folder: give a folder"
+            )
+        paths = [out / frame.name for frame in frames.paths]
+        for path in paths:
+            if path.suffix.lower() not in WRITTEN:
+                raise UserError(
+                    f"{printable(path.name)} cannot be written: frames are {', '.join(WRITTEN)}"
+                )
+    else:
+        if out.suffix.lower() not in WRITTEN:
+            raise UserError(f"--out {shown}: give a name that ends in {', '.join(WRITTEN)}")
+        if out.is_dir():
+            raise UserError(f"--out {shown} is a folder: give a file")
+        paths = [out]
+    files = [*paths, *(file for file in (compare, save_map) if file is not None)]
+    if len({file.resolve() for file in files}) < len(files):
+        raise UserError("--out, --compare and --save-map must be different files")
+    in_the_way = [file for file in files if file.exists()]
+    if in_the_way and not force:
+        raise UserError(f"{printable(str(in_the_way[0]))} exists: give another name, or --force")
+    check_output_path("--out", paths[0], WRITTEN)
+    if compare is not None:
+        check_output_path("--compare", compare, (".png", ".jpg", ".jpeg"))
+    if save_map is not None:
+        check_output_path("--save-map", save_map, MAPS)
+    return paths
+
+
+def load_map(path: Path, context: typer.Context) -> ColorTransfer:
+    """Load a map from a file, and refuse options that differ from those it was fitted with."""
+    shown = printable(str(path))
+    if context.params["save_map"] is not None:
+        raise UserError(f"{shown} is a map already: leave --save-map out")
+    fitted = ColorTransfer.load(path)
+    for name in _FIT_OPTIONS:
+        source = context.get_parameter_source(name)
+        given, had = context.params[name], getattr(fitted, name)
+        if source is not None and source.name != "DEFAULT" and given != had:
+            raise UserError(
+                f"--{name} {_word(given)}: {shown} is a map, {_fitted(name, had)}; leave --{name} out, or give "
+                f"a photograph as TARGET to fit a new map"
+            )
+    return fitted
+
+
+def _fitted(name: str, had: Any) -> str:
+    if had is None and name == "seed":
+        return "which does not store its seed"
+    return "fitted" + (f" without --{name}" if had is None else f" with --{name} {_word(had)}")
+
+
+def _word(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else printable(str(value))
 
 
 def _distances(
     before: Array, after: Array, wanted: Array | None, seed: int
 ) -> dict[str, float | None]:
-    """How far palettes are from the target's, and what two samples of the target have; None by a map, which has none."""
+    """Return the distances of the colors before and after to the target's, and between two samples of the target.
+
+    They are None if a map is applied, because there is no target.
+    """
     compared = {"w2_before": before, "w2": after, "w2_floor": wanted}
     return {
         name: None if one is None or wanted is None else palette_w2(one, wanted, seed)
@@ -282,14 +287,18 @@ def _distances(
     }
 
 
-def _lines(said: dict[str, Any]) -> list[tuple[str, str]]:
-    what = f"{said['width']} × {said['height']}"
-    if said["images"] > 1:
-        what = f"{said['images']} images, the last {what}"
-    lines = [("written", f"{printable(said['out'])}, {what}, in {said['seconds']:.1f} s")]
-    if said["w2"] is not None and math.isfinite(said["w2"]):
-        found = f"{said['w2_before']:.1f} before, {said['w2']:.1f} after"
-        lines.append(("palette W_2", f"{found}; {said['w2_floor']:.1f} of the target and itself"))
-    by = f"{printable(said['variant'])} in {said['space']}"  # a map's own words, from a file
-    seed = "" if said["seed"] is None else f", seed {said['seed']}"  # older maps do not say it
-    return [*lines, ("by", f"{by}, strength {said['strength']:g}{seed}")]
+def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
+    what = f"{result['width']} × {result['height']}"
+    if result["images"] > 1:
+        what = f"{result['images']} images, the last {what}"
+    lines = [("written", f"{printable(result['out'])}, {what}, in {result['seconds']:.1f} s")]
+    if result["w2"] is not None and math.isfinite(result["w2"]):
+        found = f"{result['w2_before']:.1f} before, {result['w2']:.1f} after"
+        lines.append(
+            ("palette W_2", f"{found}; {result['w2_floor']:.1f} between two samples of the target")
+        )
+    by = f"{printable(result['variant'])} in {result['space']}"  # from a file
+    seed = (
+        "" if result["seed"] is None else f", seed {result['seed']}"
+    )  # older maps do not store it
+    return [*lines, ("by", f"{by}, strength {result['strength']:g}{seed}")]

@@ -19,24 +19,6 @@ from torch import Tensor
 from slicewise.lab.images.figure_colors import BLUE, ORANGE
 from slicewise.problem import effective_subspace
 
-
-def log_spaced(last: int, most: int) -> list[int]:
-    """Return at most `most` steps from 0 to `last`, about evenly spaced in their logarithm.
-
-    The first steps of a flow change the most.
-
-    >>> log_spaced(100, 6)
-    [0, 1, 3, 10, 32, 100]
-    """
-    steps = [0]
-    while steps[-1] < last:
-        now, missing = steps[-1], most - len(steps)
-        ahead = now * (last / now) ** (1 / missing) if now else 1
-        # Where the next step of equal ratio is less than one away, the ratio is computed again from there.
-        steps.append(last if missing <= 1 else max(now + 1, round(ahead)))
-    return steps
-
-
 _GRAY = "#888888"
 # More points cannot be told apart, and files grow with them.
 SHOWN = 2_000
@@ -55,15 +37,6 @@ class Film:
     names: tuple[str, str]  # of particles and target
     words: str  # a caption
     colors: tuple[Tensor, Tensor] | None = None  # (F, n, 3) and (m, 3), each point's own
-
-
-def nearest(available: Sequence[int], wanted: Sequence[int]) -> list[int]:
-    """Return, for each wanted step, the nearest one available; each once.
-
-    >>> nearest([0, 1, 2, 8], [0, 2, 7])
-    [0, 2, 8]
-    """
-    return sorted({min(available, key=lambda step: abs(step - w)) for w in wanted})
 
 
 def film(
@@ -261,3 +234,29 @@ def _number(value: float) -> str:
 
 def _short(name: str, most: int = 60) -> str:
     return name if len(name) <= most else f"{name[: most // 2]}…{name[-most // 2 :]}"
+
+
+def log_spaced(last: int, most: int) -> list[int]:
+    """Return at most `most` steps from 0 to `last`, about evenly spaced in their logarithm.
+
+    The first steps of a flow change the most.
+
+    >>> log_spaced(100, 6)
+    [0, 1, 3, 10, 32, 100]
+    """
+    steps = [0]
+    while steps[-1] < last:
+        now, missing = steps[-1], most - len(steps)
+        ahead = now * (last / now) ** (1 / missing) if now else 1
+        # Where the next step of equal ratio is less than one away, the ratio is computed again from there.
+        steps.append(last if missing <= 1 else max(now + 1, round(ahead)))
+    return steps
+
+
+def nearest(available: Sequence[int], wanted: Sequence[int]) -> list[int]:
+    """Return, for each wanted step, the nearest one available; each once.
+
+    >>> nearest([0, 1, 2, 8], [0, 2, 7])
+    [0, 2, 8]
+    """
+    return sorted({min(available, key=lambda step: abs(step - w)) for w in wanted})
