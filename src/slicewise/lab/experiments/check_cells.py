@@ -1,4 +1,4 @@
-"""Checks as cells of a study: one run a task."""
+"""Checks as cells of a study: each task is a run."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from slicewise.sampling import DRAWS
 
 NAME = "theory"
 CHECKS: dict[str, dict[str, Check]] = {NAME: THEORY, "estimators": ESTIMATORS}  # by experiment
-_RANDOM, _MACHINE = "random numbers", "timed on"  # no task has a parameter of that name
+_RANDOM, _MACHINE = "random numbers", "timed on"  # names that no task has as a parameter
 
 
 @dataclass(frozen=True)
 class CheckCell:
-    """All tasks of one check. They are small, and made in double precision on a CPU."""
+    """All tasks of one check, made on a CPU in double precision."""
 
     check: str
     preset: str
     experiment: str = NAME
-    machine: str = ""  # what times are taken on
+    machine: str = ""  # that is timed
 
     @property
     def name(self) -> str:
@@ -55,7 +55,7 @@ class CheckCell:
     def measure(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
     ) -> list[Result]:
-        """One task after another."""
+        """Measure one task after another."""
         results = []
         for run in runs:
             begun = time.perf_counter()
@@ -67,10 +67,10 @@ class CheckCell:
 
 
 def task_from(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The task of a run, from all that determines it."""
+    """Return the task of a run."""
     return {name: value for name, value in given.items() if name not in (_RANDOM, _MACHINE)}
 
 
 def cells(preset: str, experiment: str = NAME, machine: str = "") -> list[CheckCell]:
-    """One for each check."""
+    """Return a cell for each check."""
     return [CheckCell(check, preset, experiment, machine) for check in CHECKS[experiment]]

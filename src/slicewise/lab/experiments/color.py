@@ -1,4 +1,4 @@
-"""Color transfer as the paper studies it: palettes of 3,000 colors, 0 to 255, by rates, and with the step computed."""
+"""The experiment `color`: flows between palettes of 3,000 colors, at the rates of the paper and with computed steps."""
 
 from __future__ import annotations
 
@@ -30,27 +30,26 @@ OBJECTIVES: tuple[Objective, ...] = ("root", "power")
 
 
 def on_mean_scale(rate: float, objective: str, n: int) -> float:
-    """A published rate for losses that are means over n colors.
+    """Convert a published rate for losses that are means over n colors.
 
-    Published losses of all methods but one are n times the root of a sum; that of "sw", by the paper's numbers, is
-    the square, summed.
+    Published losses are n times the root of a sum; that of "sw" is, by the paper's numbers, the sum of squares.
     """
     return float(f"{rate * n ** (1.5 if objective == 'root' else 1.0):.12g}")
 
 
 def published_rate(rate: float, objective: str, n: int) -> float:
-    """What the paper would call a rate of ours."""
+    """Convert a rate for means over n colors to the scale of the paper."""
     return float(f"{rate / n ** (1.5 if objective == 'root' else 1.0):.6g}")
 
 
 def published_objective(variant: str) -> Objective:
-    """What the paper's column of a variant seems to descend, by how it depends on the rate."""
+    """Return the objective of a column of the paper, judged by how its numbers depend on the rate."""
     return "power" if variant == "sw" else "root"
 
 
 @dataclass(frozen=True)
 class ColorTask:
-    """The palette of one photograph becomes that of another: n colors each, found by k-means."""
+    """Moving the palette of one photograph to that of another, n colors each, found by k-means."""
 
     number: int
     n: int
@@ -65,6 +64,7 @@ class ColorTask:
 
     @property
     def given(self) -> Mapping[str, Any]:
+        # The name of the last entry is part of the keys of stored runs.
         return {"photographs": list(self._pair().digests), "n": self.n, "colours": "k-means, 0–255"}
 
     @property
@@ -80,12 +80,12 @@ class ColorTask:
         return False
 
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
-        """The same for every seed: what differs are the slices."""
+        """Return both palettes; seeds differ in their slices only."""
         x, y = (torch.from_numpy(side) for side in self._pair().palettes(self.n))
         return x, y
 
     def picture(self, particles: Tensor, seed: int) -> Array:
-        """The target in small, then the source, its colors moved as those nearest to them: (1 + S, height, width, 3)."""
+        """Return thumbnails (1 + S, height, width, 3): the target, and the source with its colors moved like the nearest of the palette."""
         source, _ = self._pair().palettes(self.n)
         photograph, target = self._pair().small
         pixels = photograph.reshape(-1, 3).astype(np.float64)
@@ -97,7 +97,7 @@ class ColorTask:
 
 @functools.cache
 def _noise(pair: PhotographPair) -> float:
-    """How far apart a few of the target's colors are from themselves, evaluated in single precision."""
+    """Return the W_2 of equal colors (300 of the target) as single precision computes it."""
     pixels = pair.target.reshape(-1, 3)
     chosen = np.random.default_rng(0).permutation(len(pixels))[:300]
     some = pixels[chosen] + np.random.default_rng(1).random((len(chosen), 3))
@@ -122,7 +122,7 @@ def cells(
     *,
     photographs: str | None = None,
 ) -> list[FlowCell]:
-    """Quick: fewer colors, rates for two variants. Paper: all as published, and the square for all."""
+    """Return the cells: quick has fewer colors, and rates for two variants; paper everything as published, on both objectives."""
     quick = preset == "quick"
     tasks = _tasks(200 if quick else 3000, photographs)
     seeds = (0,) if quick else (0, 1, 2)

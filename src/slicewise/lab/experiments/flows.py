@@ -25,52 +25,52 @@ from slicewise.sampling import DRAWS
 ELEVEN = (
     "sw", "maxsw", "dsw", "maxksw", "imsw", "vimsw", "omsw", "rmsw", "ebsw", "rpsw", "ebrpsw",
 )  # fmt: skip
-# Begins the setting of runs that are made by themselves, for their time.
+# Begins the setting of runs that are timed, each by itself.
 TIMED_PREFIX = "runtime, "
-# A state of more bytes is not written down every half minute; a batch of more is made in parts.
+# Larger states are not written to checkpoints; larger batches are made in parts.
 _CHECKPOINT_BYTES, _BATCH_BYTES = 10**9, 16 * 10**9
 
 
 class FlowTask(Protocol):
-    """Samples to carry to samples."""
+    """The samples that a flow moves, and their target."""
 
     @property
     def setting(self) -> str:
-        """What it is called."""
+        """The name of the setting in a store."""
         ...
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """All that determines its samples, but for the seed."""
+        """Everything that determines the samples but for the seed."""
         ...
 
     @property
     def noted(self) -> Mapping[str, Any]:
-        """What else is to be told of them."""
+        """What else is stored about the samples, such as their source."""
         ...
 
     @property
     def shown(self) -> Sequence[int]:
-        """After how many steps a flow is worth a picture."""
+        """The steps after which particles are stored for a figure."""
         ...
 
     @property
     def pictured(self) -> bool:
-        """Whether the end of a run by a rate is worth keeping to look at."""
+        """Whether the final particles of runs with a learning rate are stored, too."""
         ...
 
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
-        """x (n, d) and y (m, d) of one run, float64."""
+        """Return x (n, d) and y (m, d) of one run, in float64."""
         ...
 
     def picture(self, particles: Tensor, seed: int) -> Array:
-        """What is kept of particles (S, n, d) to draw them."""
+        """Return what is stored of particles (S, n, d) to draw them."""
         ...
 
 
 @dataclass(frozen=True)
 class FlowCell:
-    """One variant on one task by some rates, or, with none given, with the step computed."""
+    """Flows of one variant on one task, at some learning rates or, with `rates=None`, with computed steps."""
 
     experiment: str
     task: FlowTask
@@ -82,10 +82,10 @@ class FlowCell:
     convention: Convention = "mean"
     dtype: str = "float64"
     reduce: bool = False
-    defaults: str | None = "paper"  # whose settings of the variant; None is ours
-    suffix: str = ""  # of the setting, where one task is worked on in several ways
-    at_least: float | None = None  # particles of rates are held above
-    timed_on: str = ""  # a machine: one run by itself there, for its time
+    defaults: str | None = "paper"  # the preset of the variant; None is the default one
+    suffix: str = ""  # of the setting, if a task is used in several ways
+    at_least: float | None = None  # lower bound of coordinates, with rates
+    timed_on: str = ""  # the machine, for a cell that is timed
 
     @property
     def name(self) -> str:
@@ -102,7 +102,7 @@ class FlowCell:
 
     @property
     def keeps_path(self) -> bool:
-        """Whether its way is kept, not only its end: one variant's is enough to see."""
+        """Whether the path of the particles is stored, not only their end: for one variant."""
         return self.rates is None and self.variant == "sw"
 
     def device(self, asked: str) -> str:
@@ -140,7 +140,7 @@ class FlowCell:
     def measure(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
     ) -> list[Result]:
-        """All runs in one call of `flow`, unless their state is too large for one batch."""
+        """Make all runs in one call of `flow`, or in several if the batch is too large."""
         most = max(1, int(_BATCH_BYTES // self._bytes_per_run()))
         if len(runs) > most:
             parts = [runs[at : at + most] for at in range(0, len(runs), most)]
@@ -167,7 +167,7 @@ class FlowCell:
             how |= {"lr": torch.tensor(rates, dtype=torch.float64), "tolerance": None}
             how["at_least"] = self.at_least
         if self.alone:
-            # Compiled, and on a GPU captured, before the clock starts.
+            # Compile kernels, and on a GPU capture graphs, before the time is measured.
             sw.flow(x, y, self.variant, steps=min(self.steps, 500 if x.is_cuda else 3), **how)
         begun = time.perf_counter()
         found = self._flow(x, y, checkpoint, how)
@@ -186,7 +186,7 @@ class FlowCell:
     def _flow(
         self, x: Tensor, y: Tensor, checkpoint: Path | None, how: Mapping[str, Any]
     ) -> sw.Flow:
-        """The flow; a file to go on from that is damaged, or of other settings, is begun anew."""
+        """Run the flow; a checkpoint that is damaged or has other settings is removed."""
         if checkpoint is not None and checkpoint.exists():
             try:
                 return sw.flow(x, y, self.variant, steps=self.steps, checkpoint=checkpoint, **how)
@@ -195,12 +195,12 @@ class FlowCell:
         return sw.flow(x, y, self.variant, steps=self.steps, checkpoint=checkpoint, **how)
 
     def _bytes_per_run(self) -> float:
-        """About what one run keeps: its samples some times over, its curves, and what it learns."""
+        """Estimate the memory of one run: copies of its samples, its curves, and what it learns."""
         n, d = self.task.samples(0)[0].shape
         worked_in = min(d, 2 * n) if self.reduce else d
         numbers = 8 * n * worked_in
         if isinstance(self._recipe.slicer, PushForward):
-            numbers += 4 * worked_in**2  # a square matrix, its slope, Adam's two
+            numbers += 4 * worked_in**2  # a square matrix, its gradient and the two states of Adam
         return numbers * getattr(torch, self.dtype).itemsize + 3 * 8 * self.steps
 
     def _result(
@@ -214,7 +214,7 @@ class FlowCell:
     ) -> Result:
         w2 = found.w2[i].item()
         steps = int(found.steps[i])
-        # The last step, too: much of the way down lies between two looks.
+        # Including the last step: the loss may drop much after the one before.
         at = sorted({step for step in (*looks, steps) if 0 < step <= steps})
         noted = losses[[step - 1 for step in at]].tolist()
         trace: dict[str, Sequence[float]]
@@ -237,7 +237,7 @@ class FlowCell:
     def _with_path(
         self, result: Result, found: sw.Flow, x: Tensor, y: Tensor, how: Mapping[str, Any]
     ) -> Result:
-        """The first run once more, looking at each stage: looks take time, and the time has been taken."""
+        """Repeat the first run and record its path; not done in the timed call because recording takes time."""
         steps = int(found.steps[0])
         looks = log_spaced(steps, 16)
         shown = sorted({*(step for step in self.task.shown if step < steps), steps})
@@ -256,6 +256,6 @@ class FlowCell:
 def timed_cells(
     experiment: str, task: FlowTask, steps: int, convention: Convention, machine: str
 ) -> list[FlowCell]:
-    """Every variant by itself, in all dimensions and at a rate that never diverges: for its time."""
+    """Return a timed cell for every variant, in all dimensions, at a rate that never diverges."""
     how = ((1e-3,), (0,), steps, convention, "float32")
     return [FlowCell(experiment, task, name, "root", *how, timed_on=machine) for name in ELEVEN]

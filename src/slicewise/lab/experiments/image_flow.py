@@ -1,4 +1,4 @@
-"""Flows between images: zeros that become ones, noise that becomes faces."""
+"""The experiment `image-flow`: flows from zeros to ones (MNIST), and from noise to faces."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ QUICK_RATES: dict[Objective, tuple[float, ...]] = {
     "root": (5.0, 10.0, 50.0, 100.0, 500.0),
     "power": (50.0, 500.0, 1000.0, 5000.0),
 }
-_DRAWN = 8  # images of a set that pictures show
+_DRAWN = 8  # images in a figure
 
 
 @dataclass(frozen=True)
 class _ImageTask:
-    """So many images a side, a user's own or those inside installed packages."""
+    """n images a side, from a path or from installed packages."""
 
     n: int
     path: str | None = None
@@ -67,7 +67,7 @@ class DigitTask(_ImageTask):
         return x, y
 
     def picture(self, particles: Tensor, seed: int) -> Array:
-        """The first images of the set, as bytes: (S, 8, 28, 28)."""
+        """Return the first images in uint8, (S, 8, 28, 28)."""
         return _bytes(particles, (28, 28))
 
 
@@ -93,7 +93,7 @@ class FaceTask(_ImageTask):
         return torch.randn(y.shape, generator=generator, dtype=y.dtype), y
 
     def picture(self, particles: Tensor, seed: int) -> Array:
-        """The first faces of the set, as bytes: (S, 8, 64, 64, 3)."""
+        """Return the first faces in uint8, (S, 8, 64, 64, 3)."""
         return _bytes(particles, (SIDE, SIDE, 3))
 
 
@@ -110,7 +110,7 @@ def cells(
     mnist: str | None = None,
     faces_at: str | None = None,
 ) -> list[FlowCell]:
-    """Quick: what is left after a few hundred steps, reduced. Paper: rates and steps as published, and reduced."""
+    """Return the cells: quick has a few hundred steps in reduced dimensions, paper rates and steps as published."""
     if preset == "quick":
         return _quick(DigitTask(50, mnist), FaceTask(50, faces_at), convention, machine)
     made: list[FlowCell] = []
@@ -141,7 +141,7 @@ def _computed(
     convention: Convention,
     how: dict[str, Any],
 ) -> FlowCell:
-    """What a user gets who gives neither a rate nor anything else: our own settings of the variant."""
+    """Return a cell with computed steps and the default options of the variant."""
     return FlowCell(
         NAME, task, variant, "power", None, seeds, steps, convention, defaults=None, **how
     )

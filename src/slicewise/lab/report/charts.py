@@ -1,4 +1,4 @@
-"""Charts one can ask: what is left over the rate, and the way there. Altair writes them, Vega draws them."""
+"""Interactive charts as Vega-Lite specifications: distances over the rate, and losses over the steps."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from slicewise.lab.report.layout import STYLES
 if TYPE_CHECKING:
     import altair as alt
 
-REMAINING = "exact W₂ that is left"
-LOWEST = 1e-16  # distances below are rounding
+REMAINING = "exact W₂ that remains"
+LOWEST = 1e-16  # smaller distances are rounding errors
 Point = dict[str, Any]
 
 
@@ -25,7 +25,15 @@ def basin(
     measure: str = REMAINING,
     beside: str = "computed",
 ) -> dict[str, Any]:
-    """A measure over the rate, a line for each variant; at the left what needed no search, `beside`."""
+    """Return a chart of a measure over the rate, a line for each variant.
+
+    Args:
+        searched: the results at each rate, by variant.
+        computed: results without a searched rate, by variant; drawn at the left edge.
+        edge: the largest stable rate of "sw" by theory, drawn as a line.
+        measure: the name of the measure.
+        beside: the name of what is drawn at the left edge.
+    """
     import altair as alt
 
     at_rates = [_basin_point(v, one) for v, some in searched.items() for one in some]
@@ -66,13 +74,13 @@ def basin(
     return _specified(alt, layers)
 
 
-def ways(found: Mapping[str, Best]) -> list[Point]:
-    """The loss of every variant on its way, as a distance: of the first seed."""
-    return [point for variant, one in found.items() for point in _way(variant, one)]
+def loss_curves(found: Mapping[str, Best]) -> list[Point]:
+    """Return the loss of every variant over its steps as a distance, of the first seed."""
+    return [point for variant, one in found.items() for point in _loss_curve(variant, one)]
 
 
 def convergence(points: Sequence[Point]) -> dict[str, Any]:
-    """Those points, a line for each variant."""
+    """Return a chart of these points, a line for each variant."""
     import altair as alt
 
     steps, losses = ([point[name] for point in points] for name in ("step", "loss"))
@@ -102,7 +110,7 @@ def _basin_point(variant: str, one: Best) -> Point:
     }
 
 
-def _way(variant: str, one: Best) -> list[Point]:
+def _loss_curve(variant: str, one: Best) -> list[Point]:
     row = min(one.runs, key=lambda row: row["seed"])
     trace = row["trace"]
     format_measure = "computed" if row["lr"] is None else f"{row['lr']:g}"
@@ -118,7 +126,7 @@ def _way(variant: str, one: Best) -> list[Point]:
 
 
 def as_distance(loss: float | None, row: Mapping[str, Any]) -> float | None:
-    """The loss of a step as SW_2, in the unit of the samples; None where it is not a number."""
+    """Return the loss of a step as SW_2 in the unit of the samples; None if it is not finite."""
     if loss is None or not 0 <= loss < float("inf"):
         return None
     given = row["given"]
@@ -133,7 +141,7 @@ def _values(alt: Any, points: Sequence[Point]) -> alt.InlineData:
 
 
 def _log(values: Sequence[float]) -> alt.Scale:
-    """From the least to the largest, with room for marks at both ends."""
+    """Return a logarithmic scale with room for marks at both ends."""
     import altair as alt
 
     low, high = min(values, default=1.0), max(values, default=1.0)
@@ -142,7 +150,7 @@ def _log(values: Sequence[float]) -> alt.Scale:
 
 
 def _axis(values: Sequence[float], above: float = 0.0) -> alt.Axis:
-    """Numbers as one would say them where that is short, else as powers of ten; none where they mean nothing."""
+    """Return an axis with plain numbers if they are short, else powers of ten; no labels below `above`."""
     import altair as alt
 
     short = all(1e-3 <= value < 1e5 for value in values)
@@ -165,7 +173,7 @@ def _lines(
     across: str,
     size: int = 45,
 ) -> list[Any]:
-    """Lines of all variants, and marks on them that answer; the whole can be moved about."""
+    """Return lines of all variants with marks that have tooltips; the chart can be moved and zoomed."""
     lines = (
         alt.Chart(_values(alt, points))
         .mark_line(strokeWidth=1.6, clip=True)
@@ -177,7 +185,7 @@ def _lines(
         )
         .transform_filter(_CHOSEN)
     )  # fmt: skip
-    # With shift: a wheel that moves the page must not be caught by a chart under the mouse.
+    # Zoom needs shift, so that scrolling the page over a chart still works.
     moved = alt.selection_interval(
         bind="scales",
         zoom="wheel![event.shiftKey]",
@@ -190,7 +198,7 @@ def _lines(
     marks = _marks(
         alt, points, x, y, size=alt.condition(near, alt.value(3 * size), alt.value(size))
     )
-    # Marks are small, fingers are not: around each lies more that can be pointed at.
+    # Invisible larger marks make tooltips easy to hit.
     around = _marks(alt, points, x, y, tooltip=tooltip, size=alt.value(350), opacity=0)
     return [lines, marks, around.add_params(moved, near)]
 
@@ -222,7 +230,7 @@ def _marks(
     )
 
 
-# The page sets which variants are drawn, in all charts at once.
+# The page sets which variants are drawn, in all charts.
 _CHOSEN = "indexof(chosen, datum.variant) >= 0"
 
 

@@ -1,4 +1,4 @@
-"""The figures of flows: basins over rates, particles and images on their way."""
+"""Figures of flows by matplotlib: distances over rates, losses over steps, particles along their path."""
 
 from __future__ import annotations
 
@@ -26,10 +26,14 @@ def basins(
     measure: str = REMAINING,
     beside: str = "computed",
 ) -> Drawing:
-    """A measure over the rate: a panel for each objective, a line for each variant.
+    """Draw a measure over the rate: a panel for each objective, a line for each variant.
 
-    `searched` has what is left at each rate, by objective and variant, `computed` what needed no search, drawn
-    at the left edge; `edges` has, by objective, the rate above which the theory says "sw" diverges.
+    Args:
+        searched: the results at each rate, by objective and variant.
+        computed: results without a searched rate, by variant; drawn at the left edge.
+        edges: the largest stable rate of "sw" by theory, by objective.
+        measure: the name of the measure.
+        beside: the name of what is drawn at the left edge.
     """
     figure = blank(6.2 * len(searched), 4.4)
     panels = figure.subplots(1, len(searched), sharey=True, squeeze=False)[0]
@@ -42,7 +46,7 @@ def basins(
         low = min(rates) / 4
         for variant, best in computed.items():
             style, height = STYLES[variant], max(best.mean, LOWEST)
-            # Who was not searched has no line that would name it below.
+            # A variant without a line needs an entry of the legend.
             name = None if variant in variants else variant
             panel.plot(
                 [low], [height], style.mark, color=style.color, ms=6, clip_on=False, label=name
@@ -71,13 +75,13 @@ def basins(
 
 
 def _scaled(panels: Sequence[Axes]) -> None:
-    """Heights that panels share: by powers of ten where they span many, else by numbers one can read off."""
+    """Set the common vertical axis: linear, or logarithmic with plain numbers if it spans few powers of ten."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     low = min(panel.dataLim.y0 for panel in panels)
     high = max(panel.dataLim.y1 for panel in panels)
     if high < 3 * low:
-        return  # linear, as it is
+        return  # stays linear
     panels[0].set_yscale("log")
     if high < 100 * low:
         axis = panels[0].yaxis
@@ -98,7 +102,7 @@ def _drawn(panel: Axes, variant: str, x: Sequence[Any], y: Sequence[Any]) -> Non
 
 
 def convergence(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Drawing:
-    """Losses on their way, as distances: a panel for each way to choose the step, a line for each variant."""
+    """Draw losses over steps as distances: a panel for each way to choose the step, a line for each variant."""
     figure = blank(4.6 * len(found), 3.8)
     panels = figure.subplots(1, len(found), squeeze=False)[0]
     for panel, (title, points) in zip(panels, found.items(), strict=True):
@@ -114,10 +118,10 @@ def convergence(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Drawing:
     return figure
 
 
-def ways(flows: Sequence[tuple[str, Row, Array, Sequence[Row]]]) -> Drawing:
-    """Particles of "sw" with the step computed, and the distance left beside that of every rate in the end.
+def flow_paths(flows: Sequence[tuple[str, Row, Array, Sequence[Row]]]) -> Drawing:
+    """Draw particles of "sw" with computed steps, and their remaining distance beside that of every searched rate.
 
-    One line of pictures for each (setting, run, its way, the runs by rates).
+    Each row has (setting, run, its path, the runs at searched rates).
     """
     columns = max(len(run["trace"]["shown"]) for _, run, _, _ in flows)
     figure = blank(14, 2.3 * len(flows))
@@ -139,7 +143,7 @@ def ways(flows: Sequence[tuple[str, Row, Array, Sequence[Row]]]) -> Drawing:
         panel.plot(trace["w2_at"], remaining, color=BLUE, lw=2, label="step computed")
         ends = [row for row in searched if row["w2"] not in (None, float("inf"))]
         panel.plot([row["measures"]["steps"] for row in ends], [max(row["w2"], LOWEST) for row in ends],
-                   "_", color=GRAY, ms=10, label="each searched rate, in the end")  # fmt: skip
+                   "_", color=GRAY, ms=10, label="each searched rate, at the end")  # fmt: skip
         panel.set(xscale="symlog", yscale="log", xlabel="steps", ylabel="exact W₂")
         panel.legend(fontsize=7, loc="lower left")
         panel.grid(alpha=0.25)
@@ -147,7 +151,7 @@ def ways(flows: Sequence[tuple[str, Row, Array, Sequence[Row]]]) -> Drawing:
 
 
 def ends(found: Sequence[tuple[str, Array, str]]) -> Drawing:
-    """Where the particles of each variant come to rest: (name, target and particles (2, n, 2), words)."""
+    """Draw the final particles of each variant, given as (name, target and particles (2, n, 2), words)."""
     columns = min(len(found), 6)
     lines = -(-len(found) // columns)
     figure = blank(2.1 * columns, 2.4 * lines)

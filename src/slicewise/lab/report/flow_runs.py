@@ -1,4 +1,4 @@
-"""The runs of one experiment on flows, sorted into what may be compared."""
+"""The flows of one experiment, in groups of runs that may be compared."""
 
 from __future__ import annotations
 
@@ -10,27 +10,32 @@ from slicewise.lab.published import Published, find
 from slicewise.lab.report.best import Best, Row, best_of
 from slicewise.lab.study import Store, as_json
 
-# Where the paper prints what is left.
+# The tables of the paper with remaining distances.
 PUBLISHED = {"gradient-flow": "gradient_flow_best", "color": "color_transfer_best"}
 
 
 class Flows:
-    """The rows of one experiment on flows, by place, variant and how."""
+    """The flows of one experiment, in groups that may be compared.
+
+    A group is a setting with whatever tells it from others of that name (size, convention, dtype, machine). `groups` has the
+    settings by the names of groups, `rows` all runs but those that were timed, which are in `timed`; `other_variants` names
+    variants in the store that are not the paper's.
+    """
 
     def __init__(self, store: Store, experiment: str) -> None:
         self.store, self.experiment = store, experiment
         self.asked = [row for row in store.asked() if row["experiment"] == experiment]
         found = store.rows(experiment=experiment)
         self.other_variants = sorted({row["variant"] for row in found} - set(ELEVEN))
-        rows = _last_way(_longest([row for row in found if row["variant"] in ELEVEN]))
-        _name_places(rows)
+        rows = _latest(_longest([row for row in found if row["variant"] in ELEVEN]))
+        _name_groups(rows)
         rows.sort(key=_order)
         self.timed = [row for row in rows if row["setting"].startswith(TIMED_PREFIX)]
         self.rows = [row for row in rows if not row["setting"].startswith(TIMED_PREFIX)]
         self.groups = {row["group"]: row["setting"] for row in self.rows}
 
     def some(self, group: str, variant: str, objective: str | None) -> list[Row]:
-        """Runs of a variant by rates on an objective, or, with None, with the step computed."""
+        """Return the runs of a variant at searched rates on an objective, or with computed steps if it is None."""
         return [
             row
             for row in self.rows
@@ -40,28 +45,28 @@ class Flows:
         ]  # fmt: skip
 
     def objectives(self, group: str) -> list[str]:
-        """Those searched there, the paper's first."""
+        """Return the objectives with searched rates, the paper's first."""
         found = {
             row["objective"] for row in self.rows if row["group"] == group and row["lr"] is not None
         }
         return [objective for objective in ("root", "power") if objective in found]
 
     def best(self, group: str, variant: str, objective: str | None) -> Best | None:
-        """The best of those."""
+        """Return the best rate of a variant on an objective, or the computed step if it is None."""
         return best_of(self.some(group, variant, objective))
 
     def published(self, variant: str, group: str) -> Published | None:
-        """What the paper prints for it."""
+        """Return the number of the paper for a variant and group."""
         table = PUBLISHED.get(self.experiment)
         return None if table is None else find(table, variant, self.groups[group], "W2")
 
     def why_missing(self, group: str, variant: str, objective: str | None) -> str:
-        """What to say where there is no run."""
+        """Say why a group has no runs of a variant."""
         of = [row for row in self.rows if row["group"] == group]
         return self._why({kind(row) for row in of}, variant, objective)
 
     def why_untimed(self, group: str, variant: str) -> str:
-        """The same of runs that are made by themselves."""
+        """Say why a group has no timed run of a variant."""
         return self._why(
             {kind(row) for row in self.timed if row["group"] == group}, variant, "root"
         )
@@ -78,11 +83,11 @@ class Flows:
         if any(errors):
             return f"failed: {' '.join(next(filter(None, errors)).split())}"
         if errors:
-            return "not made yet: the sweep was stopped before"
+            return "not made yet: the sweep was stopped"
         return "not asked for" if self.asked else "not run"
 
     def missing_settings(self) -> dict[str, str]:
-        """Settings that were asked for of which there is no run, and why."""
+        """Return the settings that were asked for but have no runs, and why."""
         there = {kind(row) for row in [*self.rows, *self.timed]}
         missing = [row for row in self.asked if kind(row) not in there]
         found: dict[str, str] = {}
@@ -93,29 +98,31 @@ class Flows:
 
 
 def _order(row: Row) -> tuple[int, int, str]:
-    """Targets as the paper lists them, then the dimension."""
+    """Sort targets as in the paper, then by dimension."""
     task = row["given"]["task"]
     toy = list(TOYS).index(task["toy"]) if task.get("toy") in TOYS else len(TOYS)
     return toy, task.get("d", 0), row["group"]
 
 
 def _longest(rows: list[Row]) -> list[Row]:
-    """Where the same was run for several numbers of steps, that of most."""
+    """Keep the runs with the most steps, where there are several numbers."""
     most: dict[tuple[Any, ...], int] = {}
     for row in rows:
         most[_series(row)] = max(most.get(_series(row), 0), row["given"]["steps"])
     return [row for row in rows if row["given"]["steps"] == most[_series(row)]]
 
 
-def _last_way(rows: list[Row]) -> list[Row]:
-    """Where a variant was run in several ways (another recipe, reduced or not), that of the last run."""
+def _latest(rows: list[Row]) -> list[Row]:
+    """Keep the runs of the latest settings (recipe, reduced or not), where there are several."""
     last: dict[tuple[Any, ...], tuple[str, str]] = {}
     for row in rows:
-        last[_series(row)] = max(last.get(_series(row), ("", "")), (row["finished"], _way(row)))
-    return [row for row in rows if _way(row) == last[_series(row)][1]]
+        last[_series(row)] = max(
+            last.get(_series(row), ("", "")), (row["finished"], _settings(row))
+        )
+    return [row for row in rows if _settings(row) == last[_series(row)][1]]
 
 
-def _way(row: Row) -> str:
+def _settings(row: Row) -> str:
     names = ("recipe", "defaults", "reduce", "draws", "computed")
     return as_json([row["given"].get(name) for name in names])
 
@@ -125,7 +132,7 @@ def _series(row: Row) -> tuple[Any, ...]:
 
 
 def kind(row: Row) -> tuple[Any, ...]:
-    """What must be equal for runs to be compared; a time is also the machine's."""
+    """Return what must be equal for runs to be compared; of timed runs the machine, too."""
     given = row["given"]
     return (
         row["setting"],
@@ -136,8 +143,8 @@ def kind(row: Row) -> tuple[Any, ...]:
     )
 
 
-def _name_places(rows: list[Row]) -> None:
-    """A place is a setting, with whatever tells it from others of that name."""
+def _name_groups(rows: list[Row]) -> None:
+    """Name the group of each run: its setting, and whatever tells it from others of that setting."""
     kinds: dict[str, set[tuple[Any, ...]]] = {}
     for row in rows:
         kinds.setdefault(row["setting"], set()).add(kind(row))

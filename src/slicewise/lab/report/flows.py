@@ -1,6 +1,6 @@
-"""Tables of times: one run by itself, beside the paper's.
+"""The sections on flows: a summary, and for each experiment distances over rates, paths, ends, tables and times.
 
-Sections on flows: for every place basins, ways, where it ends, and ours beside the paper's.
+Numbers stand beside the paper's where it prints any.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ TITLES = {
 
 
 def section(flows: Flows) -> Section | None:
-    """All there is of an experiment on flows; None if there is nothing."""
+    """Return the section of one experiment on flows; None if there is nothing to show."""
     absent = flows.missing_settings()
     if not flows.rows and not flows.timed and not absent:
         return None
-    blocks: list[Block] = [*_ways(flows)]
+    blocks: list[Block] = [*_paths(flows)]
     for group in flows.groups:
         blocks += [Heading(group), *_basin(flows, group), *_convergence(flows, group)]
         blocks += [_table(flows, group), *_ends(flows, group), *every_rate(flows, group)]
@@ -52,7 +52,7 @@ def section(flows: Flows) -> Section | None:
 
 
 def _words(flows: Flows) -> list[str]:
-    """What was run, column by column."""
+    """Describe how the runs were made."""
     rated = [row["given"] for row in flows.rows if row["lr"] is not None]
     computed = [row["given"] for row in flows.rows if row["lr"] is None]
     sources = sorted({row["given"]["source"] for row in flows.rows if "source" in row["given"]})
@@ -74,7 +74,7 @@ def _how(given: list[dict[str, Any]]) -> str:
 
 
 def remaining(flows: Flows, group: str, variant: str, objective: str | None) -> str:
-    """What is left at the best rate, or why nobody knows."""
+    """Return the remaining distance at the best rate as text, or why there is none."""
     best = flows.best(group, variant, objective)
     if best is None:
         return flows.why_missing(group, variant, objective)
@@ -83,7 +83,7 @@ def remaining(flows: Flows, group: str, variant: str, objective: str | None) -> 
 
 
 def paper_value(flows: Flows, variant: str, group: str) -> str:
-    """The paper's number as it is printed."""
+    """Return the number of the paper as it is printed."""
     one = flows.published(variant, group)
     if one is None:
         return "–"
@@ -108,7 +108,7 @@ def _table(flows: Flows, group: str) -> Table:
         *(f"best rate, {o}" for o in objectives),
     ]
     header += ["the paper", "beside the paper"] if flows.experiment in PUBLISHED else []
-    title = f"{group}: exact W₂ that is left"
+    title = f"{group}: exact W₂ that remains"
     rated = [row["given"] for o in objectives for row in flows.some(group, "sw", o)]
     note = other_sizes(flows.experiment, rated[0]) if rated else ""
     return Table(f"{flows.experiment}-{file_name(group)}", title, header, lines, note)
@@ -126,9 +126,9 @@ def _basin(flows: Flows, group: str) -> list[Charts]:
     computed = {v: one for v, one in every.items() if one is not None and one.mean < float("inf")}
     name = f"{flows.experiment}-{file_name(group)}-basin"
     there = edges(flows, group)
-    alt = f"{group}: exact W2 that is left over the learning rate, a line for each variant"
+    alt = f"{group}: remaining exact W2 over the learning rate, a line for each variant"
     caption = (
-        "Exact W₂ that is left over the learning rate. Left of the line: no rate given, the step computed. A line "
+        "Exact W₂ that remains, over the learning rate. Left of the line: computed steps, without a rate. A line "
         "ends where the runs diverge."
     )
     some = [
@@ -140,7 +140,7 @@ def _basin(flows: Flows, group: str) -> list[Charts]:
 
 
 def _reduced(flows: Flows, group: str) -> str:
-    """A word on computed steps that were made in fewer dimensions than the rates beside them."""
+    """Say in how many dimensions steps were computed, if in fewer than the searched rates."""
     computed = [r["measures"].get("rank") for r in flows.rows if r["group"] == group and r["lr"] is None]  # fmt: skip
     rated = [r["measures"].get("rank") for r in flows.rows if r["group"] == group and r["lr"] is not None]  # fmt: skip
     ranks = {rank for rank in computed if rank is not None}
@@ -148,7 +148,7 @@ def _reduced(flows: Flows, group: str) -> str:
 
 
 def _finite(flows: Flows, group: str, objective: str) -> dict[str, list[Best]]:
-    """What is left at each rate that can be drawn, by variant; of variants that diverged at every rate nothing."""
+    """Return the results at each rate by variant, without variants that diverged at every rate."""
     every = {v: by_rate(flows.some(group, v, objective)) for v in ELEVEN}
     return {
         v: some
@@ -162,18 +162,18 @@ def _convergence(flows: Flows, group: str) -> list[Charts]:
     hows |= {f"best rate, {objective}": objective for objective in flows.objectives(group)}
     some, drawn = [], {}
     for title, objective in hows.items():
-        ways: Mapping[str, Best] = {
-            v: best
+        best: Mapping[str, Best] = {
+            v: one
             for v in ELEVEN
-            if (best := flows.best(group, v, objective)) is not None and best.mean < float("inf")
+            if (one := flows.best(group, v, objective)) is not None and one.mean < float("inf")
         }
-        points = charts.ways(ways)
+        points = charts.loss_curves(best)
         if points:
             drawn[title] = points
             some.append(Chart(title, charts.convergence(points)))
     caption = (
-        "The loss of the first seed on its way, as a distance. Variants weigh slices differently: compare how lines "
-        "fall, not how high they are."
+        "The loss of the first seed over its steps, as a distance. Variants weight slices differently: compare how lines "
+        "fall, not their heights."
     )
     if not some:
         return []
@@ -185,7 +185,7 @@ def _convergence(flows: Flows, group: str) -> list[Charts]:
 
 
 def edges(flows: Flows, group: str) -> dict[str, float]:
-    """Where "sw" on the squared objective stops contracting: n L d / (L + d − 1), of the dimension worked in."""
+    """Return the largest stable rate of "sw" on the squared objective, n L d / (L + d − 1), in the reduced dimension."""
     rows = flows.some(group, "sw", "power")
     if not rows or rows[0]["given"]["convention"] != "mean":
         return {}
@@ -195,7 +195,7 @@ def edges(flows: Flows, group: str) -> dict[str, float]:
     return {"power": sw.steps.rate_of_step(sw.steps.stability_limit(50, d), n)}
 
 
-def _ways(flows: Flows) -> list[Figure]:
+def _paths(flows: Flows) -> list[Figure]:
     found = []
     for group in flows.groups:
         for row in flows.some(group, "sw", None):
@@ -210,15 +210,13 @@ def _ways(flows: Flows) -> list[Figure]:
         return [_images(flows, *one[:3]) for one in found]
     if flows.experiment == "color":
         return [color_images(flows, *one[:3]) for one in found]
-    alt = "Particles at several steps, and the exact distance that is left, for the computed step and for every rate"
-    caption = (
-        "Classical sw, no rate given: the step is computed from the slices that each step draws."
-    )
-    return [as_figure(drawings.ways(found), f"{flows.experiment}-ways", alt, caption)]
+    alt = "Particles at several steps, and the exact remaining distance, for computed steps and for every rate"
+    caption = "Classical sw without a rate: each step is computed from the slices it draws."
+    return [as_figure(drawings.flow_paths(found), f"{flows.experiment}-ways", alt, caption)]
 
 
 def _ends(flows: Flows, group: str) -> list[Figure]:
-    """Where the particles of every variant come to rest, on toys."""
+    """Return a figure of the final particles of every variant, on toy targets."""
     if flows.experiment != "gradient-flow":
         return []
     found = []
@@ -232,7 +230,7 @@ def _ends(flows: Flows, group: str) -> list[Figure]:
         return []
     name = f"{flows.experiment}-{file_name(group)}-ends"
     alt = f"{group}: particles of each variant over the target, in the end"
-    caption = f"{group}, step computed: where the particles of each variant come to rest, W₂ left and steps made."
+    caption = f"{group}, step computed: final particles of each variant, remaining W₂ and number of steps."
     return [as_figure(drawings.ends(found), name, alt, caption)]
 
 
@@ -245,11 +243,11 @@ def _images(flows: Flows, group: str, row: Row, way: Array) -> Figure:
             lines.append((f"{variant}, end", ends[0][0]))
     name = f"{flows.experiment}-{file_name(group)}-images"
     alt = f"{group}: images along the flow of sw, and where each variant ends"
-    caption = f"{group}: along the flow of sw, no rate given; then the end of every variant so run."
+    caption = f"{group}: along the flow of sw without a rate; then the end of every variant."
     return as_figure(gallery(lines), name, alt, caption, photographs=True)
 
 
-# Where the paper's runtime of a setting is printed, under which name and for how many steps.
+# The table with the paper's runtime of a setting, its name there, and the number of steps.
 _PUBLISHED_TIMES = {
     "mnist": ("image_flow_runtime", "mnist", 200_000),
     "faces": ("image_flow_runtime", "celeba", 200_000),
@@ -258,7 +256,7 @@ _PUBLISHED_TIMES = {
 
 
 def runtimes(flows: Flows) -> list[Table]:
-    """One run by itself beside the paper's time, on each machine."""
+    """Return tables of the times of single runs beside the paper's, for each machine."""
     by_setting: dict[str, dict[str, Row]] = {}
     for row in flows.timed:
         by_setting.setdefault(row["group"], {})[row["variant"]] = row
@@ -284,9 +282,9 @@ def _runtime(flows: Flows, whole_group: str, rows: dict[str, Row]) -> Table:
     note = (
         f"Ours: {group}, n = {one['given']['task']['n']}, {one['given']['dtype']}, {one['device']}; fewer steps are "
         f"scaled up. The paper's: an RTX A6000{'' if own in _PUBLISHED_TIMES else ', n = 300, d not said'}. Another "
-        f"machine is one reason for the ratio; the other is that a step here is a few fused kernels, which a GPU replays."
+        f"machine is one reason for the ratio; the other is that a step here is a few fused kernels, replayed as a graph on a GPU."
     )
-    title = f"{group}: seconds of one run of {whole:,} steps by itself"
+    title = f"{group}: seconds of a single run of {whole:,} steps"
     header = ["variant", "ours", "from steps", "the paper", "ratio"]
     return Table(f"{experiment}-{file_name(group)}-runtime", title, header, lines, note)
 
@@ -295,7 +293,7 @@ def _runtime(flows: Flows, whole_group: str, rows: dict[str, Row]) -> Table:
 
 
 def color_images(flows: Flows, group: str, row: Row, way: Array) -> Figure:
-    """The target, the source on its way, and where each variant ends."""
+    """Return a figure of the target, the source along its path, and the end of each variant."""
     found = [("target", way[0])]
     shown = row["trace"]["shown"]
     found += [(f"sw, step {step}", image) for step, image in zip(shown, way[1:], strict=True)]
@@ -307,12 +305,14 @@ def color_images(flows: Flows, group: str, row: Row, way: Array) -> Figure:
     name = f"{flows.experiment}-{file_name(group)}-images"
     source = row["given"].get("source", "")
     alt = f"{group}, {source}: the photograph as its colors move, and where each variant ends"
-    caption = f"{group}: {source}. Colors move as the nearest of the palette do; no rate given."
+    caption = (
+        f"{group}: {source}. Colors move like the nearest ones of the palette; steps are computed."
+    )
     return as_figure(photographs(found), name, alt, caption, photographs=True)
 
 
 def every_rate(flows: Flows, group: str) -> list[Table]:
-    """Each rate the paper lists, ours on both objectives, the paper's; of color transfer."""
+    """Return a table of each rate of the paper: our results on both objectives, and the paper's; for color transfer only."""
     if flows.experiment != "color" or not flows.objectives(group):
         return []
     ours = {
@@ -330,10 +330,17 @@ def every_rate(flows: Flows, group: str) -> list[Table]:
         theirs = f"{one.mean:.2f} ± {one.std:.2f}"
         column = published_objective(one.variant)
         lines.append([one.variant, f"{one.lr:g}", *words, theirs, column])
-    header = ["variant", "rate", "ours, root", "ours, power", "the paper", "its column is like"]
+    header = [
+        "variant",
+        "rate",
+        "ours, root",
+        "ours, power",
+        "the paper",
+        "objective of its column",
+    ]
     note = (
-        "Rates as the paper has them: n times the root of a sum for all variants but sw, whose column depends on its rate as the "
-        "square, summed, does. W₂ of colors from 0 to 255. The photographs are others."
+        "Rates on the scale of the paper, whose losses are n times the root of a sum; for sw the column depends on the rate as a "
+        "sum of squares does. W₂ of colors from 0 to 255. The photographs are not the paper's."
     )
     title = f"{group}: every rate"
     return [Table(f"color-{file_name(group)}-rates", title, header, lines, note, folded=True)]
@@ -358,20 +365,20 @@ def _in_colors(best: Best) -> str:
 
 
 def summary_section(every: list[Flows]) -> Section | None:
-    """For each experiment a table and its largest numbers; None if there is nothing to compare."""
+    """Return the first section: computed steps against the best searched rates and the paper; None if there are no runs."""
     tables = [table for flows in every if (table := _summary_table(flows)) is not None]
     if not tables:
         return None
     words = [
-        "No rate is searched: each step is computed from the slices it draws. Here is what that leaves, beside the best "
-        "of all searched rates, and beside what the paper prints."
+        "Computed steps need no learning rate: each is computed from the slices it draws. The table has the distance that "
+        "remains, beside that of the best of all searched rates and that of the paper."
     ]
     cards = [card for flows in every for card in _cards(flows)]
-    return Section("The right step, computed or searched", words, tables, cards)
+    return Section("Computed steps against searched rates", words, tables, cards)
 
 
 def _cards(flows: Flows) -> list[Card]:
-    """The worst of all places for "sw", and in how many cases of all variants nothing better was found."""
+    """Return the largest remaining distance of "sw", and how often no searched rate is better."""
     name = TITLES[flows.experiment].lower()
     computed = _each(flows, "sw", None)
     if not computed:
@@ -379,24 +386,24 @@ def _cards(flows: Flows) -> list[Card]:
     worst = max(best.mean for best in computed.values())
     of = _worst_of(computed)
     steps = steps_of(Best(None, 0.0, 0.0, [run for best in computed.values() for run in best.runs]))
-    cards = [Card(number(worst), f"{name}: W₂ left by the computed step in {steps} steps (sw{of})")]  # fmt: skip
+    cards = [Card(number(worst), f"{name}: W₂ that remains with computed steps, after {steps} steps (sw{of})")]  # fmt: skip
     for objective in ("root", "power"):
         searched = _each(flows, "sw", objective)
         if searched:
             most = number(max(best.mean for best in searched.values()))
             tried = sum(len(flows.some(group, "sw", objective)) for group in searched)
-            cards.append(Card(most, f"{name}: left by the best rate on the {objective}, found by {tried:,} runs (sw{_worst_of(searched)})"))  # fmt: skip
+            cards.append(Card(most, f"{name}: W₂ that remains at the best rate on the {objective}, found by {tried:,} runs (sw{_worst_of(searched)})"))  # fmt: skip
     return cards + _counts(flows, name)
 
 
 def _counts(flows: Flows, name: str) -> list[Card]:
-    """Of all variants on all settings: how often nothing searched on the root, the paper's objective, is closer."""
+    """Count, over variants and settings, how often no searched rate on the root, the paper's objective, is better."""
     both = []
     for case in ((group, variant) for group in flows.groups for variant in ELEVEN):
         computed, rated = flows.best(*case, None), flows.best(*case, "root")
         if computed is not None and rated is not None:
             both.append(computed.mean <= rated.mean)
-    words = f"{name}: variants on settings where the computed step ends no farther than the best rate on the root"
+    words = f"{name}: variants and settings in which computed steps end no farther than the best rate on the root"
     return [Card(f"{sum(both)} of {len(both)}", words)] if both else []
 
 
@@ -410,7 +417,7 @@ def _each(flows: Flows, variant: str, objective: str | None) -> dict[str, Best]:
 
 
 def _summary_table(flows: Flows) -> Table | None:
-    """For "sw", in every place."""
+    """Return a table for "sw" in every group."""
     lines = []
     for group in flows.groups:
         computed = flows.best(group, "sw", None)
@@ -428,7 +435,7 @@ def _summary_table(flows: Flows) -> Table | None:
         return None
     header = [
         "sw on",
-        "step computed: W₂ left",
+        "step computed: W₂ that remains",
         "steps",
         "best rate, root",
         "best rate, power",
@@ -439,7 +446,7 @@ def _summary_table(flows: Flows) -> Table | None:
 
 
 def _sizes(flows: Flows) -> str:
-    """What numbers beside each other were made from."""
+    """Say with which sizes the numbers were made."""
     sizes = sorted({row["given"]["task"]["n"] for row in flows.rows})
     steps = sorted({row["given"]["steps"] for row in flows.rows if row["lr"] is not None})
     published = {

@@ -194,7 +194,7 @@ def orders(experiment: str, group: Group) -> list[Table]:
     theirs = {v: find("generative_best", v, group.paper_name, "W2") for v in ELEVEN}
     known = {v: one for v, one in theirs.items() if one is not None}
     paper = {v: i for i, v in enumerate(sorted(known, key=lambda v: known[v].mean), 1)}
-    ours = {name: group.order(name) for name in ("w2", "sw2", "energy")}
+    ours = {name: group.ranks(name) for name in ("w2", "sw2", "energy")}
     lines = []
     for variant in sorted(ELEVEN, key=lambda v: paper.get(v, 99)):
         by_w2 = group.best(variant, "root", "w2")
@@ -300,7 +300,7 @@ def times(experiment: str, timed: Sequence[Row]) -> list[Table]:
         header = ["", "ours", "the paper", "ratio", "ours / sw", "the paper / its sw"]
         name = f"{experiment}-{file_name(setting)}-{file_name(machine)}-time"
         name += f"-{len(tables) + 1}" if any(table.name == name for table in tables) else ""
-        title = f"{setting}: seconds of one run of 10,000 steps by itself"
+        title = f"{setting}: seconds of a single run of 10,000 steps"
         tables.append(Table(name, title, header, lines, note))
     return tables
 

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture and its words."""
+    """A picture with its alternative text and caption."""
 
     name: str  # of its files
     png: bytes
     svg: bytes
     alt: str
     caption: str = ""
-    # Photographs keep their colors on a dark page; of drawings, white becomes black there.
+    # Photographs keep their colors on a dark page; drawings are inverted.
     photographs: bool = False
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture one can ask: a Vega-Lite specification with its data in it."""
+    """An interactive chart: a Vega-Lite specification with its data."""
 
     title: str
     spec: Mapping[str, Any]
@@ -41,7 +41,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Charts:
-    """Some charts side by side, where there is room, and the figure for those who print, or run no scripts."""
+    """Charts side by side, and a figure for printing and for pages without scripts."""
 
     charts: Sequence[Chart]
     caption: str
@@ -50,19 +50,19 @@ class Charts:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text; the first column names its row."""
+    """A table of text; the first column names the row."""
 
     name: str  # of its files
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
-    folded: bool = False  # shown when asked for: some tables are long
+    folded: bool = False  # whether it is shown on request only
 
 
 @dataclass(frozen=True)
 class Card:
-    """One number, large, and what it is."""
+    """One number in large type, and what it is."""
 
     number: str
     words: str
@@ -70,7 +70,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Heading:
-    """Begins a part of a section."""
+    """The heading of a part of a section."""
 
     title: str
 
@@ -80,23 +80,23 @@ Block = Figure | Charts | Table | Heading
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page."""
+    """A section of the page: words, cards and blocks."""
 
     title: str
     words: Sequence[str] = ()
     blocks: Sequence[Block] = field(default_factory=list)
     cards: Sequence[Card] = ()
-    chosen: bool = False  # whether the reader chooses here which variants are drawn
+    chosen: bool = False  # whether readers can choose the variants that are drawn
 
 
 def as_figure(
     drawing: Drawing, name: str, alt: str, caption: str, *, photographs: bool = False
 ) -> Figure:
-    """A drawing as pixels, for the page, and as lines, for a paper."""
+    """Return a drawing as a block, in PNG for the page and SVG for a paper."""
     files = []
     for kind in ("png", "svg"):
         file = io.BytesIO()
-        # Without a date, the same runs give the same file.
+        # Without a date, so that the same runs give the same file.
         drawing.savefig(
             file, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None
         )
@@ -105,7 +105,7 @@ def as_figure(
 
 
 def file_name(words: str) -> str:
-    """Words as a part of a file's name; long ones by their beginning and a hash."""
+    """Return words as part of a file name; long ones are shortened with a hash."""
     plain = "".join(letter if letter.isalnum() else "-" for letter in words)
     if len(plain.encode()) <= 80:
         return plain
@@ -123,14 +123,14 @@ _LATEX = {
 
 
 def as_csv(table: Table) -> str:
-    """A line for each row, and the header."""
+    """Return a table as CSV."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([table.header, *table.rows])
     return out.getvalue()
 
 
 def as_latex(table: Table) -> str:
-    """To be `\\input`; it wants the package booktabs."""
+    """Return a table as LaTeX to `\\input`, with the package booktabs."""
     columns = "l" * len(table.header)
     lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
     lines += [_latex_row(table.header), r"\midrule", *map(_latex_row, table.rows), r"\bottomrule"]
@@ -140,7 +140,7 @@ def as_latex(table: Table) -> str:
 
 
 def as_markdown(table: Table) -> str:
-    """For a README."""
+    """Return a table as Markdown."""
     rows = [table.header, ["---"] * len(table.header), *table.rows]
     cells = [[_markdown(cell) for cell in row] for row in rows]
     return "".join(f"| {' | '.join(row)} |\n" for row in cells)
@@ -157,7 +157,7 @@ def _latex(words: str) -> str:
 
 
 def _latex_row(cells: Sequence[str]) -> str:
-    # The end of a row takes an optional length in brackets: a cell that begins so must not be read as one.
+    # After the end of a row, LaTeX reads a bracket as an optional length.
     return " & ".join("{}" * cell.startswith("[") + _latex(cell) for cell in cells) + r" \\"
 
 
@@ -167,12 +167,15 @@ _DASHED, _DOTTED, _MIXED = (5.0, 3.0), (1.5, 2.0), (7.0, 2.0, 1.5, 2.0)
 
 @dataclass(frozen=True)
 class Style:
-    """A color that reads on white and on black, and a mark: its name for matplotlib, its outline as SVG."""
+    """The color of a variant, readable on white and black, and its mark: a matplotlib name and an SVG outline.
+
+    Marks and dashes differ too, so that no variant is told by its color alone.
+    """
 
     color: str
     mark: str
-    outline: str  # of a mark in the square from −1 to 1
-    dash: tuple[float, ...] = ()  # lengths drawn and left out; nothing: a solid line
+    outline: str  # in the square from −1 to 1
+    dash: tuple[float, ...] = ()  # lengths of dashes and gaps; empty for a solid line
 
 
 STYLES = {

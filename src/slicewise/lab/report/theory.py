@@ -1,4 +1,4 @@
-"""The sections on theory and on estimators: each statement, what was measured, its figure."""
+"""The sections on theory and on estimators: each statement, its measurements and its figure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from slicewise.lab.report.layout import Block, Figure, Section, Table, as_figure
 from slicewise.lab.study import Store, as_json
 
 TITLES = {
-    "theory": "The theory, asked of numbers",
+    "theory": "Statements of the theory, measured",
     "estimators": "Estimators: bias, variance and time",
 }
 
 
 def section(store: Store, experiment: str = "theory") -> Section | None:
-    """Every check of an experiment that was run; None if there is none."""
+    """Return the section of an experiment of checks; None if none was run."""
     rows = store.rows(experiment=experiment)
     blocks: list[Block] = []
     verdicts = []
@@ -33,7 +33,7 @@ def section(store: Store, experiment: str = "theory") -> Section | None:
 
 
 def of_one_preset(check: Check, rows: list[Row]) -> list[Measured]:
-    """What was measured for one preset, the fuller if it is whole: presets share tasks, and are not to be mixed."""
+    """Return the measurements of one preset: the paper's if complete, else the one with more tasks. Presets share tasks."""
     by_task = {as_json(task_from(row["given"])): row["measures"] for row in rows}
     found = {
         preset: [task for task in check.tasks(preset) if as_json(task) in by_task]

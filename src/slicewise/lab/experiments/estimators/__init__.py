@@ -1,4 +1,4 @@
-"""Which estimator, when: their bias, variance and time at equal cost, each a `Check`, by name."""
+"""The experiment `estimators`: bias, variance and time of estimators of SW at equal cost. `CHECKS` lists its checks by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the largest slice an ascent finds, and how close its upper bound is."""
+"""How much of the maximum over slices an ascent finds, and how tight the upper bound is."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _COLORS = dict(zip(_WAYS, (GRAY, ORANGE, BLUE, GREEN), strict=True))
 
 
 def tasks(preset: str) -> list[Task]:
-    """In d dimensions, from independent seeds."""
+    """Return tasks in several dimensions."""
     places = by_preset(preset, quick=((2, 2), (10, 10), (100, 10)), paper=((2, 2), (10, 10), (100, 2), (100, 10), (100, 100), (784, 10)))  # fmt: skip
     sizes = by_preset(preset, quick={"runs": 10, "transports": 50}, paper={"runs": 100, "transports": 300})  # fmt: skip
     return seeded(
@@ -54,9 +54,9 @@ def _bounds(n: int, d: int, k: int, transports: int) -> tuple[float, float]:
 
 
 def measure(task: Task) -> Measures:
-    """Values over what no slice exceeds: the mean and the least.
+    """Measure values relative to an upper bound: the mean and the least.
 
-    The least bound there is, of couplings along slices (`Evaluation.bound`, here `quick_bound`) and of exact ones.
+    The bound is the smaller one of couplings along slices (`Evaluation.bound`, here `quick_bound`) and of exact ones.
     """
     n, d, k = task["n"], task["d"], task["k"]
     x, y = samples(n, d, k)
@@ -73,7 +73,7 @@ def measure(task: Task) -> Measures:
 
 
 def draw(figure: SubFigure, every: list[Measured]) -> None:
-    """The share of the bound, mean and least."""
+    """Draw the share of the bound, mean and least."""
     axes = figure.subplots()
     places = [f"d = {d}, k = {k}" for d, k in grouped(every, "d", "k")]
     for shift, ((way,), some) in enumerate(grouped(every, "way").items()):
@@ -86,7 +86,7 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
 
 
 def verdict(every: list[Measured]) -> str:
-    """What each way finds at worst."""
+    """Say what each search finds at worst."""
     told = []
     for (way,), some in grouped(every, "way").items():
         told.append(f"{way}: {column(some, 'least').min():.1%}")

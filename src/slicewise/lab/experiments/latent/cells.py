@@ -1,4 +1,4 @@
-"""Trainings as cells of a study: the rates and seeds of one variant on one task, as one stack."""
+"""Trainings as cells of a study: the rates and seeds of one variant on one task are trained as one stack."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from slicewise.lab.study import Result, Run
 from slicewise.sampling import DRAWS
 from slicewise.training import Precision, Stack, Training, train
 
-# The objective of runs whose gradients are moves, in the column where others have "root" or "power".
+# The objective of runs that are trained by displacements, where others have "root" or "power".
 DISPLACEMENT = "displacement"
 UNTRAINED = "untrained"
 
 
 @dataclass(frozen=True)
 class TrainingCell:
-    """One variant on one task by some rates and seeds."""
+    """Trainings of one variant on one task, at some rates and seeds."""
 
     experiment: str
     task: LatentTask
@@ -40,9 +40,9 @@ class TrainingCell:
     precision: Precision = "float32"
     optimiser: str = "sgd"
     decay: str | None = None
-    n_slices: int | None = None  # None: those of the paper
-    exact: bool = True  # judge by the exact distance, too
-    timed_on: str = ""  # a machine: one run by itself there, for its time
+    n_slices: int | None = None  # None is the number of the paper
+    exact: bool = True  # whether the exact distance is computed, too
+    timed_on: str = ""  # the machine, for a cell that is timed
 
     @property
     def name(self) -> str:
@@ -86,9 +86,9 @@ class TrainingCell:
     def measure(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
     ) -> list[Result]:
-        """All runs as one stack."""
+        """Train and judge all runs as one stack."""
         if self.alone:
-            # Compiled, and on a GPU captured, before the clock starts.
+            # Compile kernels, and on a GPU capture graphs, before the time is measured.
             self._trained(runs, device, None, steps=100 if device != "cpu" else 2)
             checkpoint = None
         elif importlib.util.find_spec("safetensors") is None:
@@ -108,7 +108,7 @@ class TrainingCell:
     def _resumed(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None
     ) -> tuple[Stack, Training]:
-        """The training; a file to go on from that is damaged, or of other settings, is begun anew."""
+        """Train; a checkpoint that is damaged or has other settings is removed."""
         if checkpoint is not None and checkpoint.exists():
             try:
                 return self._trained(runs, device, checkpoint)
@@ -156,7 +156,7 @@ class TrainingCell:
         trace: dict[str, Sequence[float]]
         trace = {"at": at, "loss": [float(f"{losses[step - 1].item():.6g}") for step in at]}
         if status == "diverged":
-            # It stands where it was last finite, which is nowhere.
+            # The network is as it was when last finite: its measures mean nothing.
             measures = dict.fromkeys(measures, math.inf)
         arrays = {}
         if run.seed == self.seeds[0] and status != "diverged":
@@ -177,7 +177,7 @@ class TrainingCell:
 
 @dataclass(frozen=True)
 class BaselineCell:
-    """What can be done without training, and what real samples would score: in every table beside."""
+    """Baselines without training, and real samples, which every table has beside the variants."""
 
     experiment: str
     task: LatentTask
@@ -206,7 +206,7 @@ class BaselineCell:
     def measure(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
     ) -> list[Result]:
-        """All at once: they share what is prepared for judging."""
+        """Judge all baselines at once, because they share the preparation."""
         found = self.task.baselines(device)
         results = []
         for run in runs:
@@ -222,7 +222,7 @@ class BaselineCell:
 
 @contextlib.contextmanager
 def _quiet_log() -> Iterator[None]:
-    """What a training has to say of its data is in the notes of its runs: not once more for each of them."""
+    """Suppress warnings about the data, which are in the notes of the runs."""
     log = logging.getLogger("slicewise")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -233,7 +233,7 @@ def _quiet_log() -> Iterator[None]:
 
 
 def _best_rate(runs: Sequence[Run], judged: Sequence[Measures], status: Sequence[str]) -> list[int]:
-    """The runs of the rate that is best by the mean SW_2 of its seeds, among those that may win, or else among all."""
+    """Return the indices of the runs at the best rate by mean SW_2, among eligible rates if there are any."""
     rates: dict[float | None, list[int]] = {}
     for i, run in enumerate(runs):
         rates.setdefault(run.lr, []).append(i)

@@ -1,4 +1,4 @@
-"""The paper's statements, asked of numbers: each a `Check`, by name."""
+"""The experiment `theory`: statements of the paper, tested by measurements. `CHECKS` lists its checks by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where steps become too long: at the rate n L d / (L + d − 1), not at the paper's k / (2 p_i)."""
+"""The largest stable rate: n L d / (L + d − 1), not the paper's k / (2 p_i)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of the plane carried into R^d, and what slices of R^d are to them."""
+"""Samples of the plane embedded in R^d, and slices of R^d as seen from that plane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an evaluation in single precision says of two samples that are equal: the least it can tell."""
+"""The smallest distance that an evaluation in single precision can resolve."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tasks(preset: str) -> list[Task]:
 
 
 def measured_distance(x: Array, y: Array, dtype: type) -> float:
-    """Exact W_2, from squared distances as |x|² + |y|² − 2 x·y in this precision, and their best matching."""
+    """Return the exact W_2 from squared distances |x|² + |y|² − 2 x·y, computed in this precision."""
     from scipy.optimize import linear_sum_assignment
 
     x, y = x.astype(dtype), y.astype(dtype)
@@ -73,7 +73,7 @@ def _noise(name: str, d: int, n: int) -> float:
 
 
 def noise_of(task: Mapping[str, Any]) -> float | None:
-    """The least that single precision can tell on one of the paper's toys; None of other tasks."""
+    """Return the smallest distance that single precision resolves on a toy of the paper; None for other tasks."""
     known = task.get("toy") in TOYS and task.get("d") in _DIMENSIONS
     return _noise(task["toy"], task["d"], task["n"]) if known else None
 

@@ -1,4 +1,4 @@
-"""The same error of gradients: L^(−1/2) in the data's span, and far more of it outside."""
+"""The error of one factor for all slices, of gradients: L^(−1/2) in the span of the data, and far larger outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rank of a minibatch: never above 2B − 1, and with noise never below, whatever the data's own is."""
+"""The rank of a minibatch: at most 2B − 1, and equal to it for data with noise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SIDE = 28  # pixels: d = 784, as MNIST
 # Data and noise -> color, marker, its size, what to call them.
-LOOKS = {
+STYLES = {
     ("subspace", 0.0): (BLUE, "o", 7, "50 dimensions, shifted"),
     ("subspace", 0.01): (ORANGE, "s", 5, "the same, 1 % noise"),
     ("digits", 0.0): (GREEN, "^", 4, "drawn digits"),
@@ -134,7 +134,7 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     x, most = column(bound, "batch"), column(bound, "bound")
     claim(axes, x, most, "black", zorder=4, label="paper: min(2B − 1, d)")
     for kind, some in grouped(every, "data", "noise").items():
-        color, marker, size, name = LOOKS[kind]
+        color, marker, size, name = STYLES[kind]
         x = column(some, "batch")
         how: dict[str, Any] = {"color": color, "marker": marker, "markersize": size}
         axes.plot(x, column(some, "rank"), linestyle="", label=name, **how)
@@ -154,7 +154,7 @@ def verdict(every: list[Measured]) -> str:
     silent = column(every, "bound") == column(every, "d")
     largest = max(every, key=lambda one: int(one.task["batch"])).task["batch"]
     seen = ", ".join(
-        f"{one.measures['rank']:.0f} and {one.measures['by_variance']:.0f} ({LOOKS[kind][-1]})"
+        f"{one.measures['rank']:.0f} and {one.measures['by_variance']:.0f} ({STYLES[kind][-1]})"
         for kind, some in grouped(every, "data", "noise").items()
         for one in some
         if one.task["batch"] == largest

@@ -1,4 +1,4 @@
-"""A normal vector over its length: uniform on the sphere if its covariance is cI, and only then."""
+"""Normalized Gaussian vectors: uniform on the sphere if and only if the covariance is cI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One step from a sample to its target: with the right rate and sign, not as printed."""
+"""One step from a sample to its target: exact with the right rate and sign, not with the printed ones."""
 
 from __future__ import annotations
 

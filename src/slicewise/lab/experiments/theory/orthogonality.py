@@ -1,4 +1,4 @@
-"""How likely a slice is to be nearly orthogonal to a direction: less than the paper says."""
+"""The probability that a slice is nearly orthogonal to a direction: smaller than the paper says."""
 
 from __future__ import annotations
 

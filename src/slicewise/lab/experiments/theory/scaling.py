@@ -1,4 +1,4 @@
-"""SW_p^p of k-dimensional data shrinks by C_k / C_d when they are put in R^d."""
+"""SW_p^p of k-dimensional data in R^d is smaller by the factor C_k / C_d."""
 
 from __future__ import annotations
 

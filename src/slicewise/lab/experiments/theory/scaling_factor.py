@@ -1,4 +1,4 @@
-"""ESSF(L), the scaling factor on L slices drawn: its mean C_k / C_d, and its spread by a Beta law."""
+"""ESSF(L), the scaling factor on L random slices: its mean C_k / C_d and its standard deviation by a Beta distribution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ε_L, what one factor for all slices costs: of size L^(−1/2), for a reason that is not the paper's."""
+"""The error ε_L of one factor for all slices, of values: L^(−1/2), but not by the paper's proof."""
 
 from __future__ import annotations
 
