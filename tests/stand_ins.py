@@ -32,19 +32,20 @@ class NoQuestions(TorchDispatchMode):
 
 
 class Again:
-    """Stands in for a CUDA graph."""
+    """Stands in for `CapturedGraph`: replaying calls the function again. Nothing happens while it is captured."""
 
-    captured = False
+    def __init__(self, function):
+        self._function, self._asked = function, False
 
     def replay(self):
         """A capture is made once, so that no questions are asked the first time is enough."""
-        with contextlib.nullcontext() if self.captured else NoQuestions():
-            self.make()
-        self.captured = True
+        with contextlib.nullcontext() if self._asked else NoQuestions():
+            self._function()
+        self._asked = True
 
 
-def stand_in_for_graphs(monkeypatch, owner):
-    """Replace torch's graphs; `owner._capture` is what a graph of that class makes at each replay."""
+def stand_in_for_graphs(monkeypatch, module):
+    """Replace the CUDA graphs of a module; returns those it then makes."""
     stream = SimpleNamespace(wait_stream=lambda other: None)
     nothing = contextlib.nullcontext
     for name, stand_in in {
@@ -52,17 +53,14 @@ def stand_in_for_graphs(monkeypatch, owner):
         "current_stream": lambda *device: "the one stream" if device else stream,
         "stream": lambda stream: nothing(),
         "device": lambda device: nothing(),
-        "CUDAGraph": Again,
-        "graph": lambda graph, **_: nothing(),
     }.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
-    for module in (movers,):  # as on a device, which is not asked
-        monkeypatch.setattr(module, "happens", lambda flags: True)
-    capture, made = owner._capture, []
+    monkeypatch.setattr(movers, "happens", lambda flags: True)  # as on a device, which is not asked
+    made = []
 
-    def captured(self):
-        made.append(self)
-        self._graph.make = lambda: capture(self)  # nothing happens while it is captured
+    def captured(function):
+        made.append(Again(function))
+        return made[-1]
 
-    monkeypatch.setattr(owner, "_capture", captured)
+    monkeypatch.setattr(module, "CapturedGraph", captured)
     return made

@@ -16,7 +16,7 @@ from tests.tolerances import assert_close
 @pytest.fixture
 def graphs(monkeypatch):
     """CPU samples are taken for a device's; every third call of a kind is a graph."""
-    stand_in_for_graphs(monkeypatch, replay._Graph)
+    stand_in_for_graphs(monkeypatch, replay)
     monkeypatch.setattr(torch.random, "fork_rng", forked)
     monkeypatch.setattr(replay, "_suits", lambda recipe, problem: replay.can_replay(recipe))
     for module in ("evaluation", "gradient", "loss"):

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import slicewise as sw
+from slicewise.flows import replay
 from slicewise.flows.loop import Pace, Stride
-from slicewise.flows.replay import Replay
 from tests.stand_ins import stand_in_for_graphs
 from tests.tolerances import assert_close
 
@@ -17,7 +17,7 @@ STEPS = 61
 @pytest.fixture
 def graphs(monkeypatch):
     """Flows on the CPU as graphs of seven steps, looked at after one replay, then two, then four."""
-    made = stand_in_for_graphs(monkeypatch, Replay)
+    made = stand_in_for_graphs(monkeypatch, replay)
 
     def next_stride(self, groups, step, steps):
         left = steps - step

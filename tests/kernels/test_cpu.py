@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import slicewise as sw
-from slicewise import kernels
+from slicewise.kernels import backend as choice
 from slicewise.kernels import numba_match, numpy_match
 from slicewise.kernels import threads as threads_module
 from slicewise.transport import sliced
@@ -296,17 +296,17 @@ def test_inputs_are_left_as_they_were():
 
 
 def test_without_numba(monkeypatch, request):
-    monkeypatch.setattr(kernels, "has_numba", lambda: False)
-    kernels.matcher.cache_clear()
-    request.addfinalizer(kernels.matcher.cache_clear)
+    monkeypatch.setattr(choice, "has_numba", lambda: False)
+    choice.matcher.cache_clear()
+    request.addfinalizer(choice.matcher.cache_clear)
     cpu_device = torch.device("cpu")
-    assert kernels.matcher("auto", cpu_device) is numpy_match.match_slices
+    assert choice.matcher("auto", cpu_device) is numpy_match.match_slices
     with pytest.raises(ImportError, match=r"slicewise\[fast\]"):
-        kernels.matcher("numba", cpu_device)
+        choice.matcher("numba", cpu_device)
     with pytest.raises(ValueError, match="samples are, on cuda"):
-        kernels.matcher("numpy", torch.device("cuda"))
+        choice.matcher("numpy", torch.device("cuda"))
     if not torch.cuda.is_available():
-        assert kernels.matcher("auto", torch.device("cuda")) is plain
+        assert choice.matcher("auto", torch.device("cuda")) is plain
     assert sw.sliced_wasserstein(torch.randn(9, 2), torch.randn(9, 2)).isfinite()
 
 
@@ -315,9 +315,9 @@ def test_compiled_code_is_kept_between_processes(tmp_path):
     """A second process that runs the kernels compiles nothing. Their own cache: others write to the shared one."""
     code = (
         "import torch, slicewise as sw\n"
-        "from slicewise.kernels import pricing, sorting\n"
+        "from slicewise.kernels import numba_price, numba_sort\n"
         "sw.value_and_grad(torch.randn(50, 2), torch.randn(50, 2))\n"
-        "print([sum(f.stats.cache_misses.values()) for f in (sorting.pack, pricing.price_packed)])"
+        "print([sum(f.stats.cache_misses.values()) for f in (numba_sort.pack, numba_price.price_packed)])"
     )
     own = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     runs = [
@@ -353,11 +353,11 @@ def test_numba_that_cannot_be_imported_is_done_without(monkeypatch, request):
     def broken(name, *rest):
         raise ImportError("Numba needs another NumPy")
 
-    monkeypatch.setattr(kernels.importlib, "import_module", broken)
-    kernels.matcher.cache_clear()
-    request.addfinalizer(kernels.matcher.cache_clear)
+    monkeypatch.setattr(choice.importlib, "import_module", broken)
+    choice.matcher.cache_clear()
+    request.addfinalizer(choice.matcher.cache_clear)
     with pytest.warns(UserWarning, match="sorting with NumPy instead"):
-        assert kernels.matcher("auto", torch.device("cpu")) is numpy_match.match_slices
+        assert choice.matcher("auto", torch.device("cpu")) is numpy_match.match_slices
 
 
 def test_a_target_made_under_autocast_keeps_its_digits():

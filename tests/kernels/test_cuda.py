@@ -212,7 +212,7 @@ def test_directions(d, step):
 def test_power_spherical(d, kappa):
     for dtype in (torch.float32, torch.float64):
         here, there = counted()
-        means = sphere.normalise(torch.randn(3, 9, d, dtype=dtype))
+        means = sphere.normalize(torch.randn(3, 9, d, dtype=dtype))
         drawn, exact = (
             sphere.power_spherical(means.to(rng.device), kappa, rng) for rng in (here, there)
         )
@@ -309,14 +309,14 @@ def test_normalise(d):
     vectors[0] = 0
     vectors[1] *= 1e-200
     vectors[2] *= 1e200
-    assert_close(sphere.normalise(vectors.cuda()).cpu(), sphere.normalise(vectors))
+    assert_close(sphere.normalize(vectors.cuda()).cpu(), sphere.normalize(vectors))
 
 
 @pytest.mark.parametrize(("size", "d"), [(1, 1), (2, 2), (3, 3), (2, 100), (50, 50), (120, 200)])
 def test_orthonormalise(size, d):
     frames = torch.randn(4, size, d, dtype=torch.float64)
-    found = sphere.orthonormalise(frames.cuda())
-    assert_close(found.cpu(), sphere.orthonormalise(frames), rtol=1e-8)
+    found = sphere.orthonormalize(frames.cuda())
+    assert_close(found.cpu(), sphere.orthonormalize(frames), rtol=1e-8)
     eye = torch.eye(size, dtype=torch.float64)
     assert_close((found @ found.mT).cpu(), eye.expand(4, -1, -1))
 
@@ -324,6 +324,6 @@ def test_orthonormalise(size, d):
 def test_frames_without_full_rank_are_completed():
     frames = torch.zeros(2, 3, 4, dtype=torch.float64)
     frames[0, :2] = torch.tensor([1.0, 1, 0, 0])
-    found = sphere.orthonormalise(frames.cuda()).cpu()
+    found = sphere.orthonormalize(frames.cuda()).cpu()
     assert_close(found @ found.mT, torch.eye(3, dtype=torch.float64).expand(2, -1, -1))
     assert_close(found[0, 0], torch.tensor([1.0, 1, 0, 0], dtype=torch.float64) / 2**0.5)

@@ -155,8 +155,8 @@ def test_orthogonal_draws_are_orthogonal_and_uniform():
 
 def test_normalise_survives_zero_huge_and_tiny_rows():
     rows = torch.tensor([[0.0, 0.0], [3e30, 4e30], [3e-38, 4e-38]])
-    assert sphere.normalise(rows)[0].tolist() == [1, 0]
-    assert torch.allclose(sphere.normalise(rows)[1:], torch.tensor([0.6, 0.8]))
+    assert sphere.normalize(rows)[0].tolist() == [1, 0]
+    assert torch.allclose(sphere.normalize(rows)[1:], torch.tensor([0.6, 0.8]))
 
 
 def test_every_dtype_sees_the_same_directions():

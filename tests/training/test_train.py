@@ -14,7 +14,7 @@ import torch
 import slicewise as sw
 from slicewise.distance.request import recipe_for
 from slicewise.sampling.run_seeds import RunSeeds
-from slicewise.training import loop
+from slicewise.training import loop, replay
 from slicewise.training.data import Batches, Deck
 from slicewise.training.networks import Generator, Stack, Translator
 from slicewise.training.optimizers import StackedOptimiser
@@ -231,7 +231,7 @@ def test_a_graph_makes_the_same_steps(monkeypatch, variant, stacked):
     by_hand, by_graph = ready(), ready()
     expected = torch.stack([by_hand.step() for _ in range(14)])
     found = [by_graph.step() for _ in range(2)]
-    stand_in_for_graphs(monkeypatch, Captured)
+    stand_in_for_graphs(monkeypatch, replay)
     captured = Captured(by_graph, length=4)
     assert by_graph.done == 2
     found = torch.cat([torch.stack(found), captured.go(2), captured.go(1)])
@@ -301,7 +301,7 @@ class Says(torch.optim.SGD):
 def test_who_becomes_a_graph_unasked(monkeypatch, make, optimiser, graph, captured):
     """On a device that is made up: ours do; a network of one's own may look at numbers, so that it must be asked for."""
     monkeypatch.setattr(loop, "can_capture", lambda trainer: True)
-    made = stand_in_for_graphs(monkeypatch, Captured)
+    made = stand_in_for_graphs(monkeypatch, replay)
     train(
         make(),
         TARGET,
@@ -315,12 +315,12 @@ def test_who_becomes_a_graph_unasked(monkeypatch, make, optimiser, graph, captur
 
 
 def test_a_capture_that_fails_says_what_to_do(monkeypatch):
-    stand_in_for_graphs(monkeypatch, Captured)
+    stand_in_for_graphs(monkeypatch, replay)
 
     def not_while_capturing(self):
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(Captured, "_capture", not_while_capturing)
+    monkeypatch.setattr(replay, "CapturedGraph", not_while_capturing)
     monkeypatch.setattr(loop, "can_capture", lambda trainer: True)
     with pytest.raises(RuntimeError, match=r"not permitted.*give graph=False"):
         train(generator(), TARGET, steps=BY_HAND + 4 * LENGTH, **QUIET)

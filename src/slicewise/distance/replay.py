@@ -21,7 +21,7 @@ from slicewise.distance.gradient import Objective, priced
 from slicewise.distance.prepare import draw
 from slicewise.problem import Problem
 from slicewise.sampling import Randomness
-from slicewise.support import beside, capturing, full_precision, kernels_for
+from slicewise.support import CapturedGraph, full_precision, kernels_for, side_stream
 from slicewise.variants import Recipe
 
 # Beyond so many numbers, of samples or on lines, launching is the smaller part; and no more than this many on
@@ -61,11 +61,9 @@ class _Graph:
         self._x, self._y = problem.x.detach().clone(), problem.y.detach().clone()
         static = dataclasses.replace(problem, x=self._x, y=self._y)
         self._how = (recipe, static, objective)
-        with torch.random.fork_rng(devices=[problem.x.device]), beside():
+        with torch.random.fork_rng(devices=[problem.x.device]), side_stream():
             _evaluated(*self._how)  # once for nothing; it must not cost a draw
-        self._graph = torch.cuda.CUDAGraph()
-        with capturing(self._graph):
-            self._capture()
+        self._graph = CapturedGraph(self._capture)
 
     def _capture(self) -> None:
         found = _evaluated(*self._how)

@@ -17,6 +17,7 @@ from slicewise.support import (
     check_samples,
     check_weights,
     is_transformed,
+    registered,
 )
 from slicewise.transport import Matcher, match_slices
 from slicewise.variants import VARIANTS, Recipe, Variant
@@ -114,6 +115,5 @@ def _matcher_for(backend: str, x: Tensor, *others: Tensor | None) -> Matcher:
     # Compilers and transforms can follow the plain version only.
     if backend == "torch" or is_transformed(x, *others):
         return match_slices
-    from slicewise.kernels import matcher
-
-    return matcher(backend, x.device)
+    chosen = registered()
+    return match_slices if chosen is None else chosen.matcher(backend, x.device)

@@ -14,7 +14,7 @@ from slicewise.flows.stepping import Track, Watch, steps_in_a_row
 from slicewise.parts import State
 from slicewise.problem import Moment, Problem, Schedule
 from slicewise.sampling import RunSeeds
-from slicewise.support import beside, capturing
+from slicewise.support import CapturedGraph, side_stream
 
 
 class Timetable:
@@ -91,7 +91,7 @@ class Replay:
         self._table = Timetable(length, total, problem.x.device)
         self._slot = torch.zeros(1, dtype=torch.int64, device=problem.x.device)
         self._first = -1  # the step that the next replay would begin with
-        with beside():  # once for nothing
+        with side_stream():  # once for nothing
             self._course.foresee(self._problem, self._seeds, self._table.steps)
             trial = self._run(1)
         # What a step hands on as it is need not be copied.
@@ -99,9 +99,7 @@ class Replay:
         shape = (most, 3, length, trial.numbers.shape[-1])
         self._numbers = trial.numbers.new_empty(shape)
         self._starts = {k: t.new_empty(most, *t.shape) for k, t in self._buffers.items()}
-        self._graph = torch.cuda.CUDAGraph()
-        with capturing(self._graph):
-            self._capture()
+        self._graph = CapturedGraph(self._capture)
 
     @property
     def _buffers(self) -> State:

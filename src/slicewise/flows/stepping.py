@@ -103,13 +103,9 @@ def _measured(tensors: list[Tensor], measure: Callable[[Tensor], Tensor]) -> Ten
 
 def largest(x: Tensor) -> Tensor:
     """The largest size of a coordinate in each run, (R,)."""
-    route = kernels_for(x)
-    if route is not None and x.dim() == 3:
-        from slicewise.kernels import largest_of
-
-        out = x.new_zeros(len(x))
-        largest_of(x, out, route)
-        return out
+    kernels = kernels_for(x)
+    if kernels is not None and x.dim() == 3:
+        return kernels.largest_of(x)
     return torch.linalg.vector_norm(x, ord=torch.inf, dim=(-2, -1))
 
 

@@ -1,141 +1,15 @@
 """Faster versions of what the library computes in plain PyTorch, each tested against it.
 
-`numba_match` and `numpy_match` sort and price on a CPU, `cuda` has kernels of our own, compiled at run time. Importing
-this room registers it with `support.dispatch`, so that no other room imports it.
+`backend` chooses by what is installed; `numba_match` (with `numba_sort`, `numba_price`) and `numpy_match` sort and price
+on a CPU, sharing `rows` and `threads`; `cuda` has kernels of our own, compiled at run time. Importing this room
+registers it with `support.dispatch`, so that no other room imports it.
 
 Imports `support` and `transport`. Used through `support.dispatch` only; `backends()` says what was chosen.
 """
 
-from __future__ import annotations
+from slicewise.kernels.backend import Chosen, backends, matcher
+from slicewise.support import register
 
-import functools
-import importlib
-import importlib.util
-import warnings
-from typing import TYPE_CHECKING
+register(Chosen())
 
-import torch
-from torch import Tensor
-
-from slicewise.transport import Matcher, match_slices
-
-if TYPE_CHECKING:
-    from slicewise.kernels.cuda.compiler import Route
-    from slicewise.kernels.cuda.draw import DeviceDraws
-
-ON_CPU = ("numba", "numpy", "torch")
-ON_CUDA = ("nvrtc", "torch-nvrtc", "triton", "torch")
-_ROUTES: dict[str, Route] = {"nvrtc": "bindings", "torch-nvrtc": "hook"}
-
-
-def backends() -> dict[str, str]:
-    """What "auto" takes on each kind of device that is here.
-
-    >>> backends()["cpu"] in ("numba", "numpy")
-    True
-    """
-    found = {"cpu": _fastest_on_cpu()}
-    if torch.cuda.is_available():
-        found["cuda"] = _fastest_on_cuda(torch.cuda.current_device())
-    return found
-
-
-@functools.cache
-def matcher(backend: str, device: torch.device) -> Matcher:
-    """The `match_slices` of a backend; "auto" is the fastest there is for the device."""
-    known = ON_CPU if device.type == "cpu" else ON_CUDA if device.type == "cuda" else ("torch",)
-    if backend not in ("auto", *known):
-        raise ValueError(
-            f"backend = {backend!r} cannot run where the samples are, on {device}: use 'auto' "
-            f"(there: {', '.join(known)})"
-        )
-    if device.type == "cuda":
-        return _on_cuda(backend, device)
-    if backend == "auto" and device.type == "cpu":
-        backend = _fastest_on_cpu()
-    if backend == "numba":
-        if not has_numba():
-            raise ImportError("backend 'numba' needs numba: pip install 'slicewise[fast]'")
-        from slicewise.kernels.numba_match import match_slices as compiled
-
-        return compiled
-    if backend == "numpy":
-        from slicewise.kernels.numpy_match import match_slices as packed
-
-        return packed
-    return match_slices
-
-
-def _on_cuda(backend: str, device: torch.device) -> Matcher:
-    if backend == "auto":
-        backend = _fastest_on_cuda(device.index or 0)
-    if backend in _ROUTES:
-        from slicewise.kernels.cuda.compiler import routes
-        from slicewise.kernels.cuda.match import match_slices as by_kernel
-
-        closed = routes()[_ROUTES[backend]]
-        if closed:
-            raise ImportError(f"backend {backend!r}: {closed}; use 'auto'")
-        return functools.partial(by_kernel, route=_ROUTES[backend])
-    if backend == "triton":
-        from slicewise.kernels.cuda.triton_sort import match_slices as by_triton
-
-        return by_triton
-    return match_slices
-
-
-def cuda_route(device: torch.device) -> Route | None:
-    """How kernels of our own are compiled for a device; None where they are not."""
-    return _ROUTES.get(_fastest_on_cuda(device.index or 0)) if device.type == "cuda" else None
-
-
-def device_draws(seeds: Tensor, step: int | Tensor, purpose: int) -> DeviceDraws | None:
-    """Draws made where the seeds are, if kernels can be compiled there."""
-    route = cuda_route(seeds.device)
-    if route is None:
-        return None
-    from slicewise.kernels.cuda.draw import DeviceDraws
-
-    return DeviceDraws(seeds, step, purpose, route)
-
-
-@functools.cache
-def _fastest_on_cuda(index: int) -> str:
-    """The first level that works, by trying; what fails though it is installed is said."""
-    if not torch.cuda.is_available():
-        return "torch"
-    from slicewise.kernels.cuda.compiler import routes, works
-
-    device = torch.device("cuda", index)
-    closed = routes()
-    for name, route in _ROUTES.items():
-        if not closed[route] and works(device, route):
-            return name
-    return "triton" if importlib.util.find_spec("triton") is not None else "torch"
-
-
-def _fastest_on_cpu() -> str:
-    if not has_numba():
-        return "numpy"
-    try:
-        importlib.import_module("slicewise.kernels.numba_match")
-    except ImportError as trouble:
-        warnings.warn(
-            f"numba is installed but cannot be used ({trouble}); sorting with NumPy instead, up to five "
-            f"times slower. Choose backend='numpy' to say no more of it",
-            stacklevel=2,
-        )
-        return "numpy"
-    return "numba"
-
-
-@functools.cache
-def has_numba() -> bool:
-    """Is numba installed? Found out without importing it, which takes half a second."""
-    return importlib.util.find_spec("numba") is not None
-
-
-from slicewise.kernels.cuda.draw import normalise
-from slicewise.kernels.cuda.frames import orthonormalise
-from slicewise.kernels.cuda.match import LARGEST, sort_rows
-from slicewise.kernels.cuda.rows import adam, ascend, largest_of, turn_of_map, unit_and_length
+__all__ = ["backends", "matcher"]

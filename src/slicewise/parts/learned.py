@@ -74,12 +74,10 @@ def climb_by_adam(
     state: State, name: str, gradient: Tensor, lr: float, betas: tuple[float, float]
 ) -> None:
     """One step of Adam up a gradient, in place of what `state` holds under this name."""
-    route = kernels_for(gradient)
-    if route is not None:
-        from slicewise.kernels import adam
-
+    kernels = kernels_for(gradient)
+    if kernels is not None:
         old = (state[name], state[f"first_{name}"], state[f"second_{name}"])
-        new = adam(*old, gradient, state["step"], rate=lr, betas=betas, route=route)
+        new = kernels.adam(*old, gradient, state["step"], rate=lr, betas=betas)
         state[name], state[f"first_{name}"], state[f"second_{name}"] = new
         return
     early, late = betas
@@ -150,11 +148,9 @@ class PushForward(Part):
     ) -> Tensor:
         """How the vectors behind the slices should turn, (*batch, n, d)."""
         n = problem.n_points() if problem.convention == "reference" else 1
-        route = kernels_for(slices)
-        if route is not None and isinstance(n, int):
-            from slicewise.kernels import turn_of_map
-
-            return turn_of_map(
+        kernels = kernels_for(slices)
+        if kernels is not None and isinstance(n, int):
+            return kernels.map_gradient(
                 slices,
                 ascent,
                 closeness,
@@ -163,7 +159,6 @@ class PushForward(Part):
                 p=problem.p,
                 points=n,
                 penalty=self.penalty,
-                route=route,
             )
         mean = (costs * n).mean(dim=-1, keepdim=True)  # (*batch, 1)
         separation = (root_slope(mean, problem.p) * n).unsqueeze(-1) * ascent / self.n
@@ -174,13 +169,11 @@ class PushForward(Part):
 
 def _push_with_length(seeds: Tensor, state: State) -> tuple[Tensor, Tensor]:
     raw = seeds @ state["weight"].mT + state["bias"].unsqueeze(-2)
-    route = kernels_for(raw)
-    if route is not None:
-        from slicewise.kernels import unit_and_length
-
-        return unit_and_length(raw, route)
+    kernels = kernels_for(raw)
+    if kernels is not None:
+        return kernels.unit_and_length(raw)
     length = torch.linalg.vector_norm(raw, dim=-1, keepdim=True)
-    return sphere.normalise(raw), torch.where(length > 0, length, 1)
+    return sphere.normalize(raw), torch.where(length > 0, length, 1)
 
 
 Activation = Literal["linear", "leaky_relu"]

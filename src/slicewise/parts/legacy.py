@@ -44,7 +44,7 @@ class AliasedTrace(Part):
         for _ in range(self.n_steps - 1):
             raised = self.ascend.raised(slices, problem, rng)
             stored.append(raised)
-            slices = sphere.normalise(raised)
+            slices = sphere.normalize(raised)
             if self.after is not None:
                 slices = self.after(slices, problem, rng)
         return interleave([*stored, slices][self.burn_in :: self.thin])

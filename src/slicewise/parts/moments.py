@@ -69,7 +69,7 @@ class Between(Part):
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         gap = mean_of(*problem.side("x")) - mean_of(*problem.side("y"))
-        return sphere.normalise(gap).expand(*problem.batch, 1, problem.d)
+        return sphere.normalize(gap).expand(*problem.batch, 1, problem.d)
 
 
 def normality(samples: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -38,7 +38,7 @@ class Ascend(Part):
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         if self.frame:
-            return sphere.orthonormalise(self.raised(slices, problem, rng))
+            return sphere.orthonormalize(self.raised(slices, problem, rng))
         return self._climb(slices, problem, rng, back_to_sphere=True)
 
     def raised(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
@@ -53,13 +53,11 @@ class Ascend(Part):
             costs, gradient = problem.costs_and_ascent(slices)
         else:
             costs, gradient = self._costs_through(slices, problem, rng)
-        route, n = kernels_for(gradient, slices), problem.n_points()
-        if route is None or not isinstance(n, int) or slices.shape != gradient.shape:
+        kernels, n = kernels_for(gradient, slices), problem.n_points()
+        if kernels is None or not isinstance(n, int) or slices.shape != gradient.shape:
             raised = self._step(slices, problem, costs, gradient)
-            return sphere.normalise(raised) if back_to_sphere else raised
-        from slicewise.kernels import ascend
-
-        return ascend(
+            return sphere.normalize(raised) if back_to_sphere else raised
+        return kernels.ascend(
             slices,
             gradient,
             costs,
@@ -68,13 +66,12 @@ class Ascend(Part):
             points=n,
             coupled=self.coupled,
             back_to_sphere=back_to_sphere,
-            route=route,
         )
 
     def _step(self, slices: Tensor, problem: Problem, costs: Tensor, gradient: Tensor) -> Tensor:
         if self.rate is None:
             still = (gradient == 0).all(dim=-1, keepdim=True)
-            return slices + torch.where(still, 0, sphere.normalise(gradient))
+            return slices + torch.where(still, 0, sphere.normalize(gradient))
         n = problem.n_points()
         costs, gradient = costs * n, gradient * (n if isinstance(n, int) else n.unsqueeze(-1))
         if self.coupled:

@@ -34,7 +34,7 @@ class Principal(Part):
         differ = torch.take_along_dim(vectors, most.unsqueeze(-2), dim=-1)  # (*batch, k, n)
         rows = [gap, basis[..., : self.n].mT, (basis @ differ).mT]
         found = torch.cat([row.expand(*problem.batch, -1, -1) for row in rows], dim=-2)
-        return sphere.normalise(found)
+        return sphere.normalize(found)
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +53,7 @@ class Refine(Part):
         length = torch.ones_like(costs)
         for _ in range(self.n_steps):
             along = ascent - (ascent * slices).sum(dim=-1, keepdim=True) * slices
-            there = sphere.normalise(slices + length.unsqueeze(-1) * sphere.normalise(along))
+            there = sphere.normalize(slices + length.unsqueeze(-1) * sphere.normalize(along))
             reached, onward = problem.costs_and_ascent(there)
             better = reached > costs
             costs = torch.where(better, reached, costs)

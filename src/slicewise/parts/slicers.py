@@ -92,7 +92,7 @@ class Quasi(Part):
         fixed = point_sets.directions(self.points, self.n, problem.d, problem.x.device)
         if self.turned:
             fixed = fixed @ sphere.rotation(problem.batch, problem.d, rng, fixed.dtype)
-        return sphere.normalise(fixed.to(problem.x.dtype)).expand(*problem.batch, -1, -1)
+        return sphere.normalize(fixed.to(problem.x.dtype)).expand(*problem.batch, -1, -1)
 
     def group_size(self, d: int) -> int:
         return self.n
@@ -145,7 +145,7 @@ class RandomPath(Part):
         spare = sphere.uniform((*shape, problem.d), rng, path.dtype)
         size = torch.maximum(start.abs(), end.abs()).amax(dim=-1, keepdim=True)
         same = path.abs().amax(dim=-1, keepdim=True) <= torch.finfo(path.dtype).eps * size
-        return torch.where(same, spare, sphere.normalise(path))
+        return torch.where(same, spare, sphere.normalize(path))
 
     def group_size(self, d: int) -> int:
         return 1

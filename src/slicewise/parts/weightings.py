@@ -151,7 +151,7 @@ class PathDensity(Part):
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         path = problem.x.detach().unsqueeze(-2) - problem.y.detach().unsqueeze(-3)  # (..., n, m, d)
-        pairs = sphere.normalise(path).flatten(-3, -2)
+        pairs = sphere.normalize(path).flatten(-3, -2)
         cosine = slices @ pairs.mT  # (*batch, L, n · m)
         log_density = sphere.power_spherical_log_density(cosine, self.kappa, problem.d)
         return log_density.exp().mean(dim=-1)

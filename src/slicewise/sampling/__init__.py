@@ -11,7 +11,7 @@ from slicewise.sampling.generators import Generators, Randomness
 from slicewise.sampling.philox import DRAWS
 from slicewise.sampling.point_sets import Points
 from slicewise.sampling.run_seeds import RunSeeds, draw_seeds
-from slicewise.sampling.sphere import normalise, orthonormal, rotation, uniform
+from slicewise.sampling.sphere import normalize, orthonormal, rotation, uniform
 
 __all__ = [
     "DRAWS",
@@ -20,7 +20,7 @@ __all__ = [
     "Randomness",
     "RunSeeds",
     "draw_seeds",
-    "normalise",
+    "normalize",
     "orthonormal",
     "rotation",
     "uniform",

@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from slicewise.support import DeviceDraws
 
 Generators = torch.Generator | Sequence[torch.Generator] | None
 
 # Marsaglia and Tsang accept at least 95.1 % of their proposals for shapes >= 1: ten rounds leave a
 # draw without an accepted proposal with probability below 1e-13.
 _GAMMA_ROUNDS = 10
-
-
-class Fused(Protocol):
-    """Draws that a device makes in one go; each gives what the plain draws of `sphere` would."""
-
-    def numbers(self, kind: str, shape: tuple[int, ...]) -> Tensor: ...
-
-    def directions(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor: ...
-
-    def orthogonal_to(self, directions: Tensor) -> Tensor: ...
-
-    def around(self, directions: Tensor, law: Tensor) -> Tensor: ...
-
-    def power_around(self, directions: Tensor, law: Tensor, *, boost: bool) -> Tensor: ...
-
-    def paths(self, x: Tensor, y: Tensor, shape: tuple[int, ...]) -> Tensor: ...
 
 
 class Randomness:
@@ -56,7 +41,7 @@ class Randomness:
         self._batch = batch
 
     @property
-    def fused(self) -> Fused | None:
+    def fused(self) -> DeviceDraws | None:
         """Whole laws drawn in one go, where that is possible."""
         return None
 

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.sampling.generators import Fused, Randomness
+from slicewise.sampling.generators import Randomness
+from slicewise.support import DeviceDraws, registered
 
 _MASK = 2**64 - 1
 # What a saved state was drawn with: another way to draw is another flow.
@@ -38,7 +39,7 @@ class Counted(Randomness):
             self._streams = list(zip(distinct, each, strict=True))
 
     @property
-    def fused(self) -> Fused | None:
+    def fused(self) -> DeviceDraws | None:
         """Whole laws drawn in one go, where the device can."""
         return self._device_draws
 
@@ -90,9 +91,6 @@ def _normals(words: np.ndarray) -> np.ndarray:
     return pairs.reshape(-1)
 
 
-def _on_device(seeds: Tensor, step: int | Tensor, purpose: int) -> Fused | None:
-    if not seeds.is_cuda:
-        return None
-    from slicewise.kernels import device_draws
-
-    return device_draws(seeds, step, purpose)
+def _on_device(seeds: Tensor, step: int | Tensor, purpose: int) -> DeviceDraws | None:
+    backend = registered()
+    return None if backend is None or not seeds.is_cuda else backend.draws(seeds, step, purpose)

@@ -26,13 +26,11 @@ Law = tuple[Number, Number, Number]
 _VMF_ROUNDS = 32
 
 
-def normalise(vectors: Tensor) -> Tensor:
+def normalize(vectors: Tensor) -> Tensor:
     """Rows scaled to length one; a zero row becomes the first axis, so no NaN can arise."""
-    route = kernels_for(vectors)
-    if route is not None:
-        from slicewise.kernels import normalise as by_kernel
-
-        return by_kernel(vectors, route)
+    kernels = kernels_for(vectors)
+    if kernels is not None:
+        return kernels.normalize(vectors)
     # Scaling by the largest entry first keeps the squares from over- and underflowing.
     largest = vectors.detach().abs().amax(dim=-1, keepdim=True)
     scaled = vectors / torch.where(largest > 0, largest, 1)
@@ -43,13 +41,11 @@ def normalise(vectors: Tensor) -> Tensor:
     return torch.where(largest == 0, axis, unit)
 
 
-def orthonormalise(frames: Tensor) -> Tensor:
+def orthonormalize(frames: Tensor) -> Tensor:
     """Rows made orthonormal in order, as by Gram–Schmidt: the first keeps its direction."""
-    route = kernels_for(frames)
-    if route is not None:
-        from slicewise.kernels import orthonormalise as by_kernel
-
-        return by_kernel(frames, route)
+    kernels = kernels_for(frames)
+    if kernels is not None:
+        return kernels.orthonormalize(frames)
     q, r = torch.linalg.qr(frames.mT)
     signs = torch.where(torch.diagonal(r, dim1=-2, dim2=-1) < 0, -1, 1).to(q.dtype)
     return (q * signs.unsqueeze(-2)).mT
@@ -62,7 +58,7 @@ def uniform(shape: Shape, rng: Randomness, dtype: torch.dtype = torch.float64) -
     draw = rng.normal(*shape).to(dtype)
     if shape[-1] == 1:
         return torch.where(draw < 0, -1, 1).to(dtype)
-    # Normal draws are neither huge nor all zero: no need for the care of `normalise`. And they are ours
+    # Normal draws are neither huge nor all zero: no need for the care of `normalize`. And they are ours
     # to overwrite, which for large d saves a third of the time.
     return draw.div_(torch.linalg.vector_norm(draw, dim=-1, keepdim=True))
 
@@ -75,7 +71,7 @@ def orthonormal(shape: Shape, rng: Randomness, dtype: torch.dtype = torch.float6
     *batch, n, d = shape
     size = min(n, d)
     n_frames = -(-n // size)
-    frames = orthonormalise(rng.normal(*batch, n_frames, size, d).to(dtype))
+    frames = orthonormalize(rng.normal(*batch, n_frames, size, d).to(dtype))
     return frames.reshape(*batch, n_frames * size, d)[..., :n, :]
 
 
@@ -100,7 +96,7 @@ def low_discrepancy(shape: Shape, rng: Randomness, dtype: torch.dtype = torch.fl
         angle = math.pi / n * (torch.arange(n, device=rng.device) + offset)  # (*batch, n)
         return torch.stack([angle.cos(), angle.sin()], dim=-1).to(dtype)
     turned = points(n, d, rng.device) @ rotation(tuple(batch), d, rng, torch.float64)
-    return normalise(turned.to(dtype))
+    return normalize(turned.to(dtype))
 
 
 def orthogonal_to(directions: Tensor, rng: Randomness) -> Tensor:
@@ -110,7 +106,7 @@ def orthogonal_to(directions: Tensor, rng: Randomness) -> Tensor:
     draw = rng.normal(*directions.shape).to(directions.dtype)
     # Twice: when the draw is nearly parallel, what the first pass leaves is mostly rounding.
     for _ in range(2):
-        draw = normalise(draw - (draw * directions).sum(dim=-1, keepdim=True) * directions)
+        draw = normalize(draw - (draw * directions).sum(dim=-1, keepdim=True) * directions)
     return draw
 
 
@@ -206,7 +202,7 @@ def around(
     side = orthogonal_to(directions, rng)
     cosine, sine = (t.to(directions.dtype).unsqueeze(-1) for t in (cosine, sine))
     # Renormalise: along a chain of draws rounding would otherwise accumulate.
-    return normalise(cosine * directions + sine * side)
+    return normalize(cosine * directions + sine * side)
 
 
 def _on_device(law: tuple[Number, ...], device: torch.device) -> Tensor:

@@ -8,8 +8,17 @@ Imports no other room. Used by all.
 """
 
 from slicewise.support.checkpoint import Checkpoint, fingerprint
-from slicewise.support.dispatch import beside, capturing, current, kernels_for, needs_gradient
+from slicewise.support.dispatch import (
+    DeviceDraws,
+    Kernels,
+    current,
+    kernels_for,
+    needs_gradient,
+    register,
+    registered,
+)
 from slicewise.support.files import check_writable, write_whole
+from slicewise.support.graphs import CapturedGraph, side_stream
 from slicewise.support.progress import progress_bar
 from slicewise.support.renamed import keep_old_paths
 from slicewise.support.torch_modes import broadcast, full_precision, is_transformed
@@ -38,9 +47,10 @@ from slicewise.support.validation import (
 
 __all__ = [
     "Checkpoint",
-    "beside",
+    "CapturedGraph",
+    "DeviceDraws",
+    "Kernels",
     "broadcast",
-    "capturing",
     "check_basis",
     "check_broadcast",
     "check_choice",
@@ -69,6 +79,9 @@ __all__ = [
     "meant",
     "needs_gradient",
     "progress_bar",
+    "register",
+    "registered",
+    "side_stream",
     "values_readable",
     "write_whole",
 ]

@@ -1,41 +1,167 @@
-"""When kernels of our own may stand in for plain torch."""
+"""Where the library asks for something faster than plain PyTorch, and where that registers itself.
+
+The room `kernels` registers a `Backend` when it is imported. All other rooms ask here, so that none of them imports it;
+without one, plain PyTorch does the work.
+"""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from slicewise.support.torch_modes import is_transformed
 
-if TYPE_CHECKING:
-    from slicewise.kernels import Route
-
 _DTYPES = (torch.float32, torch.float64)
-# One capture at a time: torch's generators know of one.
-_CAPTURING = threading.Lock()
 
 
-def kernels_for(*tensors: Tensor) -> Route | None:
-    """How to reach kernels for work on these tensors; None where plain torch must do it.
+class DeviceDraws(Protocol):
+    """Random draws that a device makes in one launch; each gives what the plain draws of `sampling.sphere` would."""
 
-    That is on any device but CUDA, where nothing can be compiled, and where autograd, a compiler or a
-    transform follows.
+    def numbers(self, kind: str, shape: tuple[int, ...]) -> Tensor: ...
+
+    def directions(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor: ...
+
+    def orthogonal_to(self, directions: Tensor) -> Tensor: ...
+
+    def around(self, directions: Tensor, law: Tensor) -> Tensor: ...
+
+    def power_around(self, directions: Tensor, law: Tensor, *, boost: bool) -> Tensor: ...
+
+    def paths(self, x: Tensor, y: Tensor, shape: tuple[int, ...]) -> Tensor: ...
+
+
+class Kernels(Protocol):
+    """What a device does in one launch instead of several operations. Each has a plain version of the same name."""
+
+    def normalize(self, vectors: Tensor) -> Tensor:
+        """`sphere.normalize`."""
+        ...
+
+    def orthonormalize(self, frames: Tensor) -> Tensor:
+        """`sphere.orthonormalize`."""
+        ...
+
+    def sort_rows(self, lines: Tensor) -> Tensor | None:
+        """Each line (..., n) sorted; None where the lines are too long for it."""
+        ...
+
+    def backproject(self, on_lines: Tensor, slices: Tensor, factor: Tensor | float) -> Tensor:
+        """`transport.backproject`."""
+        ...
+
+    def descend(
+        self,
+        base: Tensor,
+        rates: Tensor,
+        on_lines: Tensor,
+        costs: Tensor,
+        slices: Tensor,
+        factor: Tensor | float,
+    ) -> tuple[Tensor, Tensor]:
+        """`transport.descend`."""
+        ...
+
+    def ascend(
+        self,
+        slices: Tensor,
+        gradient: Tensor,
+        costs: Tensor,
+        *,
+        rate: float | None,
+        p: float,
+        points: int,
+        coupled: bool,
+        back_to_sphere: bool,
+    ) -> Tensor:
+        """A step of `parts.Ascend`."""
+        ...
+
+    def unit_and_length(self, raw: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows (..., d) at unit length, and their lengths (..., 1)."""
+        ...
+
+    def map_gradient(
+        self,
+        slices: Tensor,
+        ascent: Tensor,
+        closeness: Tensor,
+        length: Tensor,
+        means: Tensor,
+        *,
+        p: float,
+        points: int,
+        penalty: float,
+    ) -> Tensor:
+        """The gradient that `parts.PushForward` climbs, in the vectors behind its slices."""
+        ...
+
+    def adam(
+        self,
+        value: Tensor,
+        first: Tensor,
+        second: Tensor,
+        gradient: Tensor,
+        steps: Tensor,
+        *,
+        rate: float,
+        betas: tuple[float, float],
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One step of Adam uphill: the new value and its two moments."""
+        ...
+
+    def largest_of(self, sets: Tensor) -> Tensor:
+        """The largest absolute value in each of sets (R, ...), as (R,)."""
+        ...
+
+
+class Backend(Protocol):
+    """What the room `kernels` offers."""
+
+    def kernels(self, device: torch.device) -> Kernels | None:
+        """Kernels for a device, if there are any."""
+        ...
+
+    def matcher(self, backend: str, device: torch.device) -> Callable[..., Any]:
+        """The version of `transport.match_slices` for a backend's name ("auto": the fastest) on a device."""
+        ...
+
+    def draws(self, seeds: Tensor, step: int | Tensor, stream: int) -> DeviceDraws | None:
+        """Draws made on the device that holds the seeds, if it can."""
+        ...
+
+
+_registered: Backend | None = None
+
+
+def register(backend: Backend) -> None:
+    """Make a backend the one that the library asks."""
+    global _registered
+    _registered = backend
+
+
+def registered() -> Backend | None:
+    """The backend that registered itself, if one did."""
+    return _registered
+
+
+def kernels_for(*tensors: Tensor) -> Kernels | None:
+    """Kernels for work on these tensors; None where plain PyTorch must do it.
+
+    That is on any device but CUDA, where nothing can be compiled, and where autograd, a compiler or a function transform
+    records the operations.
     """
     first = tensors[0]
     if not first.is_cuda or first.dtype not in _DTYPES or needs_gradient(*tensors):
         return None
-    from slicewise.kernels import cuda_route
-
-    return cuda_route(first.device)
+    return None if _registered is None else _registered.kernels(first.device)
 
 
 def needs_gradient(*tensors: Tensor) -> bool:
-    """Is autograd, a compiler or a transform following?"""
+    """Does autograd, a compiler or a function transform record operations on these tensors?"""
     tracked = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     return tracked or is_transformed(*tensors)
 
@@ -43,23 +169,3 @@ def needs_gradient(*tensors: Tensor) -> bool:
 def current(device: torch.device) -> AbstractContextManager[object]:
     """A context in which a CUDA device is the current one."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-
-
-@contextmanager
-def beside() -> Iterator[None]:
-    """A stream beside the one in use, for the trial before a capture.
-
-    That compiles kernels and makes constants and workspaces, none of which a capture may do.
-    """
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        yield
-    torch.cuda.current_stream().wait_stream(stream)
-
-
-@contextmanager
-def capturing(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
-    """What is launched in here becomes the graph; other threads may go on allocating."""
-    with _CAPTURING, torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        yield

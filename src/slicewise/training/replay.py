@@ -7,7 +7,7 @@ from torch import Tensor
 
 from slicewise.distance import can_replay
 from slicewise.flows import Scheduled, Timetable
-from slicewise.support import capturing
+from slicewise.support import CapturedGraph
 from slicewise.training.networks import Layers, Stack
 from slicewise.training.optimizers import StackedOptimiser
 from slicewise.training.step import Trainer
@@ -65,11 +65,9 @@ class Captured:
         self._slicer = {name: t.clone() for name, t in trainer.slicer.items()}
         runs = len(trainer.seeds.which)
         self._losses = torch.empty(length, runs, dtype=trainer.precision, device=device)
-        self._graph = torch.cuda.CUDAGraph()
         done = trainer.done
         try:
-            with capturing(self._graph):
-                self._capture()
+            self._graph = CapturedGraph(self._capture)
         except RuntimeError as wrong:
             reason = str(wrong).partition("\n")[0]  # what follows is general advice
             raise RuntimeError(

@@ -1,8 +1,6 @@
-"""From lines back to samples: slopes along slices turned into gradients, and into steps down them."""
+"""From lines back to samples: gradients along slices as gradients of samples, and as steps down them."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -10,17 +8,17 @@ from torch import Tensor
 from slicewise.support import kernels_for
 from slicewise.transport.one_dim import Match
 
-if TYPE_CHECKING:
-    from slicewise.kernels import Route
 
+def backproject(on_lines: Tensor, slices: Tensor, factor: Tensor | float) -> Tensor:
+    """Σ_l factor_l · on_lines_l ⊗ slices_l, (..., n, d), of on_lines (..., L, n) and slices (..., L, d).
 
-def turn(on_lines: Tensor, slices: Tensor, factor: Tensor | float) -> Tensor:
-    """Σ_l factor_l · on_lines_l ⊗ slices_l, (..., n, d): whichever side is smaller takes the factor."""
+    `factor` is (..., L) or one number; whichever side is smaller is multiplied by it.
+    """
     if on_lines.is_cuda:
         given = (on_lines, slices, factor) if isinstance(factor, Tensor) else (on_lines, slices)
-        route = kernels_for(*given)
-        if route is not None:
-            return _turn_on_device(on_lines, slices, factor, route)
+        kernels = kernels_for(*given)
+        if kernels is not None:
+            return kernels.backproject(on_lines, slices, factor)
     if isinstance(factor, Tensor):
         factor = factor.unsqueeze(-1)  # (..., L, 1)
     if slices.shape[-1] <= 16:
@@ -29,21 +27,6 @@ def turn(on_lines: Tensor, slices: Tensor, factor: Tensor | float) -> Tensor:
     if on_lines.shape[-1] < slices.shape[-1]:
         return (factor * on_lines).mT @ slices
     return on_lines.mT @ (factor * slices)
-
-
-def _turn_on_device(
-    on_lines: Tensor, slices: Tensor, factor: Tensor | float, route: Route
-) -> Tensor:
-    from slicewise.kernels.cuda import backproject
-
-    if slices.shape[-1] <= backproject.LARGEST_DIMENSION:
-        return backproject.turn(on_lines, slices, factor, route)
-    if isinstance(factor, Tensor):
-        slices, factor = factor.unsqueeze(-1) * slices, 1.0
-    if on_lines.dim() == slices.dim() == 3:
-        empty = on_lines.new_empty(())  # times 0
-        return torch.baddbmm(empty, on_lines.mT, slices, beta=0, alpha=factor)
-    return on_lines.mT @ slices if factor == 1 else on_lines.mT @ (factor * slices)
 
 
 def descend(
@@ -59,15 +42,8 @@ def descend(
     """
     assert found.u_grad is not None
     rates, on_lines, costs = rates.to(base.dtype), found.u_grad, found.cost
-    route = kernels_for(base, on_lines, slices)
-    if route is None:
-        gradient = turn(on_lines, slices, factor)
-        return torch.addcmul(base, gradient, rates[:, None, None], value=-1), costs.mean(dim=-1)
-    from slicewise.kernels.cuda import backproject
-
-    means = torch.empty_like(rates)
-    if slices.shape[-1] <= backproject.LARGEST_DIMENSION:
-        both = (base, rates, costs, means)
-        return backproject.turn(on_lines, slices, factor, route, *both), means
-    gradient = _turn_on_device(on_lines, slices, factor, route)
-    return backproject.step(base, gradient, rates, costs, means, route), means
+    kernels = kernels_for(base, on_lines, slices)
+    if kernels is not None:
+        return kernels.descend(base, rates, on_lines, costs, slices, factor)
+    gradient = backproject(on_lines, slices, factor)
+    return torch.addcmul(base, gradient, rates[:, None, None], value=-1), costs.mean(dim=-1)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from slicewise.support import broadcast, kernels_for
-from slicewise.transport.backproject import turn
+from slicewise.transport.backproject import backproject
 from slicewise.transport.one_dim import Match, Wanted, match
 
 Matcher = Callable[..., Match]
@@ -89,13 +89,9 @@ def project(samples: Tensor, slices: Tensor) -> Tensor:
 
 def sorted_lines(lines: Tensor) -> Tensor:
     """Each line (..., n) in order."""
-    route = kernels_for(lines)
-    if route is not None:
-        from slicewise.kernels import LARGEST, sort_rows
-
-        if lines.shape[-1] <= LARGEST:
-            return sort_rows(lines, route)
-    return lines.sort(dim=-1).values
+    kernels = kernels_for(lines)
+    found = None if kernels is None else kernels.sort_rows(lines)
+    return lines.sort(dim=-1).values if found is None else found
 
 
 def pull(
@@ -148,8 +144,8 @@ def pull_back(
     to be stated anew as a function of the inputs.
     """
     u_grad, v_grad = found.u_grad, found.v_grad
-    x_grad = turn(u_grad, slices, factor) if needs.x and u_grad is not None else None
-    y_grad = turn(v_grad, slices, factor) if needs.y and v_grad is not None else None
+    x_grad = backproject(u_grad, slices, factor) if needs.x and u_grad is not None else None
+    y_grad = backproject(v_grad, slices, factor) if needs.y and v_grad is not None else None
     if not (needs.slices or needs.x_weights or needs.y_weights):
         return Gradients(x_grad, y_grad)
     each = factor.unsqueeze(-1) if isinstance(factor, Tensor) else factor  # (..., L, 1)

@@ -12,7 +12,7 @@ from slicewise.kernels.cuda.compiler import REAL, Route, kernel
 LARGEST_DIMENSION = 16  # beyond, a matrix product is faster
 
 
-def turn(
+def backproject(
     on_lines: Tensor,
     slices: Tensor,
     factor: Tensor | float,

@@ -47,8 +47,8 @@ class DeviceDraws:
     def directions(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Unit rows of normal numbers."""
         if shape[-1] > _ONE_BLOCK_ROW:
-            # A row to a block would leave most of the device idle: draw everywhere, then normalise.
-            return normalise(self.numbers("normal", shape).to(dtype), self._route)
+            # A row to a block would leave most of the device idle: draw everywhere, then normalize.
+            return normalize(self.numbers("normal", shape).to(dtype), self._route)
         out = torch.empty(shape, dtype=dtype, device=self._seeds.device)
         runs, per_run, d = shape[0], math.prod(shape[1:-1]), shape[-1]
         self._by_row("draw_directions", out, [out, *self._stream(1), runs, per_run, d])
@@ -103,8 +103,8 @@ class DeviceDraws:
         return row_kernel(name, dtype, 32, self._seeds.device, self._route)
 
 
-def normalise(vectors: Tensor, route: Route) -> Tensor:
-    """`sphere.normalise` in one kernel."""
+def normalize(vectors: Tensor, route: Route) -> Tensor:
+    """`sphere.normalize` in one kernel."""
     vectors = vectors.contiguous()
     out = torch.empty_like(vectors)
     d = vectors.shape[-1]

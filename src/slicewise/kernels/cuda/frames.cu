@@ -41,7 +41,7 @@ __device__ REAL replace(REAL* frame, int i, int d, int lane) {
 }
 
 // frames (count, size, d) into out. `on_chip`: a frame fits into shared memory.
-extern "C" __global__ void __launch_bounds__(THREADS) orthonormalise(
+extern "C" __global__ void __launch_bounds__(THREADS) orthonormalize(
     REAL* out, const REAL* frames, int size, int d, int on_chip) {
   extern __shared__ unsigned char memory[];
   REAL* before = reinterpret_cast<REAL*>(memory);  // (size), squares of the lengths of the rows given

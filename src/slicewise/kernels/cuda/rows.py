@@ -43,7 +43,7 @@ def unit_and_length(raw: Tensor, route: Route) -> tuple[Tensor, Tensor]:
     return out, length
 
 
-def turn_of_map(
+def map_gradient(
     slices: Tensor,
     ascent: Tensor,
     closeness: Tensor,
@@ -55,7 +55,7 @@ def turn_of_map(
     penalty: float,
     route: Route,
 ) -> Tensor:
-    """How vectors behind the slices of `learned.PushForward` should turn; see `_improve` there."""
+    """The gradient that `parts.PushForward` climbs, in the vectors behind its slices."""
     out = torch.empty_like(slices)
     tensors = [slices.contiguous(), ascent.contiguous(), closeness.contiguous(), length, means]
     numbers = (float(p), float(points), float(penalty))

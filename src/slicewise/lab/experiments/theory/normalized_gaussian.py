@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+<<<<<<< HEAD:src/slicewise/lab/experiments/theory/normalized_gaussian.py
 from slicewise.lab.experiments.check import (
     Check,
     Measured,
@@ -25,7 +26,15 @@ from slicewise.lab.experiments.check import (
     seeded,
 )
 from slicewise.lab.images import BLUE, ORANGE
-from slicewise.sampling import normalise
+from slicewise.sampling import normalize
+=======
+from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
+from slicewise.lab.experiments.theory.drawing import claim, label, line, points
+from slicewise.lab.experiments.theory.sampling import by_preset, mean_of, rng_of, seeded
+from slicewise.lab.experiments.theory.series import between, column, grouped
+from slicewise.lab.images.palette import BLUE, ORANGE
+from slicewise.sampling import normalize
+>>>>>>> rooms:src/slicewise/lab/experiments/theory/normalized_gaussian.py
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
@@ -58,11 +67,11 @@ def expected_moment(ratio: float, d: int, power: int) -> float:
 
 
 def measure(task: Task) -> Measures:
-    """Second and fourth moments of the first coordinate of N(0, scale² diag(ratio², 1, …, 1)), normalised."""
+    """Second and fourth moments of the first coordinate of N(0, scale² diag(ratio², 1, …, 1)), normalized."""
     d, ratio = task["d"], task["ratio"]
     stds = np.array([task["scale"] * ratio] + [task["scale"]] * (d - 1))
     draws = rng_of(task).normal(task["draws"], d).double()
-    squares = normalise(draws.mul_(draws.new_tensor(stds)))[:, 0].square()
+    squares = normalize(draws.mul_(draws.new_tensor(stds)))[:, 0].square()
     fourth = mean_of(squares.square())
     return {
         **mean_of(squares),
@@ -114,7 +123,7 @@ def verdict(every: list[Measured]) -> str:
 GAUSSIAN = Check(
     name="gaussian",
     title="Normal vectors over their length",
-    statement="N(0, Σ), normalised, is uniform on the sphere for every Σ of full rank.",
+    statement="N(0, Σ), normalized, is uniform on the sphere for every Σ of full rank.",
     tasks=tasks,
     measure=measure,
     draw=draw,

@@ -26,7 +26,7 @@ from slicewise.lab.experiments.check import (
     seeded,
 )
 from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
-from slicewise.sampling import normalise, uniform
+from slicewise.sampling import normalize, uniform
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
@@ -57,7 +57,7 @@ def measure(task: Task) -> Measures:
     """The share of uniform slices within ε of orthogonal to a unit vector, beside the two bounds."""
     d, epsilon, draws = task["d"], task["epsilon"], task["draws"]
     rng = rng_of(task)
-    direction = normalise(rng.normal(d).double())
+    direction = normalize(rng.normal(d).double())
     cosines = [uniform((some, d), rng) @ direction for some in chunks(draws, d)]
     expected = float(exact(epsilon, d))
     return {
