@@ -55,7 +55,7 @@ def stand_in_for_graphs(monkeypatch, module):
         "device": lambda device: nothing(),
     }.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
-    monkeypatch.setattr(movers, "happens", lambda flags: True)  # as on a device, which is not asked
+    monkeypatch.setattr(movers, "any_set", lambda flags: True)  # as on a device, which is not asked
     made = []
 
     def captured(function):

@@ -22,7 +22,7 @@ from slicewise.distance import (
     sliced_wasserstein,
     value_and_grad,
 )
-from slicewise.flows import Flow, flow
+from slicewise.flows import Flow, Recording, Stopping, flow
 from slicewise.kernels import backends
 from slicewise.problem import (
     Anneal,
@@ -69,7 +69,9 @@ __all__ = [
     "Flow",
     "Problem",
     "Recipe",
+    "Recording",
     "SlicedWasserstein",
+    "Stopping",
     "Subspace",
     "Target",
     "backends",

@@ -7,7 +7,7 @@ import torch
 
 import slicewise as sw
 from slicewise.flows import replay
-from slicewise.flows.loop import Pace, Stride
+from slicewise.flows.loop import StepPlan, StepPlanner
 from tests.stand_ins import stand_in_for_graphs
 from tests.tolerances import assert_close
 
@@ -22,9 +22,9 @@ def graphs(monkeypatch):
     def next_stride(self, groups, step, steps):
         left = steps - step
         replays = min(2 ** (step // 7), 4, left // 7)
-        return Stride(7, replays, 4) if replays else Stride(left, 0)
+        return StepPlan(7, replays, 4) if replays else StepPlan(left, 0)
 
-    monkeypatch.setattr(Pace, "next", next_stride)
+    monkeypatch.setattr(StepPlanner, "next", next_stride)
     return made
 
 
@@ -46,9 +46,12 @@ CASES = {
     "learned": ("dsw", {}),
     "paths, a schedule": ("rpsw", {"kappa": sw.Anneal(60.0), "lr": 1.0}),
     "more of y": ("sw", {"m": 30}),
-    "arriving": ("sw", {"stop_w2": 0.5}),
-    "assigned": ("sw", {"finish": "assign"}),
-    "diverging": ("sw", {"lr": torch.tensor([1.0, 1e3, 1e30, 4.0]), "stop_w2": 1.0}),
+    "arriving": ("sw", {"stopping": sw.Stopping(w2=0.5)}),
+    "assigned": ("sw", {"stopping": sw.Stopping(assign=True)}),
+    "diverging": (
+        "sw",
+        {"lr": torch.tensor([1.0, 1e3, 1e30, 4.0]), "stopping": sw.Stopping(w2=1.0)},
+    ),
     "out and back": ("sw", {"lr": torch.tensor([1.0, 1e10, 1e30, 1e9]), "objective": "root"}),
 }
 
@@ -58,8 +61,8 @@ def flow(case, **more):
     options = dict(options)
     shared = case == "one target, shared seeds"
     x, y = clouds(*(() if shared else (4,)), 20, 3, m=options.pop("m", None))
-    known = {"seeds": [5, 6, 5, 7], "steps": STEPS, "w2_at": range(0, STEPS + 3, 5)}
-    known |= {"particles_at": range(0, STEPS, 9)}
+    recording = sw.Recording(w2_at=range(0, STEPS + 3, 5), particles_at=range(0, STEPS, 9))
+    known = {"seeds": [5, 6, 5, 7], "max_steps": STEPS, "recording": recording}
     return sw.flow(x, y, variant, **{**known, **options, **more})
 
 
@@ -73,11 +76,11 @@ def eager(request):
 def test_a_replayed_flow_is_the_eager_one(case, eager, graphs):
     replayed = flow(case)
     assert graphs
-    assert replayed.status.equal(eager.status)
-    assert replayed.steps.equal(eager.steps)
+    assert replayed.status == eager.status
+    assert replayed.n_steps.equal(eager.n_steps)
     assert_close(replayed.particles, eager.particles)
     for name in ("loss", "step", "w2", "particles"):
-        ours, theirs = (getattr(f.trace, name) for f in (replayed, eager))
+        ours, theirs = (getattr(f.history, name) for f in (replayed, eager))
         assert ours.shape == theirs.shape
         assert ours.isnan().equal(theirs.isnan())
         finite = theirs.isfinite()
@@ -87,7 +90,7 @@ def test_a_replayed_flow_is_the_eager_one(case, eager, graphs):
 
 @pytest.mark.parametrize("case", ["computed", "learned", "diverging"])
 def test_going_on_from_a_replayed_flow(case, eager, graphs):
-    state = flow(case, steps=26).state
+    state = flow(case, max_steps=26).state
     rest = flow(case, resume=state)
-    assert rest.status.equal(eager.status)
+    assert rest.status == eager.status
     assert_close(rest.particles, eager.particles)

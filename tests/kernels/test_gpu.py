@@ -159,12 +159,12 @@ def test_a_seed_means_the_same_on_any_device(variant, lr):
     x, y = pair(m=40)
     few = {"n_steps": 2} if "n_steps" in sw.VARIANTS[variant].options else {}
     here, there = (
-        sw.flow(x.to(device), y.to(device), variant, lr=lr, seeds=[1, 2], steps=3, **few)
+        sw.flow(x.to(device), y.to(device), variant, lr=lr, seeds=[1, 2], max_steps=3, **few)
         for device in ("cpu", "cuda")
     )
     assert there.particles.is_cuda
     assert_close(there.particles.cpu(), here.particles, rtol=1e-4)
-    assert_close(there.trace.loss, here.trace.loss, rtol=1e-4)
+    assert_close(there.history.loss, here.history.loss, rtol=1e-4)
 
 
 class FedSlices:
@@ -188,11 +188,19 @@ def test_fed_the_same_slices_both_devices_go_the_same_way(lr):
     )
     recipe = sw.Recipe(FedSlices(stack, 100))
     here, there = (
-        sw.flow(x.to(device), y.to(device), recipe, lr=lr, seeds=0, steps=100, tolerance=None)
+        sw.flow(
+            x.to(device),
+            y.to(device),
+            recipe,
+            lr=lr,
+            seeds=0,
+            max_steps=100,
+            stopping=sw.Stopping(tolerance=None),
+        )
         for device in ("cpu", "cuda")
     )
     assert_close(there.particles.cpu(), here.particles)
-    assert_close(there.trace.loss, here.trace.loss)
+    assert_close(there.history.loss, here.history.loss)
 
 
 @pytest.mark.parametrize("lr", ["auto", 0.05])
@@ -203,15 +211,23 @@ def test_a_replayed_flow_is_the_eager_one_step_for_step(variant, lr, monkeypatch
 
     def run(**more):
         return sw.flow(
-            x, y, variant, lr=lr, seeds=[1, 2], steps=90, particles_at=at, tolerance=None, **more
+            x,
+            y,
+            variant,
+            lr=lr,
+            seeds=[1, 2],
+            max_steps=90,
+            recording=sw.Recording(particles_at=at),
+            stopping=sw.Stopping(tolerance=None),
+            **more,
         )
 
     replayed = run()
     monkeypatch.setattr("slicewise.flows.group.can_replay", lambda course: False)
     eager = run()
     # Drawn ahead, the target is projected by another matrix product, which may round otherwise.
-    assert_close(replayed.trace.loss, eager.trace.loss)
-    assert_close(replayed.trace.particles, eager.trace.particles)
+    assert_close(replayed.history.loss, eager.history.loss)
+    assert_close(replayed.history.particles, eager.history.particles)
     assert_close(replayed.particles, eager.particles)
 
 
@@ -221,8 +237,8 @@ def test_schedules_are_replayed(monkeypatch):
     kappa = sw.Anneal(100.0)
 
     def run():
-        made = [sw.flow(x, y, "rpsw", kappa=kappa, lr=0.5, seeds=[1, 2], steps=200)]
-        return [*made, sw.flow(x, y, seeds=[1, 2], steps=200)]
+        made = [sw.flow(x, y, "rpsw", kappa=kappa, lr=0.5, seeds=[1, 2], max_steps=200)]
+        return [*made, sw.flow(x, y, seeds=[1, 2], max_steps=200)]
 
     replayed = run()
     monkeypatch.setattr("slicewise.flows.group.can_replay", lambda course: False)
@@ -238,7 +254,7 @@ def test_steps_do_not_wait_for_the_host():
 
     for variant in ELEVEN:
         seen = []
-        go = replay.Replay.go
+        go = replay.Replay.run
 
         def strict(self, *arguments, go=go, seen=seen):
             torch.cuda.set_sync_debug_mode("error")
@@ -249,17 +265,31 @@ def test_steps_do_not_wait_for_the_host():
                 torch.cuda.set_sync_debug_mode("default")
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(replay.Replay, "go", strict)
-            sw.flow(x, y, variant, seeds=[1, 2], steps=120, tolerance=None)
+            patch.setattr(replay.Replay, "run", strict)
+            sw.flow(
+                x, y, variant, seeds=[1, 2], max_steps=120, stopping=sw.Stopping(tolerance=None)
+            )
         assert seen
 
 
 def test_going_on_from_a_state_on_the_device():
     x, y = (t.cuda() for t in pair(m=40))
     for variant in ("sw", "ebsw", "dsw"):
-        whole = sw.flow(x, y, variant, seeds=[1, 2], steps=150, tolerance=None)
-        state = sw.flow(x, y, variant, seeds=[1, 2], steps=70, tolerance=None).state
-        rest = sw.flow(x, y, variant, seeds=[1, 2], steps=150, tolerance=None, resume=state)
+        whole = sw.flow(
+            x, y, variant, seeds=[1, 2], max_steps=150, stopping=sw.Stopping(tolerance=None)
+        )
+        state = sw.flow(
+            x, y, variant, seeds=[1, 2], max_steps=70, stopping=sw.Stopping(tolerance=None)
+        ).state
+        rest = sw.flow(
+            x,
+            y,
+            variant,
+            seeds=[1, 2],
+            max_steps=150,
+            stopping=sw.Stopping(tolerance=None),
+            resume=state,
+        )
         assert_close(rest.particles, whole.particles, rtol=1e-8)
 
 
@@ -268,18 +298,18 @@ def test_runs_that_end_within_a_replay():
     x, y = pair(torch.float64, n=100, m=100, d=2)
     x, y = x[0].cuda(), y[0].cuda()
     rates = torch.tensor([10.0, 300.0, 1e4, 60.0, 500.0, 1e9, 20.0, 30.0])
-    many = sw.flow(x, y, lr=rates, seeds=3, steps=300, stop_w2=0.02)
+    many = sw.flow(x, y, lr=rates, seeds=3, max_steps=300, stopping=sw.Stopping(w2=0.02))
     for i, rate in enumerate(rates.tolist()):
-        alone = sw.flow(x, y, lr=rate, seeds=3, steps=300, stop_w2=0.02)
+        alone = sw.flow(x, y, lr=rate, seeds=3, max_steps=300, stopping=sw.Stopping(w2=0.02))
         assert many.status[i] == alone.status
-        assert many.steps[i] == alone.steps
+        assert many.n_steps[i] == alone.n_steps
         assert_close(many.particles[i], alone.particles, rtol=1e-8)
     assert many.diverged.any()
     assert many.converged.any()
     assert not many.converged.all()
-    loss = many.trace.loss
+    loss = many.history.loss
     for i in range(len(rates)):
-        made = int(many.steps[i])
+        made = int(many.n_steps[i])
         assert loss[:made, i].isfinite().all() or many.diverged[i]
         assert loss[made:, i].isnan().all()
 
@@ -411,10 +441,13 @@ def test_training_does_not_wait_for_the_host():
 
 def test_flows_converge_on_the_device():
     x, y = pair(torch.float32, n=200, m=200, d=2)
-    found = sw.flow(x.cuda(), y.cuda(), seeds=[1, 2], stop_w2=1e-3)
+    found = sw.flow(x.cuda(), y.cuda(), seeds=[1, 2], stopping=sw.Stopping(w2=1e-3))
     assert found.converged.all()
     rates = torch.tensor([10.0, 1e5], device="cuda")
-    assert sw.flow(x.cuda()[0], y.cuda()[0], lr=rates, steps=50).diverged.tolist() == [False, True]
+    assert sw.flow(x.cuda()[0], y.cuda()[0], lr=rates, max_steps=50).diverged.tolist() == [
+        False,
+        True,
+    ]
 
 
 def test_displacement_on_the_device():

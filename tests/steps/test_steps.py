@@ -50,7 +50,7 @@ def test_contraction_of_a_flow():
     y = torch.randn(n, d, dtype=torch.float64)
     x = y + 1e-4 * torch.randn(n, d, dtype=torch.float64)
     rate = steps.rate_of_step(steps.best_step(n_slices, d), n)
-    found = sw.flow(x, y, lr=rate, n_slices=n_slices, steps=1, seeds=range(1000))
+    found = sw.flow(x, y, lr=rate, n_slices=n_slices, max_steps=1, seeds=range(1000))
     ratio = (found.particles - y).square().sum(dim=(-2, -1)) / (x - y).square().sum()
     assert float(ratio.mean()) == pytest.approx(1 - n_slices / (n_slices + d - 1), rel=0.05)
 
@@ -134,7 +134,7 @@ def test_the_edge_of_stability(d):
     x = y + 1e-4 * torch.randn(n, d, dtype=torch.float64)
     edge = steps.rate_of_step(steps.stability_limit(n_slices, d), n)
     rates = edge * torch.tensor([[0.8], [1.3]])
-    found = sw.flow(x, y, lr=rates, steps=n_steps, n_slices=n_slices, seeds=[1, 2, 3])
+    found = sw.flow(x, y, lr=rates, max_steps=n_steps, n_slices=n_slices, seeds=[1, 2, 3])
     before = (x - y).norm()
     after = (found.particles - y).flatten(-2).norm(dim=-1)
     assert (after[0] < before).all()
@@ -146,10 +146,16 @@ def test_the_floor_of_the_root(d):
     n, n_slices, rate = 300, 50, 0.5
     y = torch.randn(n, d, dtype=torch.float64)
     found = sw.flow(
-        y + 1e-6, y, lr=rate, objective="root", steps=300, seeds=1, w2_at=range(200, 301, 20)
+        y + 1e-6,
+        y,
+        lr=rate,
+        objective="root",
+        max_steps=300,
+        seeds=1,
+        recording=sw.Recording(w2_at=range(200, 301, 20)),
     )
     floor = steps.root_floor(rate, n, n_slices, d)
-    assert floor / 2 < float(found.trace.w2.mean()) < 2 * floor
+    assert floor / 2 < float(found.history.w2.mean()) < 2 * floor
 
 
 # Rules.
@@ -262,9 +268,9 @@ def test_few_slices_arrive_in_three_dimensions():
     g = torch.Generator().manual_seed(0)
     x, y = torch.randn(2, 400, 3, generator=g, dtype=torch.float64)
     y = y * torch.tensor([4.0, 1.0, 0.4])
-    how = {"seeds": 0, "steps": 1400, "stop_w2": 1e-2, "bar": False}
+    how = {"seeds": 0, "max_steps": 1400, "stopping": sw.Stopping(w2=1e-2)}
     assert bool(sw.flow(x, y, "ksw", **how).converged)
-    assert float(sw.flow(x, y, "ksw", step="cauchy", **how).w2) > 0.05
+    assert float(sw.flow(x, y, "ksw", step_rule="cauchy", **how).w2) > 0.05
 
 
 def test_trace_of_wide_and_tall_slices():

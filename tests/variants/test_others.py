@@ -176,7 +176,7 @@ def test_asw_learns_on_in_a_module_and_starts_cold_elsewhere(pair):
 
 
 def test_asw_learns_within_a_flow(pair):
-    found = sw.flow(pair[0], pair[1][:, :D], "asw", lr=1.0, steps=5, seeds=0)
+    found = sw.flow(pair[0], pair[1][:, :D], "asw", lr=1.0, max_steps=5, seeds=0)
     assert int(found.state["groups"][0]["state"]["slicer_step"].max()) == 25
 
 

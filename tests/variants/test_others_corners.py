@@ -185,9 +185,9 @@ def test_control_variates_are_right_in_the_mean():
 def test_a_floor_holds_where_gradients_are_autograds():
     x, y = pair()[0].abs(), pair()[1] - 2
     for name in ("gsw", "lcvsw", "momentsw"):
-        found = sw.flow(x, y, name, lr=0.5, steps=5, seeds=0, at_least=0.0)
+        found = sw.flow(x, y, name, lr=0.5, max_steps=5, seeds=0, lower_bound=0.0)
         assert found.particles.min() >= 0
-        free = sw.flow(x, y, name, lr=0.5, steps=5, seeds=0)
+        free = sw.flow(x, y, name, lr=0.5, max_steps=5, seeds=0)
         assert free.particles.min() < 0
 
 

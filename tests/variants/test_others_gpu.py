@@ -70,12 +70,14 @@ def test_even_points_are_the_same_on_the_device(points):
 def test_a_seed_means_the_same_on_any_device(variant, lr):
     x, y = pair(m=40)
     here, there = (
-        sw.flow(x.to(device), y.to(device), variant, lr=lr, seeds=[1, 2], steps=3, **short(variant))
+        sw.flow(
+            x.to(device), y.to(device), variant, lr=lr, seeds=[1, 2], max_steps=3, **short(variant)
+        )
         for device in ("cpu", "cuda")
     )
     assert there.particles.is_cuda
     assert_close(there.particles.cpu(), here.particles, rtol=1e-4)
-    assert_close(there.trace.loss, here.trace.loss, rtol=1e-4)
+    assert_close(there.history.loss, here.history.loss, rtol=1e-4)
 
 
 @pytest.mark.parametrize("lr", ["auto", 0.05])
@@ -85,13 +87,20 @@ def test_a_replayed_flow_is_the_eager_one_step_for_step(variant, lr, monkeypatch
 
     def run():
         return sw.flow(
-            x, y, variant, lr=lr, seeds=[1, 2], steps=60, tolerance=None, **short(variant)
+            x,
+            y,
+            variant,
+            lr=lr,
+            seeds=[1, 2],
+            max_steps=60,
+            stopping=sw.Stopping(tolerance=None),
+            **short(variant),
         )
 
     replayed = run()
     monkeypatch.setattr("slicewise.flows.group.can_replay", lambda course: False)
     eager = run()
-    assert_close(replayed.trace.loss, eager.trace.loss)
+    assert_close(replayed.history.loss, eager.history.loss)
     assert_close(replayed.particles, eager.particles)
 
 

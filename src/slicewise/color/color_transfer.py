@@ -17,7 +17,7 @@ from slicewise.color.images import Image, Pool, mask_of, palette_of, parts_of
 from slicewise.color.map_files import load_map, save_map
 from slicewise.color.spaces import SPACES
 from slicewise.color.threads import one_thread
-from slicewise.flows import flow
+from slicewise.flows import Recording, flow
 from slicewise.sampling import draw_seeds
 from slicewise.support import check_choice, check_count, progress_bar
 from slicewise.variants import Recipe, Variant
@@ -138,11 +138,11 @@ class ColorTransfer:
             enter(start),
             enter(y),
             self.variant,
-            steps=_STEPS,
+            max_steps=_STEPS,
             seeds=seed,
             x_weights=x_weights,
             y_weights=y_weights,
-            bar=False,
+            recording=Recording(progress_bar=False),
         )
         weights = (
             torch.full((len(x),), 1 / len(x), dtype=x.dtype) if x_weights is None else x_weights

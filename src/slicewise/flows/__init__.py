@@ -1,32 +1,43 @@
 """Samples moved onto samples, with the step computed or at a given learning rate.
 
-`flow` is the call; `setup` and `settings` turn its arguments into groups of runs; `loop` advances all groups, `group`
-one of them, `stepping` makes the steps, `movers` say how particles move and `restarts` how stuck runs get free;
-`slices` draws directions, `stopping` finds the runs that have ended, `replay` makes steps a CUDA graph; `result` is
-what comes back.
+`flow` is the call, `result` what it returns and `history` what is recorded on the way; `setup` and `settings` turn its
+arguments into groups of runs; `loop` advances all groups, `group` one of them, and `stepping` makes blocks of steps;
+`movers` compute a step, `restarts` say how stuck runs escape, `slices` where directions come from; `stopping` finds
+the runs that have ended, and `replay` makes steps a CUDA graph.
 
 Imports `distance` and the rooms before it. Used by `training` (slices, replay), `color` and `lab`.
 """
 
 from slicewise.flows.flow import flow
+from slicewise.flows.history import History, Recording
 from slicewise.flows.replay import Scheduled, Timetable
 from slicewise.flows.result import Flow
-from slicewise.flows.settings import COMPUTED
-from slicewise.flows.slices import Ahead, Foresight, blind_slices, cold, drawn, named, sliced
-from slicewise.flows.stopping import Status
+from slicewise.flows.settings import STEP_VERSION_KEY
+from slicewise.flows.slices import (
+    PredrawnSlices,
+    StepSlices,
+    as_run_state,
+    initial_state,
+    predraw_slices,
+    prepare_step,
+    slices_for_step,
+)
+from slicewise.flows.stopping import Stopping
 
 __all__ = [
-    "Ahead",
-    "COMPUTED",
+    "STEP_VERSION_KEY",
     "Flow",
-    "Foresight",
+    "History",
+    "PredrawnSlices",
+    "Recording",
     "Scheduled",
-    "Status",
+    "StepSlices",
+    "Stopping",
     "Timetable",
-    "blind_slices",
-    "cold",
-    "drawn",
+    "as_run_state",
     "flow",
-    "named",
-    "sliced",
+    "initial_state",
+    "predraw_slices",
+    "prepare_step",
+    "slices_for_step",
 ]

@@ -1,26 +1,26 @@
-"""Samples carried to samples: the gradient flow of a sliced distance, with the step computed."""
+"""Move samples onto samples: the gradient flow of a sliced distance."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from slicewise.distance import Objective, problem_for, recipe_for
-from slicewise.flows.loop import Loop, check_state
-from slicewise.flows.result import Flow, Trace
-from slicewise.flows.settings import Settings
+from slicewise.flows.history import History, Recording
+from slicewise.flows.loop import FlowLoop, check_state
+from slicewise.flows.result import Flow
+from slicewise.flows.settings import FlowSettings
 from slicewise.flows.setup import Rates, Seeds, groups_for, runs_of
 from slicewise.flows.stopping import Stopping
 from slicewise.problem import Target
 from slicewise.sampling import DRAWS, Generators
 from slicewise.steps import Rule, rule_for
 from slicewise.support import (
-    Checkpoint,
+    CheckpointFile,
     check_choice,
     check_count,
     check_finite,
@@ -41,146 +41,190 @@ def flow(
     variant: str | Variant | Recipe = "sw",
     *,
     lr: Rates = "auto",
-    steps: int = 1000,
+    max_steps: int = 1000,
     objective: Objective = "power",
     p: float = 2,
     n_slices: int | None = None,
     x_weights: Tensor | None = None,
     y_weights: Tensor | None = None,
     seeds: Seeds = None,
-    generator: Generators = None,
+    generator: int | Generators = None,
     reduce: bool | Literal["auto"] = "auto",
-    step: str | float | Rule | None = None,
-    share: float = 1.0,
-    hold_weights: bool = True,
-    stop_w2: float | None = None,
-    tolerance: float | Literal["auto"] | None = "auto",
-    finish: Literal["assign"] | None = None,
-    at_least: float | None = None,
-    w2_at: Iterable[int] = (),
-    particles_at: Iterable[int] = (),
+    step_rule: str | float | Rule | None = None,
+    step_factor: float = 1.0,
+    hold_weights: bool | None = None,
+    lower_bound: float | None = None,
+    stopping: Stopping = Stopping(),
+    recording: Recording = Recording(),
     resume: dict[str, Any] | None = None,
-    checkpoint: str | Path | None = None,
-    bar: bool | None = None,
     backend: str = "auto",
     **options: Any,
 ) -> Flow:
-    """Move samples x (*batch, n, d) until they are samples y (*batch, m, d), down a sliced distance.
+    """Move samples x until they coincide with samples y, by descending a sliced distance.
 
-    With `lr="auto"` nothing needs tuning: each step is computed from the slices it draws. For "sw" that is
-    the whole default: exact reduction to the data's own dimensions, evenly spread slices, momentum with
-    restarts, escapes from dead ends. Other variants take their own slices and the Cauchy step (tempered, beyond the plane).
+    With the default `lr="auto"` no learning rate needs tuning: each step is computed from the slices it draws. For "sw"
+    this comes with an exact reduction to the dimensions of the data, evenly spread slices, momentum with restarts, and
+    escapes from dead ends. Other variants use their own slices and the Cauchy step (`Tempered` in more than two
+    dimensions). Give numbers as `lr` for plain gradient descent, for example to sweep over rates.
 
-    Every leading dimension is a batch of runs, those of `lr` and `seeds` included: 36 rates (36, 1) and 3
-    seeds (3,) are 108 runs in one call. What a run draws depends on its seed and the step alone.
+    All leading dimensions are a batch of runs, including those of `lr` and `seeds`: 36 rates of shape (36, 1) and 3
+    seeds of shape (3,) are 108 runs in one call. What a run draws depends on its seed and the step only.
+
+    A run that diverges is stopped, marked and keeps its last finite particles; the others continue.
 
     Args:
-        lr: "auto", or plain gradient steps of this rate: a number, or a tensor (a list, an array) over the batch.
-        n_slices: in a step. None is the variant's own default; "sw" with lr="auto" takes 50, and from 8 dimensions
-            on 7 for each.
-        objective: what is descended: "power" (SW_p^p), "root" (SW_p) or "mean_root" (the mean W_p).
-        seeds: one for each run, or one for all; None draws them from `generator`.
-        reduce: work in the data's own k dimensions. Distances and the minimiser stay, a given rate means d / k
-            times as much; "auto" does so for computed steps, where the variant can.
-        step: "cauchy", "tempered", "trace", "polyak", "constant", a number (the dimensionless a) or a rule: plain
-            computed steps by that rule, also for "sw". Needs lr="auto".
-        share: of the computed step; stable below 2, and 1 is right.
-        hold_weights: computed steps take slice weights as constants; False differentiates energies.
-        stop_w2: end a run once its exact W_2 is at most this (extra `exact`).
-        tolerance: end a run once no sample is asked to move further than this, relative to the largest
-            coordinate; "auto" is 1e-9 (float32: 1e-6) for computed steps and no such end for rates.
-        finish: "assign" solves one exact assignment when a run first stalls and jumps there. That is a
-            solver's answer, not the flow's: such runs are marked, and compare no objectives.
-        at_least: no coordinate goes below this, as published colour flows have it at 0; for given rates.
-        w2_at, particles_at: after how many steps to note the exact W_2, to keep the particles.
-        resume: the `state` of a flow with the same samples and settings, to go on from. `steps` may change; where
-            something follows the share of steps made (schedules such as `Anneal`; the shrinking steps of
-            n ≠ m and of weights) that makes another flow of it.
-        checkpoint: a file to go on from if it exists, kept up to date while the flow runs.
-        bar: show progress; None does on a terminal.
+        x: Samples to move, (*batch, n, d).
+        y: Target samples, (*batch, m, d).
+        variant: The distance to descend: a name in `VARIANTS`, or a `Recipe`.
+        lr: "auto" for computed steps, or the rate of plain gradient steps: a number, or a tensor, list or array over
+            the batch.
+        max_steps: Number of steps after which a run ends in any case.
+        objective: What is descended: "power" (SW_p^p), "root" (SW_p) or "mean_root" (the mean of W_p over slices).
+        p: Order of the distance, at least 1.
+        n_slices: Slices in each step. None is the variant's default; "sw" with computed steps uses 50, and 7 for each
+            dimension from 8 dimensions on.
+        x_weights, y_weights: Weights of the samples, (n,) and (m,) or with leading dimensions; each sums to 1. Samples
+            of weight zero are absent (padding).
+        seeds: A seed for each run, or one for all. None draws them from `generator`.
+        generator: Source of the seeds: an int, a `torch.Generator`, a list of those (one for each run), or None for
+            PyTorch's global generator.
+        reduce: Work in the k dimensions the data span. Distances and the minimizer stay the same, and a given rate acts
+            as one d / k times as large. "auto" reduces for computed steps, unless the variant is not rotation invariant
+            or does not exist in k dimensions; True raises an error then.
+        step_rule: Rule that computes the step: "cauchy", "tempered", "trace", "polyak", "constant", a number (the
+            dimensionless step) or a rule of `slicewise.steps`. It replaces the default of the variant, for "sw"
+            including momentum. Needs `lr="auto"`.
+        step_factor: Multiplies the computed step. Values of 2 or more diverge.
+        hold_weights: Treat slice weights that depend on the costs (energies) as constants (True) or differentiate them
+            (False). None holds them for computed steps, and differentiates them for given rates, unless the variant
+            says otherwise.
+        lower_bound: Keep every coordinate at or above this. For given rates only.
+        stopping: When a run may end before `max_steps`, a `Stopping`.
+        recording: What to record on the way, where to keep a checkpoint, and whether to show a progress bar, a
+            `Recording`.
+        resume: The `state` of a flow with the same samples and settings, to continue from. `max_steps` and `recording`
+            may change. Where something depends on the fraction of steps made (schedules such as `Anneal`, the shrinking
+            steps of n ≠ m or of weights) another `max_steps` continues as another flow.
+        backend: What computes: "auto", or a name that `slicewise.backends()` lists.
+        **options: Options of the variant, e.g. `kappa=50` for "rpsw".
 
-    A run that diverges is stopped, marked and keeps its last finite particles; the others go on.
+    Returns:
+        A `Flow`: `particles` (*batch, n, d), `status`, `n_steps`, `w2`, `history`, `state` and more.
 
-    >>> x, y = torch.randn(2, 100, 2, dtype=torch.float64)
-    >>> found = flow(x, y, seeds=0)
-    >>> bool(found.converged), bool(found.w2 < 1e-6)
-    (True, True)
+    Raises:
+        ValueError: If arguments do not fit together, a checkpoint or state belongs to another flow, or an argument is
+            unknown (the message names the one that may be meant).
+
+    Example:
+        >>> import slicewise as sw
+        >>> x, y = torch.randn(2, 100, 2, dtype=torch.float64)
+        >>> result = sw.flow(x, y, seeds=0)
+        >>> result.status, bool(result.w2 < 1e-6)
+        ('arrived', True)
+        >>> rates = torch.tensor([[1.0], [10.0]])
+        >>> sweep = sw.flow(x, y, lr=rates, seeds=[1, 2, 3], max_steps=20, recording=sw.Recording(w2_at=[0, 20]))
+        >>> sweep.history.w2.shape
+        torch.Size([2, 2, 3])
     """
-    _check(steps=steps, lr=lr, objective=objective, finish=finish, stop_w2=stop_w2, y=y)
+    _check(max_steps=max_steps, lr=lr, objective=objective, y=y)
+    _check_kind("stopping", stopping, Stopping, "w2=1e-3")
+    _check_kind("recording", recording, Recording, "w2_at=[0, 100]")
     _check_names(variant, options)
+    auto = isinstance(lr, str)
+    if hold_weights is not None and not auto:
+        _check_holdable(variant)
+        options["hold_weights"] = hold_weights
     recipe = recipe_for(variant, n_slices, options)
     what = (x, y, p, x_weights, y_weights, recipe.convention, 0.0, backend)
     problem = problem_for(*what, keep_absent=True).detached()
-    settings = Settings(
+    settings = FlowSettings(
         recipe=recipe,
         objective=objective,
-        auto=isinstance(lr, str),
+        auto=auto,
         reduce=reduce,
-        rule=None if step is None else rule_for(step),
-        share=share,
-        hold_weights=hold_weights,
-        # A number that was asked for, by hand, by a preset or in a recipe, is kept.
+        rule=None if step_rule is None else rule_for(step_rule),
+        step_factor=step_factor,
+        hold_weights=True if hold_weights is None else hold_weights,
+        # A number that was asked for, by argument, by a preset or in a recipe, is kept.
         n_slices_given=n_slices is not None
         or "defaults" in options
         or not isinstance(variant, str | Variant),
-        assign=finish == "assign",
-        at_least=at_least,
+        assign=stopping.assign,
+        lower_bound=lower_bound,
     )
-    saver = None if checkpoint is None else Checkpoint(checkpoint)
-    if saver is not None and resume is None:
-        resume = saver.load()
+    file = None if recording.checkpoint is None else CheckpointFile(recording.checkpoint, "flow")
+    if file is not None and resume is None:
+        resume = file.load()
     if seeds is None and isinstance(resume, dict):
         seeds = resume.get("seeds")
     device = problem.x.device
     with torch.no_grad(), full_precision(device.type), current(device):
         runs = runs_of(problem, settings, lr, seeds, generator)
         check_finite(x=runs.problem.x, y=runs.problem.y)
-        stopping = Stopping(
-            stop_w2, settings.tolerance(tolerance, problem), assign=finish == "assign"
-        )
+        stopping = dataclasses.replace(stopping, tolerance=settings.tolerance(stopping, problem))
         samples = (problem.x, problem.y, x_weights, y_weights, problem.p)
         identity = fingerprint(DRAWS, settings, stopping, runs.rates, runs.seeds, samples)
+        if file is not None:
+            file.check_identity(identity)
         if resume is not None:
             check_state(resume, identity)
         groups = groups_for(runs, settings, stopping, None if resume is None else resume["groups"])
-        loop = Loop(runs, groups, Trace(runs.batch, w2_at, particles_at), identity)
+        history = History(runs.batch, recording.w2_at, recording.particles_at)
+        loop = FlowLoop(runs, groups, history, identity)
         if resume is not None:
             loop.restore(resume)
-        loop.run(steps, saver, bar)
+        loop.run(max_steps, file, recording.progress_bar)
         particles = loop.particles().reshape(*runs.batch, *x.shape[-2:])
     return Flow(
         particles=particles.to(x.dtype),
         target=y.detach().clone(),
-        trace=loop.trace,
-        status=loop.whole("status").reshape(runs.batch),
-        steps=loop.whole("steps").reshape(runs.batch),
-        ranks=loop.whole("dimension").reshape(runs.batch),
+        history=history,
+        n_steps=loop.whole("n_steps").reshape(runs.batch),
+        dimensions=loop.whole("dimension").reshape(runs.batch),
         seeds=runs.seeds.reshape(runs.batch),
         state=loop.saved(),
+        outcome=loop.whole("outcome").reshape(runs.batch),
         x_weights=x_weights,
         y_weights=y_weights,
     )
 
 
-def _check(*, steps: Any, lr: Any, objective: str, finish: Any, stop_w2: Any, y: Any) -> None:
-    if steps is None:
-        raise ValueError("steps = None: give a whole number of at least 0")
-    check_count("steps", steps, at_least=0)
+def _check(*, max_steps: Any, lr: Any, objective: str, y: Any) -> None:
+    if max_steps is None:
+        raise ValueError("max_steps = None: give a whole number of at least 0")
+    check_count("max_steps", max_steps, at_least=0)
     check_choice("objective", objective, get_args(Objective))
     if isinstance(lr, str) and lr != "auto":
         raise ValueError(f"lr = {lr!r}: give 'auto', a number, or a tensor over the batch")
-    if finish is not None:
-        check_choice("finish", finish, ("assign",))
-    if stop_w2 is not None and not (isinstance(stop_w2, (int, float)) and stop_w2 > 0):
-        raise ValueError(f"stop_w2 = {stop_w2!r}: give a positive distance, or None")
     if isinstance(y, Target):
         raise ValueError(
             "y is a Target, whose slices are fixed: a flow draws its own; give target.y"
         )
 
 
+def _check_kind(name: str, value: object, kind: type, example: str) -> None:
+    if not isinstance(value, kind):
+        raise ValueError(
+            f"{name} = {value!r}: give a {kind.__name__}, e.g. {name}=sw.{kind.__name__}({example})"
+        )
+
+
+def _check_holdable(variant: str | Variant | Recipe) -> None:
+    """Beside a given rate, `hold_weights` is an option of the variant: check that it has one."""
+    one = VARIANTS.get(variant) if isinstance(variant, str) else variant
+    if isinstance(one, Variant) and "hold_weights" not in one.options:
+        raise ValueError(
+            f"hold_weights beside a rate: the slice weights of variant {one.name!r} do not depend on the costs; "
+            f"leave it out"
+        )
+    if isinstance(one, Recipe):
+        raise ValueError(
+            f"hold_weights beside a rate and a recipe: say it in the weighting of {one!r}"
+        )
+
+
 def _check_names(variant: str | Variant | Recipe, options: dict[str, Any]) -> None:
-    """A misspelt argument of `flow` lands among the variant's options, which would not know it."""
+    """Refuse arguments that `flow` does not have; they arrive among the options of the variant."""
     one = VARIANTS.get(variant) if isinstance(variant, str) else variant
     has = one.options if isinstance(one, Variant) else ()
     own = [name for name in inspect.signature(flow).parameters if name not in ("x", "y", "options")]
@@ -188,8 +232,8 @@ def _check_names(variant: str | Variant | Recipe, options: dict[str, Any]) -> No
         if name in has or name in ("defaults", "convention", "legacy"):
             continue
         check_flow_argument(name)
-        # An option of another variant is told what this one has.
-        strange = not any(name in other.options for other in VARIANTS.values())
-        near = meant(name, own, cutoff=0.6) if strange or comes_from_elsewhere(name) else []
+        # The error for an option of another variant is `recipe_for`'s: it lists what this one has.
+        unknown = not any(name in other.options for other in VARIANTS.values())
+        near = meant(name, own, cutoff=0.6) if unknown or comes_from_elsewhere(name) else []
         if near:
             raise ValueError(f"flow has no argument {name!r}: {did_you_mean(near[:1]).strip()}")

@@ -1,7 +1,4 @@
-"""The default for the plain distance: computed steps with momentum, on evenly spread slices.
-
-Ways to move particles: by a given rate, by a step that a rule computes (and see `accelerated`).
-"""
+"""How particles move: by a given rate, by a step that a rule computes, or by computed steps with momentum."""
 
 from __future__ import annotations
 
@@ -14,17 +11,17 @@ import torch
 from torch import Tensor
 
 from slicewise.distance import Objective, differentiated, stepped
-from slicewise.flows.restarts import Escapes
+from slicewise.flows.restarts import EscapeRule
 from slicewise.flows.slices import (
-    Ahead,
-    Foresight,
-    anew,
-    blind_slices,
-    cold,
-    drawn,
-    foresee,
-    named,
-    sliced,
+    PredrawnSlices,
+    StepSlices,
+    as_run_state,
+    initial_state,
+    predraw,
+    predraw_slices,
+    prepare_step,
+    reset_where,
+    slices_for_step,
 )
 from slicewise.parts import Orthonormal, State, Uniform, Weights, weights_for
 from slicewise.problem import Problem
@@ -34,23 +31,25 @@ from slicewise.transport import project, root, root_slope, sorted_lines
 from slicewise.variants import Recipe
 
 
-class Advance(NamedTuple):
-    """One step of all runs: R of them, whatever batch they came in."""
+class StepResult(NamedTuple):
+    """One step of R runs."""
 
-    x: Tensor  # (R, n, d), where the particles are now
-    loss: Tensor  # (R,), the objective on the slices of this step, where it began
-    step: Tensor  # (R,), how far it went: the rate, or the mean of a
-    move: Tensor | None  # (R, n, d), the way each particle was asked to go; None: the way it went
-    state: State  # tensors that begin with R, for the next step
+    x: Tensor  # (R, n, d), particles after it
+    loss: Tensor  # (R,), the objective on the slices of this step, at its start
+    step: Tensor  # (R,), the rate, or the mean computed step
+    move: Tensor | None  # (R, n, d), the suggested move of each particle; None: the move it made
+    state: State  # tensors whose first dimension is R, for the next step
 
 
-class Course(Protocol):
-    """How particles move. Everything a run remembers is in its state."""
+class Mover(Protocol):
+    """How particles move. All that a run remembers between steps is in its state."""
 
-    def start(self, problem: Problem, seeds: RunSeeds) -> State: ...
+    def start(self, problem: Problem, seeds: RunSeeds) -> State:
+        """The state before the first step."""
+        ...
 
-    def foresee(self, problem: Problem, seeds: RunSeeds, steps: Tensor) -> Foresight | None:
-        """What can be drawn ahead for some steps, on a device."""
+    def predraw(self, problem: Problem, seeds: RunSeeds, steps: Tensor) -> PredrawnSlices | None:
+        """Slices for several steps (S,), drawn ahead on a device; None if that is not possible."""
         ...
 
     def advance(
@@ -59,25 +58,25 @@ class Course(Protocol):
         seeds: RunSeeds,
         t: int | Tensor,
         state: State,
-        ahead: Ahead | None = None,
-    ) -> Advance:
-        """One step. On a CUDA device it must not look at its numbers: it is captured and replayed."""
+        ahead: StepSlices | None = None,
+    ) -> StepResult:
+        """Make one step. On a CUDA device it must not read a number on the host: it is captured and replayed."""
         ...
 
 
 @dataclass(frozen=True)
-class Descent:
-    """Plain gradient steps on the value, of a given rate for each run; particles held above a floor, if any."""
+class RateMover:
+    """Plain gradient steps, with a given rate for each run."""
 
     recipe: Recipe
     objective: Objective
-    at_least: float | None = None
+    lower_bound: float | None = None  # of every coordinate
 
     def start(self, problem: Problem, seeds: RunSeeds) -> State:
-        return cold(self.recipe, problem, seeds, 0)
+        return initial_state(self.recipe, problem, seeds, 0)
 
-    def foresee(self, problem: Problem, seeds: RunSeeds, steps: Tensor) -> Foresight | None:
-        return blind_slices(self.recipe, problem, seeds, steps, order_y=True)
+    def predraw(self, problem: Problem, seeds: RunSeeds, steps: Tensor) -> PredrawnSlices | None:
+        return predraw_slices(self.recipe, problem, seeds, steps, order_y=True)
 
     def advance(
         self,
@@ -85,34 +84,39 @@ class Descent:
         seeds: RunSeeds,
         t: int | Tensor,
         state: State,
-        ahead: Ahead | None = None,
-    ) -> Advance:
+        ahead: StepSlices | None = None,
+    ) -> StepResult:
         rate = state["rate"]
         if not self.recipe.by_hand:
             return self._by_autograd(problem, seeds, t, state)
-        slices, learned, problem = sliced(self.recipe, problem, seeds, t, state, ahead)
+        slices, learned, problem = slices_for_step(self.recipe, problem, seeds, t, state, ahead)
         if self._shares_y(problem, seeds):
-            # Runs of one seed see one and the same target: sort it once for all of them.
+            # Runs of one seed slice one and the same target: sort it once for all of them.
             known = sorted_lines(project(problem.y, slices[seeds.first]))[seeds.which]
             problem = dataclasses.replace(problem, y_sorted=known)
         value, x = stepped(self.recipe, problem, slices, self.objective, rate)
-        return Advance(self._floored(x), value, rate, None, {"rate": rate} | named(learned))
+        after = {"rate": rate} | as_run_state(learned)
+        return StepResult(self._bounded(x), value, rate, None, after)
 
     def _by_autograd(
         self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State
-    ) -> Advance:
+    ) -> StepResult:
         rate = state["rate"]
         value, gradient, found = differentiated(
-            self.recipe, problem, self.objective, lambda p: drawn(self.recipe, p, seeds, t, state)
+            self.recipe,
+            problem,
+            self.objective,
+            lambda p: prepare_step(self.recipe, p, seeds, t, state),
         )
         x = problem.x - rate[:, None, None].to(gradient.dtype) * gradient
-        return Advance(self._floored(x), value, rate, None, {"rate": rate} | named(found.state))
+        after = {"rate": rate} | as_run_state(found.state)
+        return StepResult(self._bounded(x), value, rate, None, after)
 
-    def _floored(self, x: Tensor) -> Tensor:
-        return x if self.at_least is None else x.clamp(min=self.at_least)
+    def _bounded(self, x: Tensor) -> Tensor:
+        return x if self.lower_bound is None else x.clamp(min=self.lower_bound)
 
     def _shares_y(self, problem: Problem, seeds: RunSeeds) -> bool:
-        alike = isinstance(self.recipe.slicer, Uniform | Orthonormal)  # whatever the particles do
+        alike = isinstance(self.recipe.slicer, Uniform | Orthonormal)  # whatever the particles are
         shared = problem.y.dim() == 2 and problem.y_weights is None and problem.x_weights is None
         same_size = problem.x.shape[-2] == problem.y.shape[-2]
         if problem.y_sorted is not None:
@@ -121,29 +125,29 @@ class Descent:
 
 
 @dataclass(frozen=True)
-class Computed:
-    """Steps whose length a rule computes from the slices drawn; any variant.
+class RuleMover:
+    """Steps that a rule computes from the slices drawn, for any variant.
 
-    A run that is stuck takes some steps on random bases, and a learned slicer begins anew: it may have
-    narrowed to directions that see no difference any more.
+    A run that is stuck makes some steps on random bases, and a slicer that learns is reset: it may have narrowed to
+    directions along which no difference is left.
     """
 
     recipe: Recipe
     objective: Objective
     rule: Rule
-    share: float
+    step_factor: float
     hold_weights: bool
-    settle: bool
-    escapes: Escapes | None
+    shrink: bool  # the steps towards the end of the run
+    escapes: EscapeRule | None
 
     def start(self, problem: Problem, seeds: RunSeeds) -> State:
-        state = cold(self.recipe, problem, seeds, 0)
+        state = initial_state(self.recipe, problem, seeds, 0)
         if self.escapes is None:
             return state
         return state | self.escapes.start(problem.x.new_ones(problem.x.shape[0]))
 
-    def foresee(self, problem: Problem, seeds: RunSeeds, steps: Tensor) -> Foresight | None:
-        return blind_slices(self.recipe, problem, seeds, steps, order_y=problem.p == 2)
+    def predraw(self, problem: Problem, seeds: RunSeeds, steps: Tensor) -> PredrawnSlices | None:
+        return predraw_slices(self.recipe, problem, seeds, steps, order_y=problem.p == 2)
 
     def advance(
         self,
@@ -151,56 +155,57 @@ class Computed:
         seeds: RunSeeds,
         t: int | Tensor,
         state: State,
-        ahead: Ahead | None = None,
-    ) -> Advance:
+        ahead: StepSlices | None = None,
+    ) -> StepResult:
         whole = problem
-        slices, learned, problem = sliced(self.recipe, problem, seeds, t, state, ahead)
+        slices, learned, problem = slices_for_step(self.recipe, problem, seeds, t, state, ahead)
         weighting = self.recipe.weighting
         weights = weights_for(weighting, slices, problem, hold=self.hold_weights)
         if self.objective == "mean_root":
             weights = _of_roots(weights, problem.p)
         pull = pull_of(problem, slices, weights)
         loss = _value(self.recipe, pull, self.objective)
-        step = self.rule(pull) * self.share  # (R, 1) or (R, n)
-        if self.settle:
-            step = step * settled(problem)
+        step = self.rule(pull) * self.step_factor  # (R, 1) or (R, n)
+        if self.shrink:
+            step = step * shrink_factor(problem)
         move = -step.unsqueeze(-1) * pull.direction
-        after = {**state, **named(learned)}
+        after = {**state, **as_run_state(learned)}
         if self.escapes is not None and slices.shape[-2] >= self.escapes.needs:
-            if happens(state["escaping"]):
+            if any_set(state["escaping"]):
                 escaping = (state["escaping"] > 0).unsqueeze(-1)
                 other, away = self._escape(whole, seeds, t, state)
                 step = torch.where(escaping, other, step)
                 move = torch.where(escaping.unsqueeze(-1), away, move)
-            after |= self.escapes.watch(loss, state)
+            after |= self.escapes.update(loss, state)
             stuck = (after["escaping"] > 0) & (state["escaping"] == 0)
-            if learned is not None and happens(stuck):
-                after |= anew(stuck, cold(self.recipe, problem, seeds, t), after)
-        return Advance(problem.x + move, loss, step.mean(dim=-1), move, after)
+            if learned is not None and any_set(stuck):
+                initial = initial_state(self.recipe, problem, seeds, t)
+                after |= reset_where(stuck, initial, after)
+        return StepResult(problem.x + move, loss, step.mean(dim=-1), move, after)
 
     def _escape(
         self, problem: Problem, seeds: RunSeeds, t: int | Tensor, state: State
     ) -> tuple[Tensor, Tensor]:
-        """A step on one random basis, (R, 1), and the moves it makes."""
+        """The computed step on one random basis, (R, 1), and its moves, (R, n, k)."""
         assert self.escapes is not None
         basis = self.escapes.basis(problem, seeds, t)
         equal = basis.new_full(basis.shape[:-1], 1 / problem.d)
         pull = pull_of(problem, basis, equal)
-        heat = self.escapes.heat((equal * pull.costs).sum(dim=-1), state)
-        step = Cauchy()(pull) * heat.unsqueeze(-1)
+        factor = self.escapes.step_factor((equal * pull.costs).sum(dim=-1), state)
+        step = Cauchy()(pull) * factor.unsqueeze(-1)
         return step, -step.unsqueeze(-1) * pull.direction
 
 
 @dataclass(frozen=True)
-class Settling:
-    """Shorter and shorter steps over the last 40 % of a run: averages out the noise of fresh slices.
+class StepShrinking:
+    """A schedule that shortens steps over the last 40 % of a run, which averages out the noise of fresh slices.
 
-    For losses whose minimum is not zero (n ≠ m, unequal weights), around which full steps keep jittering.
-    Not for runs so short that they are still on their way, which takes some 15 steps a dimension.
+    For losses whose minimum is not zero (n ≠ m, unequal weights), around which full steps keep jittering. Runs of
+    fewer than 25 steps a dimension keep full steps: they are still on their way.
     """
 
-    k: int
-    total: int
+    k: int  # dimensions
+    total: int  # steps of the run
 
     def __call__(self, progress: float) -> float:
         if progress <= 0.6 or 0.6 * self.total < 15 * self.k:
@@ -208,19 +213,19 @@ class Settling:
         return 10 / (10 + self.total * (progress - 0.6))
 
 
-def settled(problem: Problem) -> float | Tensor:
-    """By how much steps are shortened now."""
+def shrink_factor(problem: Problem) -> float | Tensor:
+    """By what to multiply the step at the present moment."""
     assert problem.moment is not None
-    return problem.moment.of(Settling(problem.d, problem.moment.total))
+    return problem.moment.of(StepShrinking(problem.d, problem.moment.total))
 
 
-def happens(flags: Tensor) -> bool:
-    """Is any of them set? A device is not asked: what hardly ever happens is then computed always."""
+def any_set(flags: Tensor) -> bool:
+    """Whether any flag is set. True on a CUDA device, whose numbers are not read: the rare case is always computed."""
     return flags.is_cuda or bool(flags.any())
 
 
 def _of_roots(weights: Weights, p: float) -> Weights:
-    """Σ w · cost^(1/p) lies below its tangent in the costs, and that is a weighted sum to follow."""
+    """Weights of the tangent of Σ w · cost^(1/p) in the costs, which lies above it."""
 
     def follow(costs: Tensor) -> Tensor:
         each = weights(costs) if callable(weights) else weights
@@ -234,11 +239,11 @@ def _value(recipe: Recipe, pull: Pull, objective: Objective) -> Tensor:
     weights = weights_for(recipe.weighting, pull.slices, pull.problem, hold=True)
     weights = weights(pull.costs) if callable(weights) else weights
     costs = pull.costs if objective != "mean_root" else pull.costs ** (1 / pull.problem.p)
-    return stated((weights * costs).sum(dim=-1), pull.problem, objective)
+    return objective_value((weights * costs).sum(dim=-1), pull.problem, objective)
 
 
-def stated(total: Tensor, problem: Problem, objective: Objective) -> Tensor:
-    """Σ weights · costs, costs as means over points, as the value of an objective: in its convention."""
+def objective_value(total: Tensor, problem: Problem, objective: Objective) -> Tensor:
+    """The value of an objective, in the convention of the problem, given Σ weights · costs with costs as means."""
     p, published = problem.p, problem.convention == "reference"
     n = problem.n_points() if published else 1
     n = n if isinstance(n, int) else n.squeeze(-1)
@@ -249,7 +254,7 @@ def stated(total: Tensor, problem: Problem, objective: Objective) -> Tensor:
 
 
 def sliced_distance(value: Tensor, problem: Problem, objective: Objective) -> Tensor:
-    """Undoes `stated`, as a distance: SW_p, or the mean W_p, in the unit of the samples."""
+    """The inverse of `objective_value`, as a distance: SW_p, or the mean W_p, in the unit of the samples."""
     n: Tensor | float = problem.n_points() if problem.convention == "reference" else 1
     n = n.squeeze(-1) if isinstance(n, Tensor) else n
     if objective == "power":
@@ -257,34 +262,35 @@ def sliced_distance(value: Tensor, problem: Problem, objective: Objective) -> Te
     return value / (n * n ** (1 / problem.p))
 
 
-# Beyond, orthonormal frames are as even as slices that repel each other, and need no preparation.
-_SPREAD_UP_TO = 10
+# In more dimensions orthonormal frames are as evenly spread as slices that repel each other, and need no preparation.
+_LOW_DISCREPANCY_UP_TO = 10
 
 
 @dataclass(frozen=True)
-class Accelerated:
-    """Cauchy steps with Nesterov's momentum, restarts, and escapes from dead ends.
+class MomentumMover:
+    """Cauchy steps with Nesterov's momentum, restarts and escapes: the default for the plain distance.
 
-    Particles step from a point z ahead of them. Slices are fresh at every step, so a loss that rises may
-    be noise: momentum starts anew when it rises by more than two standard errors (one, beyond three
-    dimensions). It carries no further than 2a/k − 1, which is 0 for one slice and nearly 1 for isotropic
-    ones, and needs 5 slices for each dimension.
+    Each step is made from a point ahead of the particles. Slices are fresh at every step, so a loss that rises may be
+    noise: momentum restarts when it rises by more than two standard errors (one, beyond three dimensions). Momentum is
+    at most 2a/k − 1 for a computed step a, which is 0 for one slice and nearly 1 for isotropic ones, and needs 5 slices
+    for each dimension.
     """
 
     n_slices: int
     objective: Objective
-    share: float
-    settle: bool
-    escapes: Escapes | None
+    step_factor: float
+    shrink: bool  # the steps towards the end of the run
+    escapes: EscapeRule | None
 
     def start(self, problem: Problem, seeds: RunSeeds) -> State:
         ones = problem.x.new_ones(problem.x.shape[0])
-        state = {"ahead": problem.x, "pace": ones, "loss": ones * math.inf}
+        # The point to step from, (R, n, k); Nesterov's sequence t and the loss of the last step, (R,).
+        state = {"lookahead": problem.x, "nesterov": ones, "loss": ones * math.inf}
         return state if self.escapes is None else state | self.escapes.start(ones)
 
-    def foresee(self, problem: Problem, seeds: RunSeeds, steps: Tensor) -> Foresight | None:
-        # Not the target's order: a run that escapes takes other slices.
-        return foresee(
+    def predraw(self, problem: Problem, seeds: RunSeeds, steps: Tensor) -> PredrawnSlices | None:
+        # The target is not sorted ahead: a run that escapes takes other slices.
+        return predraw(
             lambda batch, rng: self._draw(batch, problem, rng),
             self.n_slices,
             problem,
@@ -294,7 +300,7 @@ class Accelerated:
         )
 
     def _draw(self, batch: tuple[int, ...], problem: Problem, rng: Randomness) -> Tensor:
-        draw = sphere.low_discrepancy if problem.d <= _SPREAD_UP_TO else sphere.orthonormal
+        draw = sphere.low_discrepancy if problem.d <= _LOW_DISCREPANCY_UP_TO else sphere.orthonormal
         return draw((*batch, self.n_slices, problem.d), rng, problem.x.dtype)
 
     def advance(
@@ -303,40 +309,40 @@ class Accelerated:
         seeds: RunSeeds,
         t: int | Tensor,
         state: State,
-        ahead: Ahead | None = None,
-    ) -> Advance:
+        ahead: StepSlices | None = None,
+    ) -> StepResult:
         k = problem.d
         if ahead is None:
-            ahead = Ahead(self._draw((len(problem.x),), problem, seeds.at(t)), None)
+            ahead = StepSlices(self._draw((len(problem.x),), problem, seeds.at(t)), None)
         problem = dataclasses.replace(problem, y_sorted=ahead.y_sorted)
         slices, weights, escaping = self._slices(ahead.slices, problem, seeds, t, state)
-        pull = pull_of(dataclasses.replace(problem, x=state["ahead"]), slices, weights)
+        pull = pull_of(dataclasses.replace(problem, x=state["lookahead"]), slices, weights)
         loss = (weights * pull.costs).sum(dim=-1)  # (R,)
-        step = Cauchy()(pull).squeeze(-1) * self.share
-        if self.settle:
-            step = step * settled(problem)
+        step = Cauchy()(pull).squeeze(-1) * self.step_factor
+        if self.shrink:
+            step = step * shrink_factor(problem)
         if escaping is not None and self.escapes is not None:
-            step = step * self.escapes.heat(loss, state)
+            step = step * self.escapes.step_factor(loss, state)
         move = -step[:, None, None] * pull.direction
-        x = state["ahead"] + move
+        x = state["lookahead"] + move
 
-        # One slice says nothing of its own error: any rise then counts.
+        # The error of one slice is unknown: any rise then counts.
         error = pull.costs.std(dim=-1) / math.sqrt(self.n_slices) if self.n_slices > 1 else 0.0
         restart = loss > state["loss"] + (2 if k <= 3 else 1) * error
         if escaping is not None:
             restart = restart | escaping
-        pace = torch.where(restart, 1, state["pace"])
-        faster = (1 + (1 + 4 * pace * pace).sqrt()) / 2
-        onward = x
+        t_now = torch.where(restart, 1, state["nesterov"])
+        t_next = (1 + (1 + 4 * t_now * t_now).sqrt()) / 2
+        lookahead = x
         if self.n_slices >= 5 * k:
-            carry = torch.minimum((pace - 1) / faster, (2 * step / k - 1).clamp(min=0))
-            onward = x + carry[:, None, None] * (x - problem.x)
-        after = {**state, "ahead": onward, "pace": faster, "loss": loss}
+            momentum = torch.minimum((t_now - 1) / t_next, (2 * step / k - 1).clamp(min=0))
+            lookahead = x + momentum[:, None, None] * (x - problem.x)
+        after = {**state, "lookahead": lookahead, "nesterov": t_next, "loss": loss}
         if escaping is not None:
             after["loss"] = torch.where(escaping, math.inf, loss)
         if self.escapes is not None:
-            after |= self.escapes.watch(loss, state)
-        return Advance(x, stated(loss, problem, self.objective), step, move, after)
+            after |= self.escapes.update(loss, state)
+        return StepResult(x, objective_value(loss, problem, self.objective), step, move, after)
 
     def _slices(
         self,
@@ -346,13 +352,13 @@ class Accelerated:
         t: int | Tensor,
         state: State,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Slices and their weights; and which runs are escaping, if any is."""
+        """Slices, their weights, and which runs are escaping, (R,), or None if none is."""
         runs, _, k = problem.x.shape
         weights = slices.new_full((runs, self.n_slices), 1 / self.n_slices)
-        if self.escapes is None or not happens(state["escaping"]):
+        if self.escapes is None or not any_set(state["escaping"]):
             return slices, weights, None
         escaping = state["escaping"] > 0
-        # The basis over and over fills the same L places; what is left over weighs nothing.
+        # Copies of the basis fill the L places; those left over weigh nothing.
         copies = self.n_slices // k
         filled, even = torch.zeros_like(slices), torch.zeros_like(weights)
         filled[:, : copies * k] = self.escapes.basis(problem, seeds, t).repeat(1, copies, 1)

@@ -1,4 +1,4 @@
-"""Out of dead ends: noticing that a run is stuck, and shaking it loose."""
+"""Escapes from dead ends: notice that a run is stuck, and set it free."""
 
 from __future__ import annotations
 
@@ -10,48 +10,53 @@ from torch import Tensor
 
 from slicewise.parts import State
 from slicewise.problem import Problem
-from slicewise.sampling import RunSeeds, sphere
+from slicewise.sampling import RunSeeds, Stream, sphere
 
-# A loss that in the second half of the patience got below this share of its least in the first is falling.
+# A loss is at rest unless its least value in the second half of the patience is below this part of that in the first.
 _AT_REST = 0.95
-# An escape is not heated further once the loss is this many times what it was at rest.
-_HOTTEST = 16
+# Steps of an escape are not enlarged once the loss is this many times what it was at rest.
+_LARGEST_RISE = 16
 
 
 @dataclass(frozen=True)
-class Escapes:
-    """Steps on one random orthonormal basis each, for runs whose loss has not halved for `patience` steps.
+class EscapeRule:
+    """When a run escapes, and how: steps on one random orthonormal basis each.
 
-    Such a run sits where slices disagree and cancel, or is merely slow. An escape takes 20 steps, and twice as
-    many after each one that found the loss at rest. From the second of those on they start with twice the
-    computed step: a reflection, which keeps the loss and forgets the arrangement. It cools to one within the
-    escape. A loss that still falls gets neither heat nor longer escapes, which would undo what it has reached.
-    Nor is one heated that has risen far above its rest: reflections on one basis raise the loss on others, most
-    for elongated samples, and a long escape would undo all steps before it.
+    A run whose loss has not halved for `patience` steps sits where slices disagree and cancel, or is merely slow. It
+    escapes for `first` steps, and for twice as many after each escape that found the loss at rest. From the second of
+    those on an escape is "hot": it starts with twice the computed step, and returns to once the step at its end.
+    Doubling a step reflects the particles about the minimizer: the loss stays, the assignment is reshuffled.
+
+    A loss that still falls gets neither longer nor hot escapes, which would undo what it has reached. Nor is a step
+    enlarged while the loss is far above its value at rest: reflections on one basis raise the loss on others, most for
+    elongated samples.
+
+    Attributes:
+        patience: Steps without halving the loss after which a run escapes.
+        needs: Slices a step must have. With fewer the loss falls so slowly that an escape undoes more than it frees.
+        first: Steps of the first escape.
     """
 
     patience: int
-    needs: int = (
-        0  # slices: fewer make losses fall so slowly that an escape would undo more than it frees
-    )
+    needs: int = 0
     first: int = 20
 
     def start(self, like: Tensor) -> State:
-        """What runs remember for it, from a tensor of as many ones."""
+        """The state of runs at the start, given ones (R,)."""
         return {
-            "mark": like * math.inf,  # the loss from which the next half is counted
-            "since": torch.zeros_like(like),  # steps since
+            "mark": like * math.inf,  # the loss from which the next halving is counted
+            "since": torch.zeros_like(like),  # steps since then
             "early": like * math.inf,  # the least loss in the first half of the patience,
             "late": like * math.inf,  # and in the second
-            "escape": like * self.first,  # how long the next escape will be
-            "escaping": torch.zeros_like(like),  # steps of one that are left,
+            "escape": like * self.first,  # steps of the next escape
+            "escaping": torch.zeros_like(like),  # steps left of the present one,
             "length": like * self.first,  # of how many
-            "hot": torch.zeros_like(like),  # is it a hot one?
+            "hot": torch.zeros_like(like),  # 1 if it is hot
             "rest": like * math.inf,  # the least loss before it
         }
 
-    def watch(self, loss: Tensor, state: State) -> State:
-        """Who has halved the loss, who is stuck, and who is done escaping."""
+    def update(self, loss: Tensor, state: State) -> State:
+        """The state after a step of this loss, (R,)."""
         escaping = state["escaping"] > 0
         halved = loss <= state["mark"] / 2
         mark = torch.where(halved, loss, state["mark"])
@@ -62,13 +67,13 @@ class Escapes:
         stuck = ~escaping & (since >= self.patience)
         at_rest = late >= _AT_REST * early
         hot = at_rest & (state["escape"] > self.first)
-        anew = stuck | escaping  # what is measured on one basis says nothing about the loss
+        reset = stuck | escaping  # what is measured on one basis says nothing about the loss
         left = (state["escaping"] - 1).clamp(min=0)
         return {
-            "mark": torch.where(anew, math.inf, mark),
-            "since": torch.where(anew, 0, since),
-            "early": torch.where(anew | halved, math.inf, early),
-            "late": torch.where(anew | halved, math.inf, late),
+            "mark": torch.where(reset, math.inf, mark),
+            "since": torch.where(reset, 0, since),
+            "early": torch.where(reset | halved, math.inf, early),
+            "late": torch.where(reset | halved, math.inf, late),
             "escaping": torch.where(stuck, state["escape"], left),
             "length": torch.where(stuck, state["escape"], state["length"]),
             "escape": torch.where(stuck & at_rest, 2 * state["escape"], state["escape"]),
@@ -76,16 +81,17 @@ class Escapes:
             "rest": torch.where(stuck, torch.minimum(early, late), state["rest"]),
         }
 
-    def heat(self, loss: Tensor, state: State) -> Tensor:
-        """How much further than computed a step goes, (R,), from the loss where it begins: 1 outside an escape."""
-        heated = (state["escaping"] > 0) & (loss <= _HOTTEST * state["rest"])
-        return torch.where(heated, 1 + state["hot"] * state["escaping"] / state["length"], 1)
+    def step_factor(self, loss: Tensor, state: State) -> Tensor:
+        """By what to multiply the computed step, (R,), given the loss where it starts: 1 outside hot escapes."""
+        enlarged = (state["escaping"] > 0) & (loss <= _LARGEST_RISE * state["rest"])
+        return torch.where(enlarged, 1 + state["hot"] * state["escaping"] / state["length"], 1)
 
     def basis(self, problem: Problem, seeds: RunSeeds, t: int | Tensor) -> Tensor:
         """A random orthonormal basis for each run, (R, k, k)."""
-        return sphere.rotation(problem.batch, problem.d, seeds.at(t, purpose=1), problem.x.dtype)
+        rng = seeds.at(t, Stream.ESCAPES)
+        return sphere.rotation(problem.batch, problem.d, rng, problem.x.dtype)
 
 
-def escapes_for(k: int) -> Escapes:
-    """Escapes for runs in k dimensions; in the plane a random basis sees as much as any slices."""
-    return Escapes(50 if k <= 3 else 17 * k, needs=10 * k if k > 2 else 0)
+def escape_rule(k: int) -> EscapeRule:
+    """The rule for runs in k dimensions; in the plane a random basis sees as much as any slices."""
+    return EscapeRule(50 if k <= 3 else 17 * k, needs=10 * k if k > 2 else 0)

@@ -1,170 +1,117 @@
-"""What a flow leaves behind."""
+"""The result of a flow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from slicewise.flows.stopping import Status
+from slicewise.flows.history import History
+from slicewise.flows.stopping import Outcome
+from slicewise.support import Status
 from slicewise.transport import wasserstein
 
-
-class Trace:
-    """What was seen on the way, one entry a step; NaN once a run has ended.
-
-    `loss` (T, *batch) is the objective on the slices of each step, where it began (with momentum, a little
-    ahead of the particles), in the dimensions worked in: there SW_p^p is larger by 1 / essf(d, k).
-    `step` (T, *batch) is the rate, or the dimensionless a; `seconds` (T, *batch) the time since the start,
-    of the whole batch. `w2` (len(w2_at), *batch) is the exact distance after `w2_at` steps, infinite for runs
-    that diverged; `particles` (len(particles_at), *batch, n, d) what was there after `particles_at` steps,
-    on the CPU. Steps that were not made, or not looked at before a flow was resumed, are NaN.
-    """
-
-    def __init__(
-        self, batch: tuple[int, ...], w2_at: Iterable[int] = (), particles_at: Iterable[int] = ()
-    ) -> None:
-        self.batch = batch
-        self.w2_at = _steps("w2_at", w2_at)
-        self.particles_at = _steps("particles_at", particles_at)
-        self._rows: dict[str, list[Tensor]] = {"loss": [], "step": [], "seconds": []}
-        self._kept: dict[str, dict[int, Tensor]] = {"w2": {}, "particles": {}}
-
-    def add(self, **rows: Tensor) -> None:
-        """Some steps, (S, R): a number for each run at each of them."""
-        for name, row in rows.items():
-            self._rows[name].append(row)
-
-    def keep(self, name: str, step: int, value: Tensor) -> None:
-        """What is looked at after chosen steps only."""
-        self._kept[name][step] = value
-
-    def has(self, name: str, step: int) -> bool:
-        """Was it looked at?"""
-        return step in self._kept[name]
-
-    @property
-    def loss(self) -> Tensor:
-        return self._stacked("loss")
-
-    @property
-    def step(self) -> Tensor:
-        return self._stacked("step")
-
-    @property
-    def seconds(self) -> Tensor:
-        return self._stacked("seconds")
-
-    @property
-    def w2(self) -> Tensor:
-        return self._chosen("w2", self.w2_at)
-
-    @property
-    def particles(self) -> Tensor:
-        return self._chosen("particles", self.particles_at)
-
-    def _stacked(self, name: str) -> Tensor:
-        rows = self._rows[name]
-        whole = torch.cat(rows) if rows else torch.zeros(0, *self._flat_shape())
-        return whole.reshape(whole.shape[0], *self.batch)
-
-    def _flat_shape(self) -> tuple[int, ...]:
-        return (torch.Size(self.batch).numel(),)
-
-    def _chosen(self, name: str, at: Sequence[int]) -> Tensor:
-        kept = self._kept[name]
-        if not kept:
-            return torch.full((len(at), *self.batch), torch.nan)
-        unseen = torch.full_like(next(iter(kept.values())), torch.nan)
-        whole = torch.stack([kept.get(step, unseen) for step in at]) if at else unseen[None][:0]
-        return whole.reshape(len(at), *self.batch, *whole.shape[2:])
-
-    def mark(self) -> dict[str, Any]:
-        """How much there is by now, by reference."""
-        kept = {name: dict(kept) for name, kept in self._kept.items()}
-        return {"length": len(self._rows["loss"]), "kept": kept}
-
-    def saved(self, mark: dict[str, Any]) -> dict[str, Any]:
-        """What there was at a mark, as plain tensors."""
-        length = mark["length"]
-        rows = {name: torch.cat(r[:length]) for name, r in self._rows.items() if length}
-        return {"rows": rows, "kept": mark["kept"]}
-
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from what was `saved`."""
-        for name, rows in saved["rows"].items():
-            self._rows[name] = [rows]
-        self._kept = {name: dict(kept) for name, kept in saved["kept"].items()}
-
-
-def _steps(name: str, at: Iterable[int]) -> list[int]:
-    """After how many steps to look, in order."""
-    try:
-        steps = list(at)
-        whole = {int(step) for step in steps}
-        wrong = not all(int(step) == step >= 0 for step in steps)
-    except (TypeError, ValueError, OverflowError):  # one number; words; NaN
-        wrong = True
-    if wrong:
-        raise ValueError(f"{name} = {at!r}: give a list of numbers of steps, e.g. [0, 100]")
-    return sorted(whole)
+_WORDS = {
+    Outcome.NOT_ENDED: Status.OUT_OF_STEPS,
+    Outcome.ARRIVED: Status.ARRIVED,
+    Outcome.DIVERGED: Status.DIVERGED,
+    Outcome.ASSIGNED: Status.ARRIVED,
+}
+_RENAMED = {"trace": "history", "steps": "n_steps", "ranks": "dimensions"}
 
 
 @dataclass(eq=False)
 class Flow:
-    """Particles after a flow, and how they got there: what `flow` returns.
+    """The result of `flow`: where the particles ended, and how they got there.
 
-    `particles` (*batch, n, d) are where they ended, `target` (*batch, m, d) is as it was given. Of each run, (*batch,):
-    `steps` is how many were made, `ranks` the dimension it was worked in, `seeds` its seed, `status` how it ended
-    (`converged`, `diverged` and `assigned` say it as masks). `trace` has what was seen on the way, step by step:
-    `trace.loss`, `trace.step`, `trace.seconds`, and `trace.w2` and `trace.particles` where they were asked for.
-    `state` is what to go on from: flow(..., resume=state).
+    Attributes:
+        particles: Final particles, (*batch, n, d).
+        target: The target samples as given, (*batch, m, d).
+        history: What was recorded on the way, a `History`: `.loss`, `.step`, `.seconds`, and `.w2` and `.particles`
+            where a `Recording` asked for them.
+        n_steps: Number of steps each run made, (*batch,).
+        dimensions: The dimension each run was worked in, (*batch,): d, or fewer after an exact reduction.
+        seeds: The seed of each run, (*batch,).
+        state: Everything needed to continue: `flow(..., resume=result.state)`.
+        status: How each run ended: "arrived", "out of steps" or "diverged". A string for one run, a nested list in the
+            shape of the batch for several.
+        converged, assigned, diverged: The same as masks, (*batch,).
+        w2: The exact W_2 that is left, (*batch,).
+
+    Example:
+        >>> import slicewise as sw
+        >>> x, y = torch.randn(2, 30, 2, dtype=torch.float64)
+        >>> result = sw.flow(x, y, seeds=0)
+        >>> result.status
+        'arrived'
+        >>> sw.flow(x, y, lr=torch.tensor([1.0, 1e9]), seeds=0, max_steps=20).status
+        ['out of steps', 'diverged']
     """
 
     particles: Tensor
     target: Tensor
-    trace: Trace
-    status: Tensor
-    steps: Tensor
-    ranks: Tensor
+    history: History
+    n_steps: Tensor
+    dimensions: Tensor
     seeds: Tensor
     state: dict[str, Any]
+    outcome: Tensor = field(repr=False)  # (*batch,), codes of `Outcome`
     x_weights: Tensor | None = None
     y_weights: Tensor | None = None
 
     @property
+    def status(self) -> Any:
+        """How each run ended, in words: a str for one run, a nested list of str for a batch."""
+        return _worded(self.outcome.tolist())
+
+    @property
     def converged(self) -> Tensor:
-        """Which runs ended because they had arrived, (*batch,); those that `finish` carried there did not."""
-        return self.status == Status.CONVERGED
+        """Runs that met a stopping criterion by themselves, (*batch,); not those that an assignment ended."""
+        return self.outcome == Outcome.ARRIVED
 
     @property
     def assigned(self) -> Tensor:
-        """Which runs `finish="assign"` ended, (*batch,)."""
-        return self.status == Status.ASSIGNED
+        """Runs that `Stopping(assign=True)` ended, (*batch,)."""
+        return self.outcome == Outcome.ASSIGNED
 
     @property
     def diverged(self) -> Tensor:
-        """Which runs were stopped on their way to infinity, (*batch,); theirs are the last finite particles."""
-        return self.status == Status.DIVERGED
+        """Runs that were stopped on their way to infinity, (*batch,); they keep their last finite particles."""
+        return self.outcome == Outcome.DIVERGED
 
     @cached_property
     def w2(self) -> Tensor:
-        """The exact W_2 that is left, (*batch,), float64; infinite for diverged runs."""
+        """The exact W_2 that is left, (*batch,), float64 (extra `exact`); infinite for diverged runs."""
         x, y = self.particles.double(), self.target.double()
         left = wasserstein(x, y, x_weights=self.x_weights, y_weights=self.y_weights)
         return torch.where(self.diverged, torch.inf, left)
 
+    def __getattr__(self, name: str) -> Any:
+        if name in _RENAMED:
+            raise AttributeError(f"Flow has no attribute {name!r}: it is called {_RENAMED[name]!r}")
+        raise AttributeError(f"Flow has no attribute {name!r}")
+
     def __repr__(self) -> str:
-        counts = torch.bincount(self.status.flatten(), minlength=len(Status)).tolist()
-        ended = ", ".join(f"{n} {s.name.lower()}" for s, n in zip(Status, counts, strict=True) if n)
-        ranks = sorted(set(self.ranks.flatten().tolist()))
-        worked = " and ".join(map(str, ranks))
-        most = int(self.steps.max()) if self.steps.numel() else 0
+        counts = Counter(_WORDS[Outcome(code)] for code in self.outcome.flatten().tolist())
+        assigned = f" ({n} assigned)" if (n := int(self.assigned.sum())) else ""
+        ended = ", ".join(
+            f"{counts[word]} {word}{assigned if word == Status.ARRIVED else ''}"
+            for word in Status
+            if counts[word]
+        )
+        worked = " and ".join(map(str, sorted(set(self.dimensions.flatten().tolist()))))
+        most = int(self.n_steps.max()) if self.n_steps.numel() else 0
         return (
             f"Flow(particles {tuple(self.particles.shape)}, {ended}, up to {most} steps, worked in "
             f"{worked} of {self.particles.shape[-1]} dimensions)"
         )
+
+
+def _worded(codes: Any) -> Any:
+    if isinstance(codes, list):
+        return [_worded(code) for code in codes]
+    return _WORDS[Outcome(codes)].value

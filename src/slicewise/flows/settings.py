@@ -1,4 +1,4 @@
-"""How the runs of a flow move, decided once."""
+"""How the runs of a flow move, decided once for each call."""
 
 from __future__ import annotations
 
@@ -9,48 +9,53 @@ from typing import Literal
 import torch
 
 from slicewise.distance import Objective
-from slicewise.flows.movers import Accelerated, Computed, Course, Descent
-from slicewise.flows.restarts import Escapes, escapes_for
+from slicewise.flows.movers import MomentumMover, Mover, RateMover, RuleMover
+from slicewise.flows.restarts import EscapeRule, escape_rule
+from slicewise.flows.stopping import Stopping
 from slicewise.parts import Equal, Uniform
 from slicewise.problem import Problem
 from slicewise.steps import Cauchy, Rule, Tempered
 from slicewise.support import check_number
 from slicewise.variants import Recipe
 
-# A run that ends at its first stall escapes from nothing: it is only watched, in any dimension.
-AT_FIRST_STALL = Escapes(50)
-# What steps are computed by if nothing is said. A study keeps it with its runs: another default makes other runs.
-COMPUTED = "heat of escapes up to 16 times the loss at rest, few slices tempered"
+# Version 1 of the default for computed steps: hot escapes up to 16 times the loss at rest (`restarts`), `Tempered`
+# steps for few slices (`FlowSettings.mover`). A study stores this key with its runs and looks them up by it. It is
+# spelled as the first stores have it, so that they are found; a default that makes other runs takes a new key, "2".
+STEP_VERSION_KEY = "heat of escapes up to 16 times the loss at rest, few slices tempered"
+
+# For runs that end at their first stall (`Stopping(assign=True)`): stalls are detected in any dimension, and no run
+# ever escapes.
+_FIRST_STALL = EscapeRule(50)
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How the runs of one call move; prints all that decides it."""
+class FlowSettings:
+    """How the runs of one call move; its fields are part of a flow's identity."""
 
     recipe: Recipe
     objective: Objective
-    auto: bool  # are steps computed?
+    auto: bool  # whether steps are computed
     reduce: bool | Literal["auto"]
     rule: Rule | None
-    share: float
+    step_factor: float
     hold_weights: bool
     n_slices_given: bool
     assign: bool
-    at_least: float | None = None
+    lower_bound: float | None = None
 
     def __post_init__(self) -> None:
-        if self.at_least is not None:
-            self._check_floor(self.at_least)
+        if self.lower_bound is not None:
+            self._check_lower_bound(self.lower_bound)
         if self.assign and not self.auto:
-            raise ValueError("finish='assign' needs lr='auto': plain gradient steps know no stall")
+            raise ValueError(
+                "Stopping(assign=True) needs lr='auto': stalls are detected for computed steps only"
+            )
         if self.rule is not None and not self.auto:
             raise ValueError(
-                f"step = {self.rule!r} beside a rate: give lr='auto', or leave step out"
+                f"step_rule = {self.rule!r} beside a rate: give lr='auto', or leave step_rule out"
             )
-        if not self.auto and (self.share != 1 or not self.hold_weights):
-            raise ValueError(
-                "share and hold_weights are about computed steps: give lr='auto' with them"
-            )
+        if not self.auto and self.step_factor != 1:
+            raise ValueError("step_factor multiplies computed steps: give lr='auto' with it")
         if self.objective == "mean_root" and getattr(
             self.recipe.weighting, "self_normalised", False
         ):
@@ -60,74 +65,71 @@ class Settings:
             )
         if self.auto:
             self.recipe.check_linear("lr='auto'")
-        if self.recipe.lift is not None and self.reduce is True:
-            raise ValueError(
-                f"reduce=True with {self.recipe.lift!r}: what it makes of turned samples is not what it makes of "
-                f"the samples; leave reduce out"
-            )
         if self.reduce not in (True, False, "auto"):
             raise ValueError(f"reduce = {self.reduce!r}: give True, False or 'auto'")
-        check_number("share", self.share, above=0)
+        if self.reduce is True and not self.recipe.rotation_invariant:
+            raise ValueError(
+                f"reduce=True with {self.recipe!r}: it is not rotation invariant (what its slices see depends on the "
+                f"axes), so that a flow of the rotated samples is another flow; leave reduce out"
+            )
+        check_number("step_factor", self.step_factor, above=0)
 
-    def _check_floor(self, at_least: float) -> None:
-        if not (isinstance(at_least, (int, float)) and math.isfinite(at_least)):
-            raise ValueError(f"at_least = {at_least!r}: give a number, or None")
+    def _check_lower_bound(self, lower_bound: float) -> None:
+        if not (isinstance(lower_bound, (int, float)) and math.isfinite(lower_bound)):
+            raise ValueError(f"lower_bound = {lower_bound!r}: give a number, or None")
         if self.auto or self.reduce is True:
             raise ValueError(
-                f"at_least = {at_least}: a floor of every coordinate is for plain steps of a given lr, with reduce=False; "
-                f"computed steps stay near the samples they come from and go to"
+                f"lower_bound = {lower_bound}: a bound on every coordinate is for plain steps of a given lr, with "
+                f"reduce=False; computed steps stay near the samples they come from and go to"
             )
 
-    def accelerated(self, problem: Problem) -> bool:
-        """Is this the plain distance, for which the whole default is made?"""
+    def _has_momentum(self, problem: Problem) -> bool:
+        """Whether this is the plain distance with default steps, which the default mover is made for."""
         plain = type(self.recipe.slicer) is Uniform and type(self.recipe.weighting) is Equal
         squares = problem.p == 2 and self.objective != "mean_root"
         return self.auto and self.rule is None and plain and squares
 
-    def course(self, problem: Problem) -> Course:
+    def mover(self, problem: Problem) -> Mover:
         """How runs of this problem move, in the k dimensions they are worked in."""
         if not self.auto:
-            return Descent(self.recipe, self.objective, self.at_least)
-        # Only equal numbers of equal weight can make the loss zero; else fresh slices never stop pulling.
+            return RateMover(self.recipe, self.objective, self.lower_bound)
+        # The loss can be zero only for equal numbers of samples of equal weight. Otherwise its minimum is positive, and
+        # fresh slices keep moving the particles there.
         n, m, k = problem.x.shape[-2], problem.y.shape[-2], problem.d
         exact = n == m and problem.x_weights is None and problem.y_weights is None
         if self.assign and not exact:
             raise ValueError(
-                f"finish='assign' with {n} and {m} samples, perhaps weighted: an assignment needs equal "
+                f"Stopping(assign=True) with {n} and {m} samples, perhaps weighted: an assignment needs equal "
                 f"numbers of equal weight"
             )
-        if not self.accelerated(problem):
+        factor, shrink = self.step_factor, not exact
+        if not self._has_momentum(problem):
             squares = exact and problem.p == 2
             # In the plane escapes free runs of few slices, and whole steps arrive sooner.
-            own = Tempered() if squares and k > 2 else Cauchy()
-            rule = own if self.rule is None else self.rule
-            escapes = escapes_for(k) if squares else None
+            default = Tempered() if squares and k > 2 else Cauchy()
+            rule = default if self.rule is None else self.rule
+            escapes = escape_rule(k) if squares else None
             if self.assign:
-                escapes = AT_FIRST_STALL
+                escapes = _FIRST_STALL
             held = self.hold_weights
-            return Computed(self.recipe, self.objective, rule, self.share, held, not exact, escapes)
+            return RuleMover(self.recipe, self.objective, rule, factor, held, shrink, escapes)
         slicer = self.recipe.slicer
         assert isinstance(slicer, Uniform)
-        n_slices = slicer.n if self.n_slices_given else slices_for_rank(k)
-        escapes = AT_FIRST_STALL if self.assign else None
+        n_slices = slicer.n if self.n_slices_given else default_slices(k)
+        escapes = _FIRST_STALL if self.assign else None
         if exact and n_slices >= 10 * k and not self.assign:
-            escapes = escapes_for(k)
-        return Accelerated(n_slices, self.objective, self.share, not exact, escapes)
+            escapes = escape_rule(k)
+        return MomentumMover(n_slices, self.objective, factor, shrink, escapes)
 
-    def tolerance(self, given: float | Literal["auto"] | None, problem: Problem) -> float | None:
-        """How still a run must be to count as arrived."""
-        number = isinstance(given, (int, float)) and 0 <= given < math.inf
-        if given is not None and given != "auto" and not number:
-            raise ValueError(
-                f"tolerance = {given}: give a share of the data's size, 'auto' or None"
-            )
-        if given is None or isinstance(given, (int, float)):
-            return given
+    def tolerance(self, stopping: Stopping, problem: Problem) -> float | None:
+        """The tolerance of a `Stopping`, with "auto" resolved."""
+        if stopping.tolerance != "auto":
+            return stopping.tolerance
         return None if not self.auto else 1e-9 if problem.x.dtype == torch.float64 else 1e-6
 
 
-def slices_for_rank(k: int) -> int:
-    """How many slices a step in k dimensions takes: 50, in whole frames, and no fewer than 7 for each.
+def default_slices(k: int) -> int:
+    """How many slices a step in k dimensions takes: 50, in whole frames, and at least 7 for each dimension.
 
     From 5 to 10 for each the time to arrive is the same, in fewer steps; with less, momentum is lost.
     """

@@ -1,4 +1,4 @@
-"""From a caller's arguments to groups of runs that are ready to go."""
+"""From the arguments of a call to groups of runs that are ready to start."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from slicewise.distance import draw
 from slicewise.flows.group import Group, Snapshot
-from slicewise.flows.settings import Settings
+from slicewise.flows.settings import FlowSettings
 from slicewise.flows.stopping import Stopping, rows_of
-from slicewise.parts import State, weights_for
+from slicewise.parts import State
 from slicewise.problem import Problem, Subspace, shares_of, span_of
-from slicewise.sampling import Generators, RunSeeds, draw_seeds
+from slicewise.sampling import Generators, draw_seeds
 from slicewise.support import check_broadcast
 
 Rates = float | Sequence[float] | Tensor | Literal["auto"]
@@ -33,16 +32,16 @@ class Runs:
     rates: Tensor | None  # (R,)
     seeds: Tensor  # (R,)
     span: Subspace | None  # batched as x and y were
-    ranks: Tensor  # (R,)
-    absent: tuple[Tensor, Tensor] | None  # which samples of x are there, and where all were given
+    dimensions: Tensor  # (R,), of the data's span, or d
+    absent: tuple[Tensor, Tensor] | None  # where samples of x have weight; x as it was given
 
 
 def runs_of(
-    problem: Problem, settings: Settings, lr: Rates, seeds: Seeds, generator: Generators
+    problem: Problem, settings: FlowSettings, lr: Rates, seeds: Seeds, generator: int | Generators
 ) -> Runs:
-    """Every run that the leading dimensions of samples, rates and seeds make."""
-    rates = None if isinstance(lr, str) else _rates(lr)
-    seeds = None if seeds is None else _whole(seeds)
+    """All runs: one for each element of the broadcast leading dimensions of samples, rates and seeds."""
+    rates = None if isinstance(lr, str) else _as_rates(lr)
+    seeds = None if seeds is None else _as_seeds(seeds)
     shapes = {"samples": problem.batch, "lr": () if rates is None else tuple(rates.shape)}
     if seeds is not None:
         shapes["seeds"] = tuple(seeds.shape)
@@ -55,9 +54,9 @@ def runs_of(
     whole = dataclasses.replace(problem, x=x, y=y)
     reduces = settings.auto if settings.reduce == "auto" else settings.reduce
     span = span_of(whole) if reduces else None
-    ranks = torch.full((n_runs,), problem.d)
+    dimensions = torch.full((n_runs,), problem.d)
     if span is not None:
-        ranks = span.ranks.clamp(min=1).expand(batch).reshape(-1).cpu()
+        dimensions = span.ranks.clamp(min=1).expand(batch).reshape(-1).cpu()
     flat = dataclasses.replace(
         whole,
         x=x.expand(*batch, *x.shape[-2:]).reshape(n_runs, *x.shape[-2:]),
@@ -70,58 +69,55 @@ def runs_of(
     if a is not None:
         given = problem.x.expand(*batch, *x.shape[-2:]).reshape(flat.x.shape)
         absent = ((a > 0).unsqueeze(-1).expand(*batch, -1, 1).reshape(n_runs, -1, 1), given)
-    return Runs(batch, flat, rates, seeds.expand(batch).reshape(-1), span, ranks, absent)
+    return Runs(batch, flat, rates, seeds.expand(batch).reshape(-1), span, dimensions, absent)
 
 
 def groups_for(
-    runs: Runs, settings: Settings, stopping: Stopping, saved: list[Snapshot] | None
+    runs: Runs, settings: FlowSettings, stopping: Stopping, saved: list[Snapshot] | None
 ) -> list[Group]:
-    """Runs of equal rank together: the slices of a run must not depend on its neighbours' dimension.
+    """Groups of runs of equal dimension: the slices of a run must not depend on the dimension of others.
 
-    What was `saved` brings the frames it was worked in, which another machine might turn differently.
+    What was `saved` has the frames the runs were worked in, which another machine might compute differently.
     """
     groups = []
-    for i, rank in enumerate(sorted(set(runs.ranks.tolist()))):
-        ids = torch.nonzero(runs.ranks == rank).flatten()
-        ambient = problem = rows_of(runs.problem, ids)
-        frame = None if runs.span is None else _frame(runs.span, runs.batch, ids, rank)
-        if frame is not None and saved is not None and "basis" in saved[i]:
-            basis, mean = (saved[i][name].to(problem.x) for name in ("basis", "mean"))
-            frame = Subspace(basis, mean, frame.spectrum, frame.ranks)
-        if frame is not None:
+    for i, k in enumerate(sorted(set(runs.dimensions.tolist()))):
+        ids = torch.nonzero(runs.dimensions == k).flatten()
+        problem = rows_of(runs.problem, ids)
+        frame = None
+        if runs.span is not None and _is_reducible(settings, problem.d, k):
+            frame = _frame(runs.span, runs.batch, ids, k)
+            if saved is not None:
+                basis, mean = (saved[i][name].to(problem.x) for name in ("basis", "mean"))
+                frame = Subspace(basis, mean, frame.spectrum, frame.ranks)
             x, y = frame.reduce(problem.x), frame.reduce(problem.y)
             problem = dataclasses.replace(problem, x=x, y=y)
-            trouble = _trouble(settings, problem, runs.seeds[ids])
-            if trouble is not None and settings.reduce is True:
-                raise ValueError(f"in the data's own {rank} dimensions (reduce=True): {trouble}")
-            if trouble is not None:
-                problem, frame = ambient, None
         extra: State = {} if runs.rates is None else {"rate": runs.rates[ids].to(problem.x)}
-        course = settings.course(problem)
+        mover = settings.mover(problem)
         seeds, objective = runs.seeds[ids], settings.objective
-        groups.append(Group(problem, frame, course, seeds, ids, stopping, objective, extra))
+        groups.append(Group(problem, frame, mover, seeds, ids, stopping, objective, extra))
     return groups
 
 
-def _trouble(settings: Settings, problem: Problem, seeds: Tensor) -> ValueError | None:
-    """What keeps a variant from these dimensions, by trying: too few for its frames, say."""
-    one = rows_of(problem, torch.zeros(1, dtype=torch.int64))
-    try:
-        rng = RunSeeds(seeds[:1], one.x.device).at(0, purpose=4)
-        one, slices, _ = draw(settings.recipe, one, rng, None)
-        weights_for(settings.recipe.weighting, slices, one, hold=True)
-    except ValueError as trouble:
-        return trouble
-    return None
+def _is_reducible(settings: FlowSettings, d: int, k: int) -> bool:
+    """Whether runs of d dimensions can be worked in k.
+
+    Raises:
+        ValueError: If they cannot, and `reduce=True` asked for it.
+    """
+    unfit = settings.recipe.unfit_for(k)
+    if unfit is not None and settings.reduce is True:
+        raise ValueError(f"in the data's own {k} dimensions (reduce=True): {unfit}")
+    # With k = d samples are centered and keep their axes.
+    return unfit is None and (k == d or settings.recipe.rotation_invariant)
 
 
-def _frame(span: Subspace, batch: tuple[int, ...], ids: Tensor, rank: int) -> Subspace:
-    """The subspace of some runs, cut to their rank; as it came where all runs share one."""
-    basis, mean = span.basis[..., :rank], span.mean
+def _frame(span: Subspace, batch: tuple[int, ...], ids: Tensor, k: int) -> Subspace:
+    """The subspace of some runs, cut to their k dimensions; not repeated where all runs share one."""
+    basis, mean = span.basis[..., :k], span.mean
     rows = ids.to(mean.device)
-    if rank == basis.shape[-2]:
-        # Nothing to leave out: centre, and keep the axes.
-        basis = torch.eye(rank, dtype=basis.dtype, device=basis.device)
+    if k == basis.shape[-2]:
+        # Nothing to leave out: center, and keep the axes.
+        basis = torch.eye(k, dtype=basis.dtype, device=basis.device)
     elif basis.dim() > 2:
         basis = basis.expand(*batch, *basis.shape[-2:]).reshape(-1, *basis.shape[-2:])[rows]
     if mean.dim() > 1:
@@ -129,7 +125,7 @@ def _frame(span: Subspace, batch: tuple[int, ...], ids: Tensor, rank: int) -> Su
     return Subspace(basis, mean, span.spectrum, span.ranks)
 
 
-def _rates(lr: float | Sequence[float] | Tensor) -> Tensor:
+def _as_rates(lr: float | Sequence[float] | Tensor) -> Tensor:
     try:
         rates = torch.as_tensor(lr, dtype=torch.float64).detach().cpu()
     except (TypeError, ValueError, RuntimeError):
@@ -142,10 +138,10 @@ def _rates(lr: float | Sequence[float] | Tensor) -> Tensor:
     return rates
 
 
-def _whole(seeds: int | Sequence[int] | Tensor) -> Tensor:
+def _as_seeds(seeds: int | Sequence[int] | Tensor) -> Tensor:
     try:
         whole = torch.as_tensor(seeds, device="cpu")
-    except (TypeError, ValueError, RuntimeError):  # words; numbers of more than 64 bits
+    except (TypeError, ValueError, RuntimeError):  # strings; numbers of more than 64 bits
         whole = None
     if whole is None or whole.is_floating_point() or whole.is_complex():
         raise ValueError(
@@ -155,7 +151,7 @@ def _whole(seeds: int | Sequence[int] | Tensor) -> Tensor:
 
 
 def _present(samples: Tensor, weights: Tensor | None) -> Tensor:
-    """Samples, those that are absent moved to the middle of the others: they may lie at NaN."""
+    """Samples, those of weight zero moved to the mean of the others: they may lie anywhere, or be NaN."""
     if weights is None:
         return samples
     there = weights.unsqueeze(-1) > 0

@@ -1,93 +1,81 @@
-"""Steps in a row, made without looking: what happened on them is read off afterwards."""
+"""Blocks of steps, made without reading a number: what happened on them is examined afterwards."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from slicewise.flows.movers import Course
+from slicewise.flows.movers import Mover
 from slicewise.parts import State
 from slicewise.problem import Moment, Problem
 from slicewise.sampling import RunSeeds
 from slicewise.support import kernels_for
 
+if TYPE_CHECKING:
+    from slicewise.flows.stopping import EndDetector
+
 # Up to so many bytes of particles, those of all steps are stacked and measured at once.
 _STACKED_BYTES = 2**20
 
 
-class Watch(Protocol):
-    """Says which steps of which runs are worth a closer look, without taking one."""
-
-    @property
-    def wants_reach(self) -> bool: ...
-
-    @property
-    def wants_escaping(self) -> bool: ...
-
-    def reasons(
-        self, loss: Tensor, size: Tensor, reach: Tensor | None, escaping: Tensor | None
-    ) -> Tensor:
-        """Reasons as bits, (S, R), from numbers (S, R): the loss, the furthest any particle was asked to go, the
-        steps of an escape that are left; and (R,): the largest coordinate of a particle in the end."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
-class Track:
-    """S steps of R runs."""
+class Trajectory:
+    """S consecutive steps of R runs."""
 
-    start: Tensor  # (R, n, k), where it began
-    xs: list[Tensor]  # S of (R, n, k), where the particles were after each step
+    start: Tensor  # (R, n, k), particles before the first step
+    xs: list[Tensor]  # S of (R, n, k), particles after each step
     state: State  # after the last
-    numbers: Tensor  # (3, S, R): loss, step, and the reasons to look closer
+    numbers: (
+        Tensor  # (3, S, R): loss, step, and the reasons to examine it (see `EndDetector.reasons`)
+    )
 
 
-def steps_in_a_row(
-    course: Course,
+def make_steps(
+    mover: Mover,
     problem: Problem,
     seeds: RunSeeds,
     state: State,
     when: Callable[[int], tuple[int | Tensor, Moment]],
     length: int,
-    watch: Watch,
+    detector: EndDetector,
     steps: Tensor | None = None,
-) -> Track:
-    """`length` steps from where the problem is; `when(i)` is the i-th one's step and moment.
+) -> Trajectory:
+    """Make `length` steps from where the problem is; `when(i)` gives the number and the moment of the i-th one.
 
-    With all their numbers on the device, `steps` (S,), what can be is drawn ahead for all of them.
+    With `steps` (S,), all their numbers on the device, slices are drawn ahead for all of them where possible.
     """
     start = problem.x
-    foresight = None if steps is None else course.foresee(problem, seeds, steps)
+    predrawn = None if steps is None else mover.predraw(problem, seeds, steps)
     xs, moves, losses, sizes, escaping = [], [], [], [], []
     for i in range(length):
         t, moment = when(i)
         before = problem.x
         progress = t / moment.total if isinstance(t, int) else problem.progress
         now = dataclasses.replace(problem, moment=moment, progress=progress)
-        ahead = None if foresight is None else foresight.at(i)
-        done = course.advance(now, seeds, t, state, ahead)
+        ahead = None if predrawn is None else predrawn.at(i)
+        done = mover.advance(now, seeds, t, state, ahead)
         problem, state = dataclasses.replace(problem, x=done.x), done.state
         xs.append(done.x)
         losses.append(done.loss)
         sizes.append(done.step.to(start.dtype))
-        if watch.wants_reach:
+        if detector.tolerance is not None:
             moves.append(done.x - before if done.move is None else done.move)
-        if watch.wants_escaping:
+        if detector.stopping.assign:
             escaping.append(done.state["escaping"])
     loss = _stacked(losses)
-    reasons = watch.reasons(
+    reasons = detector.reasons(
         loss,
         largest(xs[-1]),
         _measured(moves, furthest) if moves else None,
         _stacked(escaping) if escaping else None,
     )
     numbers = torch.stack([loss, _stacked(sizes), reasons.to(loss.dtype)])
-    return Track(start, xs, state, numbers)
+    return Trajectory(start, xs, state, numbers)
 
 
 def _stacked(tensors: list[Tensor]) -> Tensor:
@@ -102,7 +90,7 @@ def _measured(tensors: list[Tensor], measure: Callable[[Tensor], Tensor]) -> Ten
 
 
 def largest(x: Tensor) -> Tensor:
-    """The largest size of a coordinate in each run, (R,)."""
+    """The largest absolute coordinate of each run, (R,)."""
     kernels = kernels_for(x)
     if kernels is not None and x.dim() == 3:
         return kernels.largest_of(x)
@@ -110,5 +98,5 @@ def largest(x: Tensor) -> Tensor:
 
 
 def furthest(move: Tensor) -> Tensor:
-    """How far the particle goes that goes furthest, (..., R); in float64, where squares of small moves are not zero."""
+    """The longest move of a particle of each run, (..., R); in float64, where squares of small moves are not zero."""
     return torch.linalg.vector_norm(move, dim=-1, dtype=torch.float64).amax(dim=-1)

@@ -10,7 +10,7 @@ Imports `support`. Used by every room that draws.
 from slicewise.sampling.generators import Generators, Randomness
 from slicewise.sampling.philox import DRAWS
 from slicewise.sampling.point_sets import Points
-from slicewise.sampling.run_seeds import RunSeeds, draw_seeds
+from slicewise.sampling.run_seeds import RunSeeds, Stream, draw_seeds
 from slicewise.sampling.sphere import normalize, orthonormal, rotation, uniform
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Points",
     "Randomness",
     "RunSeeds",
+    "Stream",
     "draw_seeds",
     "normalize",
     "orthonormal",

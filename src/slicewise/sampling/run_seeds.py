@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from slicewise.sampling.generators import Generators, Randomness
 from slicewise.sampling.philox import Counted
 from slicewise.support import check_generator
+
+
+class Stream(IntEnum):
+    """What random numbers are for. The draws of one seed at one step differ from stream to stream.
+
+    The values are part of what a seed means: changing one changes every flow or training that draws from it. A flow
+    and a training never share a stream, so two members may have one value.
+    """
+
+    SLICES = 0  # of a step of a flow or a training
+    ESCAPES = 1  # random bases for flows that are stuck
+    LEARNED_PARTS = 2  # the initial state of a slicer or lift that learns
+    ARRIVAL_CHECK = 3  # slices of flows that confirm that a run has arrived
+    NOISE = 3  # inputs of a generator in training
+    TARGET_BATCHES = 4  # which samples of the target a training step takes
+    SOURCE_BATCHES = 5  # and which of the source
 
 
 class RunSeeds:
@@ -39,26 +58,35 @@ class RunSeeds:
         """How many different seeds there are, D."""
         return len(self._distinct)
 
-    def across(self, steps: Tensor, purpose: int = 0) -> Randomness:
+    def across(self, steps: Tensor, stream: int = Stream.SLICES) -> Randomness:
         """The draws of several steps (S,) at once, for S · D "runs": each step's of each distinct seed."""
         seeds = self.each.repeat(len(steps))
         own = steps.repeat_interleave(self.distinct)
         which = torch.arange(len(seeds), device=seeds.device)
-        return Counted(seeds, which, self._distinct * len(steps), own, purpose)
+        return Counted(seeds, which, self._distinct * len(steps), own, stream)
 
-    def at(self, step: int | Tensor, purpose: int = 0) -> Randomness:
-        """The draws of a step, from their beginning; another purpose, other draws."""
-        return Counted(self._seeds, self.which, self._distinct, step, purpose)
+    def at(self, step: int | Tensor, stream: int = Stream.SLICES) -> Randomness:
+        """The draws of a step, from their beginning."""
+        return Counted(self._seeds, self.which, self._distinct, step, stream)
 
 
-def draw_seeds(n: int, generator: Generators) -> Tensor:
-    """A seed for each of n runs, each from its own generator where a list is given."""
-    check_generator(generator)
-    if generator is None or isinstance(generator, torch.Generator):
-        device = None if generator is None else generator.device
-        return torch.randint(2**62, (n,), generator=generator, device=device).cpu()
-    if len(generator) != n:
+def draw_seeds(n: int, generator: int | Generators) -> Tensor:
+    """A seed for each of n runs (n,), each from its own generator where a list is given."""
+    source: Generators = _seeded(generator)
+    if isinstance(generator, list | tuple):
+        source = [_seeded(one) for one in generator]
+    check_generator(source)
+    if source is None or isinstance(source, torch.Generator):
+        device = None if source is None else source.device
+        return torch.randint(2**62, (n,), generator=source, device=device).cpu()
+    if len(source) != n:
         raise ValueError(
-            f"generator holds {len(generator)} generators for {n} runs: give one for each, or one"
+            f"generator holds {len(source)} generators for {n} runs: give one for each, or one"
         )
-    return torch.cat([draw_seeds(1, one) for one in generator])
+    return torch.cat([draw_seeds(1, one) for one in source])
+
+
+def _seeded(generator: Any) -> Any:
+    """A generator for an int; anything else as it is."""
+    whole = isinstance(generator, int) and not isinstance(generator, bool)
+    return torch.Generator().manual_seed(generator) if whole else generator

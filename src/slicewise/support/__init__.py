@@ -2,12 +2,12 @@
 
 `validation` has the checks and the names users may have meant; `torch_modes` detects compilation, transforms and
 autocast; `dispatch` is where backends register and where the library asks for a kernel; `graphs` captures CUDA
-graphs; `files`, `checkpoint` and `progress` serve long runs.
+graphs; `files`, `checkpoint`, `progress` and `status` serve long runs.
 
 Imports no other room. Used by all.
 """
 
-from slicewise.support.checkpoint import Checkpoint, fingerprint
+from slicewise.support.checkpoint import CheckpointFile, fingerprint
 from slicewise.support.dispatch import (
     DeviceDraws,
     Kernels,
@@ -21,6 +21,7 @@ from slicewise.support.files import check_writable, write_whole
 from slicewise.support.graphs import CapturedGraph, side_stream
 from slicewise.support.progress import progress_bar
 from slicewise.support.renamed import keep_old_paths
+from slicewise.support.status import Status
 from slicewise.support.torch_modes import broadcast, full_precision, is_transformed
 from slicewise.support.validation import (
     check_basis,
@@ -46,10 +47,11 @@ from slicewise.support.validation import (
 )
 
 __all__ = [
-    "Checkpoint",
     "CapturedGraph",
+    "CheckpointFile",
     "DeviceDraws",
     "Kernels",
+    "Status",
     "broadcast",
     "check_basis",
     "check_broadcast",

@@ -1,4 +1,8 @@
-"""A flow that can be stopped at any moment and gone on with."""
+"""Checkpoint files of long runs.
+
+Flows and trainings share one format and one promise: the file on disk is always whole, and a run that is resumed
+from it continues bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -7,62 +11,184 @@ import hashlib
 import io
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from slicewise.support.files import write_whole
+from slicewise.support.files import check_writable, write_whole
 
-# How often a running flow writes itself down.
-_EVERY_SECONDS = 30.0
+# Version 1 is what slicewise 0.1 wrote: a bare dictionary for flows, safetensors for trainings.
+FORMAT_VERSION = 2
+
+Kind = Literal["flow", "training"]
+Content = dict[str, Any]
+_PLAIN = (type(None), bool, int, float, str)
 
 
-class Checkpoint:
-    """A file that always holds a state to go on from."""
+class CheckpointFile:
+    """The checkpoint file of one flow or training.
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self._last = time.monotonic()
+    `save` replaces the file atomically, so that a process killed at any moment leaves the previous checkpoint or
+    the new one. `load` refuses a file that cannot be continued from, and leaves it as it is.
+
+    The file is written by `torch.save` and read with `weights_only=True`: opening it runs no code.
+
+    Args:
+        path: Name of the file. Missing folders are created when it is first written.
+        kind: What the file holds, "flow" or "training".
+        every: Seconds between two writes, for `due`. 0 writes whenever asked, infinity never.
+
+    Raises:
+        ValueError: If `path` is a folder, or `every` is negative or NaN.
+        OSError: If the folder cannot be written to.
+
+    Example:
+        >>> import tempfile
+        >>> file = CheckpointFile(Path(tempfile.mkdtemp()) / "run.pt", "flow")
+        >>> file.load("settings of my run") is None
+        True
+        >>> file.save({"step": 3, "x": torch.zeros(2)}, "settings of my run")
+        >>> file.load("settings of my run")
+        {'step': 3, 'x': tensor([0., 0.])}
+    """
+
+    def __init__(self, path: str | Path, kind: Kind, every: float = 30.0) -> None:
+        self.path, self.kind, self.every = Path(path), kind, every
+        self._last_write = time.monotonic()
+        self._found_identity: str | None = None
         if self.path.is_dir():
             raise ValueError(f"checkpoint = {str(path)!r} is a folder: give the name of a file")
-
-    def load(self) -> dict[str, Any] | None:
-        """The state, if there is one."""
-        if not self.path.exists():
-            return None
-        try:
-            state = torch.load(self.path, map_location="cpu", weights_only=True)
-            if not isinstance(state, dict):
-                raise TypeError(f"it holds a {type(state).__name__}")
-            return state
-        except Exception as problem:  # torch raises many kinds for files that are not its own
+        if not every >= 0:  # true of NaN as well
             raise ValueError(
-                f"checkpoint = {str(self.path)!r} cannot be read as a flow's state ({problem}): remove "
-                f"it to start anew, or give another name"
-            ) from problem
+                f"checkpoint_every = {every}: give the seconds between two writes, at least 0"
+            )
+        try:
+            check_writable(self.path.parent)  # now, rather than after an hour of work
+        except OSError as error:
+            raise type(error)(
+                f"checkpoint = {str(path)!r} cannot be written ({error.strerror}): give another name"
+            ) from None
 
     def due(self) -> bool:
-        """Is it time to write again?"""
-        return time.monotonic() - self._last > _EVERY_SECONDS
+        """Return whether `every` seconds have passed since the last write."""
+        return time.monotonic() - self._last_write >= self.every
 
-    def save(self, state: dict[str, Any]) -> None:
-        """Replace the file, all at once."""
-        content = io.BytesIO()
-        torch.save(state, content)
-        write_whole(self.path, content.getvalue())
-        self._last = time.monotonic()
+    def save(self, content: Content, identity: str) -> None:
+        """Replace the file atomically.
+
+        Args:
+            content: Tensors (of any device; stored on the CPU), numbers, strings, booleans and None, in
+                dictionaries, lists and tuples, nested as needed.
+            identity: What the content belongs to, e.g. a `fingerprint` of data and settings.
+
+        Raises:
+            ValueError: If `content` holds anything else.
+        """
+        stored = _on_cpu(content, "")
+        whole = {
+            "kind": self.kind,
+            "version": FORMAT_VERSION,
+            "identity": identity,
+            "checksum": _checksum(stored),
+            "content": stored,
+        }
+        buffer = io.BytesIO()
+        torch.save(whole, buffer)
+        write_whole(self.path, buffer.getvalue())
+        self._last_write = time.monotonic()
+
+    def load(self, identity: str | None = None) -> Content | None:
+        """Read the file.
+
+        Args:
+            identity: What the content must belong to. None reads without asking, for callers that need the
+                content to compute it; they call `check_identity` before they use the rest.
+
+        Returns:
+            The content, with all tensors on the CPU, or None if there is no file.
+
+        Raises:
+            ValueError: If the file is damaged, of another kind, of another run, or of another format version.
+        """
+        if not self.path.exists():
+            return None
+        whole = self._read()
+        if whole["kind"] != self.kind:
+            raise self._refusal(f"holds a {whole['kind']}, not a {self.kind}")
+        if whole["version"] > FORMAT_VERSION:
+            raise self._refusal(
+                f"was written by a later version of slicewise (format {whole['version']})",
+                "continue it with that version, ",
+            )
+        if _checksum(whole["content"]) != whole["checksum"]:
+            raise self._refusal("is damaged (its checksum does not match)")
+        self._found_identity = whole["identity"]
+        if identity is not None:
+            self.check_identity(identity)
+        content: Content = whole["content"]
+        return content
+
+    def check_identity(self, identity: str) -> None:
+        """Check what was loaded last against the identity of the present run.
+
+        Raises:
+            ValueError: If a file was loaded that belongs to another run.
+        """
+        if self._found_identity not in (None, identity):
+            raise self._refusal(
+                f"belongs to another {self.kind} (other samples or settings)",
+                f"give those the {self.kind} began with, ",
+            )
+
+    def _read(self) -> dict[str, Any]:
+        """The stored dictionary, with all its keys."""
+        try:
+            whole = torch.load(self.path, map_location="cpu", weights_only=True)
+        except Exception as error:  # torch raises many types for files that are not its own
+            if _is_safetensors(self.path):
+                raise self._outdated() from None
+            reason = str(error).partition("\n")[0]
+            raise self._refusal(f"cannot be read as a {self.kind} ({reason})") from error
+        if isinstance(whole, dict) and "identity" in whole and "version" not in whole:
+            raise self._outdated()
+        expected = {"kind", "version", "identity", "checksum", "content"}
+        if not isinstance(whole, dict) or set(whole) != expected:
+            raise self._refusal(f"cannot be read as a {self.kind} (it holds something else)")
+        return whole
+
+    def _outdated(self) -> ValueError:
+        return self._refusal("was written by slicewise 0.1", "finish the run with that version, ")
+
+    def _refusal(self, what: str, first: str = "") -> ValueError:
+        return ValueError(
+            f"checkpoint = {str(self.path)!r} {what}: {first}give another name, or remove the file to start "
+            f"anew; it was left as it is"
+        )
 
 
 def fingerprint(*things: Any) -> str:
-    """What a state belongs to: a hash of settings and samples, the same in every process."""
+    """Hash settings and samples: equal things give equal hashes, in every process and on every device.
+
+    Tensors count by dtype, shape and values, dataclasses by name and fields, functions and classes by their
+    qualified name (without the module, so that moving one keeps checkpoints valid), the rest by `repr`.
+
+    Args:
+        *things: What to hash; lists and tuples are descended into.
+
+    Returns:
+        64 hexadecimal digits.
+
+    Example:
+        >>> fingerprint(1, torch.ones(2)) == fingerprint(1, torch.ones(2))
+        True
+    """
     digest = hashlib.sha256()
     _feed(digest, things)
     return digest.hexdigest()
 
 
 def _feed(digest: Any, thing: Any) -> None:
-    """Tensors by their content, dataclasses by their fields, functions by their name, the rest as printed."""
     if isinstance(thing, Tensor):
         plain = thing.detach().cpu()
         wide = plain.double() if plain.is_floating_point() else plain
@@ -74,7 +200,53 @@ def _feed(digest: Any, thing: Any) -> None:
         _feed(digest, type(thing).__qualname__)
         _feed(digest, [getattr(thing, field.name) for field in dataclasses.fields(thing)])
     elif hasattr(thing, "__qualname__"):
-        digest.update(f"{thing.__module__}.{thing.__qualname__}".encode())
+        digest.update(thing.__qualname__.encode())
     else:
         digest.update(repr(thing).encode())
     digest.update(b"\0")
+
+
+def _on_cpu(value: Any, place: str) -> Any:
+    """A copy of the content with its tensors on the CPU; refuses what `weights_only=True` could not read."""
+    if isinstance(value, Tensor):
+        # torch.save writes the whole storage that a view looks at: copy the view.
+        return value.detach().cpu().contiguous().clone()
+    if type(value) is dict:
+        return {key: _on_cpu(item, f"{place}[{key!r}]") for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_on_cpu(item, f"{place}[{i}]") for i, item in enumerate(value))
+    if type(value) not in _PLAIN:
+        raise ValueError(
+            f"a checkpoint cannot hold a {type(value).__name__} (content{place}): give tensors, numbers, "
+            f"strings, None, and dictionaries, lists and tuples of them"
+        )
+    return value
+
+
+def _checksum(value: Any) -> str:
+    """A hash of all tensors and plain values: a file may open without error and still have wrong numbers."""
+    digest = hashlib.sha256()
+    _add_to_checksum(digest, value)
+    return digest.hexdigest()
+
+
+def _add_to_checksum(digest: Any, value: Any) -> None:
+    if isinstance(value, Tensor):
+        digest.update(f"{value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            digest.update(repr(key).encode())
+            _add_to_checksum(digest, item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _add_to_checksum(digest, item)
+    else:
+        digest.update(repr(value).encode())
+    digest.update(b"\0")
+
+
+def _is_safetensors(path: Path) -> bool:
+    """Whether a file begins as safetensors does: the length of a header in 8 bytes, then the header, in JSON."""
+    with path.open("rb") as file:
+        return file.read(9)[8:] == b"{"

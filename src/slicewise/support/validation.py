@@ -33,12 +33,11 @@ _ELSEWHERE = {
     "weights": ("x_weights", "y_weights"),
     "seed": ("seeds", "generator"),
     "learning_rate": ("lr",),
-    "n_steps": ("steps",),
-    "n_iter": ("steps",),
-    "max_iter": ("steps",),
-    "iterations": ("steps",),
-    "epochs": ("steps",),
-    "tol": ("tolerance",),
+    "n_steps": ("max_steps",),
+    "n_iter": ("max_steps",),
+    "max_iter": ("max_steps",),
+    "iterations": ("max_steps",),
+    "epochs": ("max_steps",),
 }
 
 # Where another name is not the whole answer: what to write.
@@ -53,15 +52,31 @@ _INSTEAD = {
 _BY_OPTIMISERS = (
     "it makes plain steps, by lr=; the loss SlicedWasserstein is for torch's optimisers"
 )
-# What a flow decides by itself, or says in another way.
+_HISTORY = "what was recorded on the way is the `history` of what it returns"
+# What a flow decides by itself, or has under another name.
 _OF_A_FLOW = {
-    "log": "what was seen on the way is in the `trace` of what it returns",
+    "log": _HISTORY,
     "optimizer": _BY_OPTIMISERS,
     "optimiser": _BY_OPTIMISERS,
-    "power": "say objective='power', 'root' or 'mean_root'",
+    "power": "write objective='power', 'root' or 'mean_root'",
     "progress": "a flow knows how far it is; leave it out",
     "slices": "it draws its own at every step, n_slices of them; for given ones write the loop, "
     "x = x + displacement(x, y, slices=...)",
+    "steps": "write max_steps=...",
+    "step": "write step_rule=...",
+    "share": "write step_factor=...",
+    "detach": "write hold_weights=...",
+    "at_least": "write lower_bound=...",
+    "stop_w2": "write stopping=sw.Stopping(w2=...)",
+    "tolerance": "write stopping=sw.Stopping(tolerance=...)",
+    "tol": "write stopping=sw.Stopping(tolerance=...)",
+    "finish": "write stopping=sw.Stopping(assign=True)",
+    "w2_at": "write recording=sw.Recording(w2_at=[...])",
+    "particles_at": "write recording=sw.Recording(particles_at=[...])",
+    "checkpoint": "write recording=sw.Recording(checkpoint='run.pt')",
+    "bar": "write recording=sw.Recording(progress_bar=True)",
+    "progress_bar": "write recording=sw.Recording(progress_bar=True)",
+    "trace": _HISTORY,
 }
 
 

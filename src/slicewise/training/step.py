@@ -9,7 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from slicewise.distance import differentiated, priced, problem_for, valued
-from slicewise.flows import Ahead, Foresight, blind_slices, cold, drawn, named, sliced
+from slicewise.flows import (
+    PredrawnSlices,
+    StepSlices,
+    as_run_state,
+    initial_state,
+    predraw_slices,
+    prepare_step,
+    slices_for_step,
+)
 from slicewise.parts import State
 from slicewise.problem import Instant, Moment, Problem
 from slicewise.sampling import RunSeeds
@@ -77,7 +85,7 @@ class Trainer:
         check_samples(made, real)
         x, y = (made, real) if self.stacked else (made.unsqueeze(0), real.unsqueeze(0))
         problem = problem_for(x, y, 2.0, None, None, settings.recipe.convention, 0.0, backend)
-        self.slicer = cold(settings.recipe, problem, self.seeds, 0)
+        self.slicer = initial_state(settings.recipe, problem, self.seeds, 0)
         return problem
 
     def step(self) -> Tensor:
@@ -85,18 +93,18 @@ class Trainer:
         total = max(self.settings.steps, self.done + 1)
         return self.make(self.done, Instant(self.done, total), self.batches.draw(self.done), 0)
 
-    def foresee(self, drawn: Drawn, steps: Tensor) -> Foresight | None:
+    def foresee(self, drawn: Drawn, steps: Tensor) -> PredrawnSlices | None:
         """Slices that are drawn blindly, and the target's batches in order along them, for consecutive steps."""
         seeds, d = self.batches.seeds, self.batches.target.shape[-1]
         if drawn.target.numel() * d * self.precision.itemsize > _MOST:
             return None
-        found = blind_slices(self.settings.recipe, self._problem, seeds, steps, order_y=False)
+        found = predraw_slices(self.settings.recipe, self._problem, seeds, steps, order_y=False)
         if found is None:
             return None
         rows = self.batches.target[drawn.target].to(found.slices.dtype)  # (S, D, B, d)
         with full_precision(rows.device.type):
             y_sorted = sorted_lines(project(rows, found.slices))
-        return Foresight(found.slices, y_sorted, self.seeds.which)
+        return PredrawnSlices(found.slices, y_sorted, self.seeds.which)
 
     def make(
         self,
@@ -104,7 +112,7 @@ class Trainer:
         moment: Moment,
         drawn: Drawn,
         index: int,
-        foresight: Foresight | None = None,
+        foresight: PredrawnSlices | None = None,
     ) -> Tensor:
         """Step t, on one of the batches drawn, with what was foreseen of it."""
         given, real = self.batches.at(drawn, index)
@@ -141,7 +149,7 @@ class Trainer:
         real: Tensor,
         t: int | Tensor,
         moment: Moment,
-        ahead: Ahead | None,
+        ahead: StepSlices | None,
     ) -> tuple[Tensor, Tensor]:
         """The loss (R,), and its gradient in the samples, of their shape."""
         recipe = self.settings.recipe
@@ -161,11 +169,11 @@ class Trainer:
                     recipe,
                     problem,
                     objective,
-                    lambda p: drawn(recipe, p, self.seeds, t, self.slicer),
+                    lambda p: prepare_step(recipe, p, self.seeds, t, self.slicer),
                 )
                 learned = found.state
             else:
-                slices, learned, problem = sliced(
+                slices, learned, problem = slices_for_step(
                     recipe, problem, self.seeds, t, self.slicer, ahead
                 )
                 if classic:
@@ -174,7 +182,7 @@ class Trainer:
                     value, pull = valued(recipe, problem, slices)
                     gradient = moved(pull) * (-1 / problem.n)
         if learned is not None:
-            self.slicer = named(learned)
+            self.slicer = as_run_state(learned)
         return value, gradient if self.stacked else gradient.squeeze(0)
 
     def _move(self, moment: Moment) -> None:

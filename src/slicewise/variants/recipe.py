@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from slicewise.parts import Equal
+from slicewise.parts import Aligned, Equal, Frame, Orthogonal, Quasi
 from slicewise.problem import Convention, Lift, Part, Slicer, Weighting
 from slicewise.support import check_choice, check_count, check_option
 from slicewise.variants.presets import PRESETS, REFERENCE_ASCENT
@@ -80,6 +80,39 @@ class Recipe(Part):
     def by_hand(self) -> bool:
         """Are gradients in x those of the costs, pulled back along the slices? Else autograd must find them."""
         return self.lift is None and not getattr(self.weighting, "follows_samples", False)
+
+    # These two are a first version: they are to ask each part for what it declares.
+
+    @property
+    def rotation_invariant(self) -> bool:
+        """Whether rotating the samples leaves the distribution of the value unchanged."""
+        fixed = any(isinstance(part, Quasi) and not part.turned for part in self._parts())
+        based = any(isinstance(part, Aligned) and part.basis is not None for part in self._parts())
+        return self.lift is None and not fixed and not based
+
+    def unfit_for(self, d: int) -> str | None:
+        """Why the recipe cannot be used in d dimensions; None if it can."""
+        for part in self._parts():
+            if isinstance(part, Frame) and part.n > d:
+                return f"{part!r} needs at least {part.n} dimensions"
+            if isinstance(part, Orthogonal) and d < 2:
+                return f"{part!r} needs at least 2 dimensions"
+            if isinstance(part, Aligned) and part.basis is not None and part.basis.shape[-2] != d:
+                return f"{part!r} is for {part.basis.shape[-2]} dimensions"
+            if isinstance(part, Quasi) and part.points != "sobol" and d != 3:
+                return f"{part!r} is for 3 dimensions"
+        return None
+
+    def _parts(self) -> Iterator[Any]:
+        """All parts, those inside others too."""
+        todo: list[Any] = [self.slicer, self.weighting, self.lift]
+        while todo:
+            part = todo.pop()
+            if isinstance(part, list | tuple):
+                todo += part
+            elif dataclasses.is_dataclass(part) and not isinstance(part, type):
+                yield part
+                todo += [getattr(part, field.name) for field in dataclasses.fields(part)]
 
     def check_linear(self, what: str) -> None:
         """Refuse what only slices that are linear in the samples have: a move, a computed step."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import slicewise as sw
-from slicewise.flows.settings import COMPUTED
+from slicewise.flows import STEP_VERSION_KEY as COMPUTED
 from slicewise.lab.data.image_sets import digit
 from slicewise.lab.data.toys import TOYS
 from slicewise.lab.experiments import (

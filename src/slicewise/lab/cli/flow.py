@@ -13,7 +13,7 @@ import torch
 import typer
 
 from slicewise.distance import Objective
-from slicewise.flows import Flow, Status
+from slicewise.flows import Flow
 from slicewise.flows import flow as carry
 from slicewise.lab.cli import options
 from slicewise.lab.cli.output import check_one_format, check_output_path, print_json, print_lines

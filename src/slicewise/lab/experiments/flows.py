@@ -14,13 +14,14 @@ from torch import Tensor
 
 import slicewise as sw
 from slicewise.distance import Objective
-from slicewise.flows import COMPUTED, Status
+from slicewise.flows import STEP_VERSION_KEY
 from slicewise.lab.data import Array
 from slicewise.lab.images import log_spaced
 from slicewise.lab.study import Result, Run
 from slicewise.parts import PushForward
 from slicewise.problem import Convention
 from slicewise.sampling import DRAWS
+from slicewise.support import Status
 
 ELEVEN = (
     "sw", "maxsw", "dsw", "maxksw", "imsw", "vimsw", "omsw", "rmsw", "ebsw", "rpsw", "ebrpsw",

@@ -1,0 +1,20 @@
+"""How a run ended, in one of five words."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """How a flow or a training ended. Members are strings: `Status.ARRIVED == "arrived"`.
+
+    Example:
+        >>> print(Status.OUT_OF_STEPS)
+        out of steps
+    """
+
+    ARRIVED = "arrived"  # a stopping criterion was met
+    OUT_OF_STEPS = "out of steps"  # all allowed steps were made
+    MINIMUM_REACHED = "minimum reached"  # the loss no longer decreases, and its minimum is not zero
+    STALLED = "stalled"  # the loss no longer decreases, though it could be zero
+    DIVERGED = "diverged"  # values became infinite, NaN or far larger than the data

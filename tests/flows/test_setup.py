@@ -1,0 +1,254 @@
+"""From arguments to runs: exact reduction, padding, seeds, rates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import slicewise as sw
+from benchmarks.steps.flows import ELEVEN
+from slicewise.lab.data.image_sets import digit
+from tests.flows.samples import clouds, toys
+from tests.tolerances import assert_close
+
+LONG = ("maxsw", "maxksw", "vimsw")  # their flows take seconds, a dozen times
+HOMOGENEOUS = [v for v in ELEVEN if "homogeneous" in sw.VARIANTS[v].laws]
+
+
+def test_images_of_digits_in_their_own_dimensions():
+    """Zeros to ones: the same end in 19 dimensions as in 784, in far less work."""
+    x, y = (torch.from_numpy(digit(value).first(10)) for value in (0, 1))
+    goal = 1e-3 * float(sw.wasserstein(x, y))
+    reduced = sw.flow(x, y, seeds=1, stopping=sw.Stopping(w2=goal))
+    ambient = sw.flow(
+        x, y, seeds=1, stopping=sw.Stopping(w2=goal), reduce=False, n_slices=200, max_steps=3000
+    )
+    assert reduced.converged
+    assert ambient.converged
+    assert reduced.dimensions == 19
+    assert 5 * reduced.n_steps < ambient.n_steps
+
+
+def test_ranks_do_not_mix():
+    """Runs of different rank in one batch are worked in their own dimensions."""
+    flat = clouds(20, 2)
+    x = torch.stack([torch.nn.functional.pad(flat[0], (0, 3)), clouds(20, 5, seed=1)[0]])
+    y = torch.stack([torch.nn.functional.pad(flat[1], (0, 3)), clouds(20, 5, seed=1)[1]])
+    together = sw.flow(x, y, seeds=[1, 2], max_steps=30)
+    assert together.dimensions.tolist() == [2, 5]
+    for i in range(2):
+        alone = sw.flow(x[i], y[i], seeds=i + 1, max_steps=30)
+        assert_close(together.particles[i], alone.particles)
+
+
+def test_reduction_is_exact_and_reported():
+    x, y = toys("swiss", 60, 40, [1])
+    reduced, ambient = (
+        sw.flow(x, y, seeds=[1], stopping=sw.Stopping(w2=1e-3), reduce=r) for r in (True, False)
+    )
+    assert reduced.dimensions.item() == 2
+    assert ambient.dimensions.item() == 40
+    assert reduced.n_steps < ambient.n_steps
+    # Particles stay in the plane of the data, to rounding.
+    plane = sw.effective_subspace(x[0], y[0])
+    inside = plane.lift(plane.reduce(reduced.particles[0]))
+    assert_close(reduced.particles[0], inside)
+    assert sw.flow(x, y, lr=1.0, max_steps=1, reduce=True).dimensions.item() == 2
+
+
+@given(
+    log_scale=st.floats(-3, 3),
+    offset=st.floats(-100, 100),
+    n=st.integers(20, 60),
+    d=st.integers(1, 6),
+    seed=st.integers(0, 10**6),
+)
+@settings(max_examples=15, deadline=None, derandomize=True)
+def test_units_offsets_and_rotations_do_not_matter(log_scale, offset, n, d, seed):
+    x, y = clouds(n, d, seed=seed)
+    g = torch.Generator().manual_seed(seed)
+    turn = torch.linalg.qr(torch.randn(d, d, generator=g, dtype=torch.float64)).Q
+    scale = 10**log_scale
+    start = float(sw.wasserstein(x, y))
+    plain = sw.flow(x, y, seeds=seed, stopping=sw.Stopping(w2=1e-3 * start))
+    assert plain.converged
+    moved = sw.flow(
+        scale * (x @ turn) + offset,
+        scale * (y @ turn) + offset,
+        seeds=seed,
+        stopping=sw.Stopping(w2=1e-3 * start * scale),
+    )
+    assert moved.converged
+    assert float(moved.w2) <= 1e-3 * start * scale
+    same_axes = sw.flow(
+        scale * x + offset,
+        scale * y + offset,
+        seeds=seed,
+        stopping=sw.Stopping(w2=1e-3 * start * scale),
+    )
+    assert same_axes.n_steps == plain.n_steps
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [pytest.param(v, marks=pytest.mark.slow) if v in LONG else v for v in HOMOGENEOUS],
+)
+@given(
+    log_scale=st.floats(-3, 3),
+    offset=st.floats(-100, 100),
+    n=st.integers(15, 40),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=3, deadline=None, derandomize=True)
+def test_units_do_not_matter_to_homogeneous_variants(variant, log_scale, offset, n, seed):
+    """Same relative W_2, and as many steps; ascents amplify rounding, so theirs are counted at powers of two."""
+    x, y = clouds(n, 3, seed=seed)
+    goal = 1e-2 * float(sw.wasserstein(x, y))
+    scale, ascends = 10**log_scale, "ascent_step" in sw.VARIANTS[variant].options
+    plain = sw.flow(x, y, variant, seeds=seed, stopping=sw.Stopping(w2=goal))
+    moved = sw.flow(
+        scale * x + offset,
+        scale * y + offset,
+        variant,
+        seeds=seed,
+        stopping=sw.Stopping(w2=goal * scale),
+    )
+    assert plain.converged
+    assert moved.converged
+    assert moved.w2 <= goal * scale
+    if not ascends:
+        assert moved.n_steps == plain.n_steps
+    else:
+        power = 2.0 ** round(3 * log_scale)
+        same = sw.flow(
+            power * x, power * y, variant, seeds=seed, stopping=sw.Stopping(w2=goal * power)
+        )
+        assert same.n_steps == plain.n_steps
+
+
+def test_variants_that_cannot_work_in_so_few_dimensions_stay_where_they_are():
+    line = torch.randn(2, 20, 1, dtype=torch.float64) @ torch.randn(1, 5, dtype=torch.float64)
+    for variant in ("maxksw", "ksw", "omsw"):
+        found = sw.flow(line[0], line[1], variant, seeds=0, max_steps=5)
+        assert found.dimensions == 5
+    assert sw.flow(line[0], line[1], "sw", seeds=0, max_steps=5).dimensions == 1
+    basis = torch.linalg.qr(torch.randn(5, 2, dtype=torch.float64)).Q
+    assert sw.flow(line[0], line[1], "phisw", basis=basis, seeds=0, max_steps=5).dimensions == 5
+    with pytest.raises(ValueError, match="in the data's own 1 dimensions"):
+        sw.flow(line[0], line[1], "ksw", reduce=True)
+
+
+def test_padding_changes_nothing():
+    sets = [clouds(n, 2, seed=n)[0] for n in (12, 9)]
+    y = clouds(10, 2)[1]
+    padded, weights = sw.pad(sets)
+    padded[1, 9:] = 1e7  # absent samples may lie anywhere
+    together = sw.flow(padded, y, x_weights=weights, seeds=[1, 2], max_steps=20)
+    assert torch.equal(together.particles[1, 9:], padded[1, 9:])
+    for i, x in enumerate(sets):
+        equal = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
+        alone = sw.flow(x, y, x_weights=equal, seeds=i + 1, max_steps=20)
+        assert_close(together.particles[i, : len(x)], alone.particles, rtol=1e-8)
+
+
+def test_a_single_sample_on_a_line():
+    found = sw.flow(torch.zeros(1, 1), torch.ones(1, 1))
+    assert_close(found.particles, torch.ones(1, 1))
+
+
+def test_generators_seed_their_runs():
+    x, y = clouds(2, 10, 2)
+    own = [torch.Generator().manual_seed(s) for s in (1, 2)]
+    together = sw.flow(x, y, generator=own, max_steps=3)
+    alone = sw.flow(x[1], y[1], generator=[torch.Generator().manual_seed(2)], max_steps=3)
+    assert_close(together.particles[1], alone.particles)
+    with pytest.raises(ValueError, match=r"give a torch\.Generator"):
+        sw.flow(x, y, generator="42")
+    with pytest.raises(ValueError, match="for 2 runs"):
+        sw.flow(x, y, generator=own[:1])
+
+
+def test_an_int_is_a_generator():
+    x, y = clouds(2, 10, 2)
+    seeds = [
+        sw.flow(x, y, generator=generator, max_steps=1).seeds
+        for generator in (42, 42, torch.Generator().manual_seed(42), 43)
+    ]
+    assert torch.equal(seeds[0], seeds[1])
+    assert torch.equal(seeds[0], seeds[2])
+    assert not torch.equal(seeds[0], seeds[3])
+    by_list = sw.flow(x, y, generator=[1, torch.Generator().manual_seed(2)], max_steps=1).seeds
+    own = [torch.Generator().manual_seed(s) for s in (1, 2)]
+    assert torch.equal(by_list, sw.flow(x, y, generator=own, max_steps=1).seeds)
+
+
+def test_rates_may_be_a_list_or_an_array():
+    x, y = clouds(10, 2)
+    wanted = sw.flow(x, y, lr=torch.tensor([1.0, 2.0]), seeds=1, max_steps=3).particles
+    for rates in ([1.0, 2.0], np.array([1.0, 2.0])):
+        assert torch.equal(sw.flow(x, y, lr=rates, seeds=1, max_steps=3).particles, wanted)
+    assert torch.equal(sw.flow(x, y, lr=np.float32(1), seeds=1, max_steps=3).particles, wanted[0])
+
+
+def test_draws_say_their_shape():
+    def careless(problem, rng):
+        return rng.normal(5, problem.d)
+
+    x, y = clouds(2, 20, 3)
+    with pytest.raises(ValueError, match=r"give the batch first, \(2, ...\)"):
+        sw.flow(x, y, sw.Recipe(careless), lr=1.0, max_steps=1, seeds=[1, 2])
+
+
+def test_slices_that_depend_on_the_axes_are_not_rotated():
+    """Fixed slices of rotated samples are other slices: a flow of "qsw" stays in the dimensions it was given."""
+    x, y = toys("swiss", 30, 6, [1])
+    assert sw.flow(x, y, "qsw", seeds=[1], max_steps=2).dimensions.item() == 6
+    assert sw.flow(x, y, "rqsw", seeds=[1], max_steps=2).dimensions.item() == 2
+    with pytest.raises(ValueError, match=r"reduce=True with .*Quasi.* not rotation invariant"):
+        sw.flow(x, y, "qsw", reduce=True)
+
+
+def test_errors_of_a_part_are_not_taken_for_too_few_dimensions():
+    """A part that fails says so, whether samples could be reduced or not."""
+
+    def broken(problem, rng):
+        raise ValueError("broken by design")
+
+    x, y = toys("swiss", 30, 6, [1])
+    with pytest.raises(ValueError, match=r"^broken by design$"):
+        sw.flow(x, y, sw.Recipe(broken), seeds=[1], max_steps=2)
+
+
+HOLDABLE = "hold_weights" in sw.VARIANTS["ebsw"].options
+
+
+@pytest.mark.skipif(not HOLDABLE, reason="variants call it detach still")
+def test_weights_are_held_beside_a_rate_too():
+    x, y = clouds(20, 3)
+    how = {"lr": 3.0, "seeds": 0, "max_steps": 3}
+    held, free, default = (
+        sw.flow(x, y, "ebsw", hold_weights=hold, **how).particles for hold in (True, False, None)
+    )
+    assert torch.equal(free, default)
+    assert not torch.equal(held, free)
+
+
+def test_weights_are_held_by_computed_steps():
+    x, y = clouds(20, 3)
+    held, free, default = (
+        sw.flow(x, y, "ebsw", hold_weights=hold, seeds=0, max_steps=3).particles
+        for hold in (True, False, None)
+    )
+    assert torch.equal(held, default)
+    assert not torch.equal(held, free)
+
+
+def test_there_must_be_weights_to_hold():
+    x, y = clouds(20, 3)
+    with pytest.raises(ValueError, match="variant 'sw' do not depend on the costs"):
+        sw.flow(x, y, lr=1.0, hold_weights=True)
+    with pytest.raises(ValueError, match="say it in the weighting"):
+        sw.flow(x, y, sw.VARIANTS["ebsw"](), lr=1.0, hold_weights=True)
