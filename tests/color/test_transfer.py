@@ -16,7 +16,7 @@ import slicewise as sw
 from slicewise.color import detail
 from slicewise.color.color_transfer import ColorTransfer, transfer
 from slicewise.color.field import SIDE, fit_field, look_up
-from slicewise.color.images import Pool, palette_of
+from slicewise.color.images import PixelSampler, kmeans_palette
 from slicewise.color.spaces import SPACES
 from slicewise.lab.images.frames import palette_w2
 
@@ -37,7 +37,7 @@ def cup():
 
 @pytest.fixture(scope="module")
 def fitted(cat, cup):
-    return ColorTransfer(n_pixels=500, seed=0).fit(cat, cup)
+    return ColorTransfer(n_pixels=500, generator=0).fit(cat, cup)
 
 
 def noise(*shape, seed=0):
@@ -120,33 +120,35 @@ class TestField:
 
 
 class TestPixels:
-    def test_a_pool_does_not_know_where_pixels_lie(self):
+    def test_a_sampler_does_not_know_where_pixels_lie(self):
         image = noise(20, 30, 3)
         shuffled = image.reshape(-1, 3)[np.random.default_rng(1).permutation(600)].reshape(
             30, 20, 3
         )
         places = torch.rand(100, dtype=torch.float64)
         first, second = (
-            Pool([i], "image", torch.Generator()).take(places) for i in (image, shuffled)
+            PixelSampler([i], "image", torch.Generator()).take(places) for i in (image, shuffled)
         )
         assert torch.equal(first, second)
 
-    def test_a_pool_has_every_pixel(self):
+    def test_a_sampler_has_every_pixel(self):
         image = noise(7, 5, 3)
         places = (torch.arange(35, dtype=torch.float64) + 0.5) / 35
-        taken = Pool([image], "image", torch.Generator()).take(places)
+        taken = PixelSampler([image], "image", torch.Generator()).take(places)
         wanted = torch.from_numpy(image.reshape(-1, 3) / 255.0)
         assert sorted(taken.tolist()) == sorted(wanted.tolist())
 
     def test_what_is_transparent_is_not_taken(self):
         image = np.zeros((4, 4, 4), np.uint8)
         image[0, 0] = (255, 128, 0, 1)
-        taken = Pool([image], "image", torch.Generator()).take(torch.rand(50, dtype=torch.float64))
+        taken = PixelSampler([image], "image", torch.Generator()).take(
+            torch.rand(50, dtype=torch.float64)
+        )
         assert (taken == torch.tensor([1.0, 128 / 255, 0.0], dtype=torch.float64)).all()
 
     def test_a_palette_weighs_its_colours(self):
         colours = torch.tensor([[0.0, 0, 0]] * 30 + [[1.0, 1, 1]] * 10, dtype=torch.float64)
-        centres, weights = palette_of(colours, 8, seed=0)
+        centres, weights = kmeans_palette(colours, 8, seed=0)
         dark = int(centres.sum(1).argmin())
         assert len(centres) == 2
         assert weights[dark] == 0.75
@@ -157,16 +159,16 @@ class TestIdentity:
     @pytest.mark.parametrize("space", SPACES)
     @pytest.mark.parametrize("palette", [None, 64])
     def test_an_image_to_itself(self, cat, space, palette):
-        moved = transfer(cat, cat, space=space, palette=palette, n_pixels=300, seed=3)
+        moved = transfer(cat, cat, space=space, palette=palette, n_pixels=300, generator=3)
         assert np.abs(moved.astype(int) - cat).max() <= 1
 
     def test_to_itself_turned_over(self, cat):
-        moved = transfer(cat, np.ascontiguousarray(cat[::-1, ::-1]), n_pixels=300, seed=0)
+        moved = transfer(cat, np.ascontiguousarray(cat[::-1, ::-1]), n_pixels=300, generator=0)
         assert np.abs(moved.astype(int) - cat).max() <= 1
 
     def test_floating_point_too(self):
         image = np.random.default_rng(0).random((20, 30, 3))
-        assert np.abs(transfer(image, image, n_pixels=300, seed=0) - image).max() < 1e-6
+        assert np.abs(transfer(image, image, n_pixels=300, generator=0) - image).max() < 1e-6
 
     @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
     def test_no_strength_is_the_source_bit_for_bit(self, fitted, dtype):
@@ -193,7 +195,7 @@ class TestReaching:
     )
     def test_nearer_than_histograms(self, source, target):
         x, y = small(source), small(target)
-        moved = transfer(x, y, n_pixels=500, seed=0)
+        moved = transfer(x, y, n_pixels=500, generator=0)
         matched = match_histograms(x, y, channel_axis=-1)
         ours, theirs = (palette_w2(image, y, 1, n=300, repeats=4) for image in (moved, matched))
         assert ours < theirs
@@ -204,9 +206,9 @@ class TestReaching:
         monkeypatch.setattr("slicewise.color.color_transfer._STEPS", 60)
         if "linear" not in sw.VARIANTS[variant].laws:
             with pytest.raises(ValueError, match="use a variant with linear slices"):
-                ColorTransfer(variant, n_pixels=50, seed=0).fit(cat, cup)
+                ColorTransfer(variant, n_pixels=50, generator=0).fit(cat, cup)
             return
-        moved = ColorTransfer(variant, n_pixels=50, seed=0).fit(cat, cup).transform(cat)
+        moved = ColorTransfer(variant, n_pixels=50, generator=0).fit(cat, cup).transform(cat)
         before, after = (palette_w2(image, cup, 1, n=300) for image in (cat, moved))
         assert after < 0.7 * before
 
@@ -215,13 +217,13 @@ class TestReaching:
         narrow = (100 + (cup.astype(float) - cup.mean((0, 1))) / 8).round().astype(np.uint8)
         left = []
         for target in (cup, narrow):
-            moved = transfer(cat, target, space="srgb", n_pixels=500, seed=0)
+            moved = transfer(cat, target, space="srgb", n_pixels=500, generator=0)
             spread = np.sqrt(target.reshape(-1, 3).var(0).sum())
             left.append(palette_w2(moved, target, 1, n=500, repeats=3) / spread)
         assert left[1] < 1.3 * left[0]
 
     def test_a_palette_too(self, cat, cup):
-        moved = transfer(cat, cup, palette=128, seed=0)
+        moved = transfer(cat, cup, palette=128, generator=0)
         before, after = (palette_w2(image, cup, 1, n=500) for image in (cat, moved))
         assert after < 0.4 * before
 
@@ -233,18 +235,27 @@ class TestReaching:
 
     def test_constant_images(self):
         grey, red = np.full((5, 4, 3), 90, np.uint8), np.full((3, 3, 3), (200, 10, 30), np.uint8)
-        assert (transfer(grey, red, n_pixels=100, seed=0) == (200, 10, 30)).all()
+        assert (transfer(grey, red, n_pixels=100, generator=0) == (200, 10, 30)).all()
 
     def test_one_colour_gets_the_mean(self):
         two = np.zeros((1, 2, 3), np.uint8)
         two[0, 1] = 200
-        moved = transfer(np.full((1, 1, 3), 50, np.uint8), two, space="srgb", n_pixels=200, seed=0)
+        moved = transfer(
+            np.full((1, 1, 3), 50, np.uint8), two, space="srgb", n_pixels=200, generator=0
+        )
         assert np.abs(moved.astype(int) - 100).max() <= 2
 
     def test_the_same_seed_the_same_image(self, cat, cup):
-        first, again, other = (transfer(cat, cup, n_pixels=100, seed=s) for s in (1, 1, 2))
+        first, again, other = (transfer(cat, cup, n_pixels=100, generator=s) for s in (1, 1, 2))
         assert np.array_equal(first, again)
         assert not np.array_equal(first, other)
+
+    def test_a_generator_is_drawn_from(self, cat, cup):
+        generator = torch.Generator().manual_seed(5)
+        first, second = (transfer(cat, cup, n_pixels=100, generator=generator) for _ in range(2))
+        torch.manual_seed(5)
+        assert np.array_equal(first, transfer(cat, cup, n_pixels=100))
+        assert not np.array_equal(first, second)
 
     def test_without_a_seed_torch_has_it(self, cat, cup):
         found = []
@@ -268,7 +279,7 @@ class TestSmoothness:
         # 8-bit steps every 20 to 34 pixels; the histograms of channels make edges of 20 and more of them.
         ramp = np.linspace(low, high, 1024)[None].repeat(40, 0).round().astype(np.uint8)
         palette = small(target)
-        moved = transfer(ramp, palette, n_pixels=500, seed=0)
+        moved = transfer(ramp, palette, n_pixels=500, generator=0)
         assert self.steps(moved) <= 6
         assert self.steps(match_histograms(ramp, palette, channel_axis=-1)) > 20
         assert np.ptp(moved.reshape(-1, 3), axis=0).max() > 120  # and yet it is stretched
@@ -277,7 +288,7 @@ class TestSmoothness:
         rng = np.random.default_rng(0)
         ramp = np.linspace(100, 130, 400)[None, :, None].repeat(200, 0).repeat(3, 2)
         grainy = (ramp + rng.normal(0, 1.5, ramp.shape)).round().astype(np.uint8)
-        moved = transfer(grainy, small("coffee"), n_pixels=500, seed=0).astype(float)
+        moved = transfer(grainy, small("coffee"), n_pixels=500, generator=0).astype(float)
 
         def grain(image):
             return np.diff(image, axis=0).std() / np.sqrt(2)
@@ -294,7 +305,7 @@ class TestSmoothness:
         strut[40::40] = True
         beside = sum(np.roll(strut, by) for by in (-3, -2, -1, 1, 2, 3)) > 0
         grainy[:, strut] = 20
-        moved = transfer(grainy, small("coffee"), n_pixels=500, seed=0).astype(float)
+        moved = transfer(grainy, small("coffee"), n_pixels=500, generator=0).astype(float)
 
         def grain(image):
             return np.diff(image[:, beside], axis=0).std() / np.sqrt(2)
@@ -305,15 +316,15 @@ class TestSmoothness:
 
     def test_a_panorama_costs_what_another_image_of_its_size_does(self, monkeypatch):
         """Its blocks are large and its bands low: rows between those that are asked were drawn 50 times over."""
-        drawn, between = [], detail._between
+        drawn, between = [], detail._enlarge
 
         def counted(small, block, pixels, axis):
             drawn.append(len(pixels) if axis == 0 else 0)
             return between(small, block, pixels, axis)
 
-        monkeypatch.setattr(detail, "_between", counted)
+        monkeypatch.setattr(detail, "_enlarge", counted)
         image = torch.rand(4, 30_000, 3, generator=torch.Generator().manual_seed(0))
-        broad = detail.Broad(lambda first, end: image[first:end], 4, 30_000)
+        broad = detail.SmoothImage(lambda first, end: image[first:end], 4, 30_000)
         assert torch.equal(broad.rows(image, 0)[2:], broad.rows(image[2:], 2))
         assert sum(drawn) <= 6 * (4 + 2)
 
@@ -358,8 +369,8 @@ class TestKinds:
     def test_frames_may_be_empty_but_not_all(self, cat, cup):
         empty, seen = np.zeros((9, 9, 4), np.uint8), np.full((*cat.shape[:2], 4), 255, np.uint8)
         seen[:, :, :3] = cat
-        alone = ColorTransfer(n_pixels=100, seed=0).fit([seen], cup)
-        together = ColorTransfer(n_pixels=100, seed=0).fit([empty, seen], cup)
+        alone = ColorTransfer(n_pixels=100, generator=0).fit([seen], cup)
+        together = ColorTransfer(n_pixels=100, generator=0).fit([empty, seen], cup)
         assert torch.equal(alone.field_, together.field_)
         with pytest.raises(ValueError, match="transparent all over"):
             together.fit([empty, empty], cup)
@@ -378,7 +389,7 @@ class TestKinds:
 
     def test_the_source_is_not_written_to(self, cat, cup):
         kept = cat.copy()
-        transfer(cat, cup, n_pixels=50, seed=0)
+        transfer(cat, cup, n_pixels=50, generator=0)
         assert np.array_equal(cat, kept)
 
     def test_a_mask(self, fitted, cat):
@@ -397,20 +408,20 @@ class TestKinds:
         halves[:, 10:] = 240
         mask = halves[:, :, 0] > 0
         red = np.full((2, 2, 3), (200, 0, 0), np.uint8)
-        moved = ColorTransfer(n_pixels=100, seed=0).fit_transform(halves, red, mask=mask)
+        moved = ColorTransfer(n_pixels=100, generator=0).fit_transform(halves, red, mask=mask)
         assert (moved[:, 10:] == (200, 0, 0)).all()
         assert (moved[:, :10] == 0).all()
 
     def test_many_sources_share_one_map(self, cat, cup):
         frames = [cat[:50], cat[50:]]
-        together = transfer(frames, cup, n_pixels=100, seed=0)
-        fitted = ColorTransfer(n_pixels=100, seed=0).fit(frames, cup)
+        together = transfer(frames, cup, n_pixels=100, generator=0)
+        fitted = ColorTransfer(n_pixels=100, generator=0).fit(frames, cup)
         for frame, moved in zip(frames, together, strict=True):
             assert np.array_equal(fitted.transform(frame), moved)
 
     def test_threads_are_given_back(self, cat, cup):
         before = torch.get_num_threads()
-        transfer(cat, cup, n_pixels=50, seed=0)
+        transfer(cat, cup, n_pixels=50, generator=0)
         assert torch.get_num_threads() == before
 
 
@@ -422,6 +433,24 @@ class TestKeeping:
         again = ColorTransfer.load(path)
         assert np.array_equal(again.transform(cat), fitted.transform(cat))
         assert again.space == fitted.space
+
+    def test_files_say_the_seed_as_they_always_did(self, fitted, tmp_path):
+        """So that maps of before are read, and maps of today by versions of before."""
+        fitted.save(tmp_path / "map.npz")
+        about = json.loads(str(np.load(tmp_path / "map.npz")["about"]))
+        assert about["seed"] == 0
+        assert "generator" not in about
+        assert ColorTransfer.load(tmp_path / "map.npz").generator == 0
+        older = json.dumps(
+            {"format": about["format"], "space": "srgb"}
+        )  # the first ones had no seed
+        field = np.zeros((3, 3, 3, 3), np.float32)
+        np.savez(tmp_path / "older.npz", displacements=field, about=np.array(older))
+        assert ColorTransfer.load(tmp_path / "older.npz").generator is None
+        drawn = ColorTransfer(generator=torch.Generator())
+        drawn.field_ = fitted.field_
+        drawn.save(tmp_path / "drawn.npz")
+        assert ColorTransfer.load(tmp_path / "drawn.npz").generator is None
 
     def test_a_cube_is_the_map_pixel_by_pixel(self, fitted, tmp_path):
         fitted.save(tmp_path / "look.cube")
@@ -513,6 +542,18 @@ class TestKeeping:
 
 
 class TestRefusals:
+    def test_old_words_name_the_new_ones(self, cat, cup, fitted):
+        for call in (ColorTransfer, lambda **old: transfer(cat, cup, **old)):
+            with pytest.raises(TypeError, match="no argument 'seed': write generator= instead"):
+                call(seed=1)
+        for call in (
+            lambda **old: transfer(cat, cup, **old),
+            lambda **old: fitted.fit(cat, cup, **old),
+            lambda **old: fitted.transform(cat, **old),
+        ):
+            with pytest.raises(TypeError, match="no argument 'bar': write progress_bar= instead"):
+                call(bar=False)
+
     @pytest.mark.parametrize("strength", [-0.1, 1.5, float("nan")])
     def test_a_strength_is_refused_before_anything_is_fitted(self, cat, cup, strength, monkeypatch):
         monkeypatch.setattr(ColorTransfer, "fit", lambda *_, **__: pytest.fail("it was fitted"))
@@ -551,8 +592,8 @@ class TestRefusals:
             ({"space": "oklabs"}, "'oklab'"),
             ({"palette": 0}, "palette = 0"),
             ({"smoothness": 0}, "smoothness = 0"),
-            ({"seed": -1}, "seed = -1"),
-            ({"seed": 2**70}, "below 2\\^62"),
+            ({"generator": -1}, "generator = -1"),
+            ({"generator": 2**70}, "below 2\\^62"),
         ):
             with pytest.raises(ValueError, match=said):
                 ColorTransfer(**wrong)
@@ -569,7 +610,7 @@ class TestRefusals:
 
 
 def test_scikit_learn_can_make_another_like_it(fitted, cat):
-    given = {"variant": "ebsw", "space": "srgb", "palette": 7, "smoothness": 2.0, "n_pixels": 50, "seed": 3}  # fmt: skip
+    given = {"variant": "ebsw", "space": "srgb", "palette": 7, "smoothness": 2.0, "n_pixels": 50, "generator": 3}  # fmt: skip
     again = clone(ColorTransfer(**given))
     assert again.get_params() == given
     fresh = clone(fitted)

@@ -12,10 +12,10 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 from slicewise.judging.baselines import baselines, constant, gaussian, gaussian_map, mean_shift
-from slicewise.judging.judging import Judge, Judgement, floor, judge, ranked, winner
+from slicewise.judging.judging import Judge, Scores, best, judge, rank, real_scores
 from slicewise.judging.measures import energy_distance, frechet_distance, mean_and_root
 from slicewise.judging.probes import fit_probe
-from slicewise.judging.translation import TranslationJudge, judge_moves
+from slicewise.judging.translation import TranslationJudge, judge_translation
 
 
 def cloud(n, d, seed=0, shift=0.0, scale=1.0):
@@ -51,7 +51,7 @@ def test_energy_is_the_double_loop(monkeypatch):
     x, y = cloud(23, 4), cloud(17, 4, seed=1, shift=0.3)
     assert float(energy_distance(x, y)) == pytest.approx(slow_energy(x, y), rel=1e-12)
     # In pieces of a few rows each, of which the last is cut.
-    monkeypatch.setattr("slicewise.judging.measures._PAIRS", 60)
+    monkeypatch.setattr("slicewise.judging.measures._PAIRS_AT_ONCE", 60)
     assert float(energy_distance(x, y)) == pytest.approx(slow_energy(x, y), rel=1e-12)
 
 
@@ -99,10 +99,10 @@ def test_a_judgement_measures_what_it_says():
 
 
 def test_a_batch_of_runs_is_a_loop(monkeypatch):
-    monkeypatch.setattr("slicewise.judging.judging._AT_ONCE", 2)
+    monkeypatch.setattr("slicewise.judging.judging._RUNS_AT_ONCE", 2)
     judged = Judge(cloud(30, 4))
     made = torch.stack([cloud(25, 4, seed, scale=1 + seed / 5) for seed in range(5)])
-    for one, together in zip(made, judged.all(made), strict=True):
+    for one, together in zip(made, judged.score_runs(made), strict=True):
         assert astuple(judged(one))[:5] == pytest.approx(astuple(together)[:5], rel=1e-12)
 
 
@@ -110,15 +110,15 @@ def test_runs_that_blew_up_lose_and_harm_nobody():
     judged, fine = Judge(cloud(300, 4)), cloud(300, 4, seed=1)
     nan, huge = fine.clone(), fine.clone()
     nan[3, 2], huge[0, 0] = math.nan, 1e200
-    found = judged.all(torch.stack([nan, fine, huge]))
+    found = judged.score_runs(torch.stack([nan, fine, huge]))
     assert found[1] == judged(fine)
     for lost in (found[0], found[2]):
         assert lost.sw2 == lost.energy == lost.frechet == lost.w2 == math.inf
-        assert not lost.may_win
-    assert winner(found) == 1
-    assert ranked(found)[0] == 1
-    assert winner([found[0]]) is None
-    assert winner([]) is None
+        assert not lost.eligible
+    assert best(found) == 1
+    assert rank(found)[0] == 1
+    assert best([found[0]]) is None
+    assert best([]) is None
 
 
 def test_half_precision_is_judged_in_double():
@@ -128,7 +128,7 @@ def test_half_precision_is_judged_in_double():
 
 def test_who_shrinks_cannot_win_and_ties_go_to_energy():
     def one(sw2, energy, variance=1.0):
-        return Judgement(sw2, energy, 1.0, variance)
+        return Scores(sw2, energy, 1.0, variance)
 
     runs = [
         one(0.3, 0.1),
@@ -137,12 +137,12 @@ def test_who_shrinks_cannot_win_and_ties_go_to_energy():
         one(0.2, 0.2),
         one(0.5, 0.01),
     ]
-    assert ranked(runs) == [3, 2, 0, 4, 1]
-    assert winner(runs) == 3
-    assert winner(runs, by="energy") == 4
-    assert winner([runs[1]]) is None
+    assert rank(runs) == [3, 2, 0, 4, 1]
+    assert best(runs) == 3
+    assert best(runs, by="energy") == 4
+    assert best([runs[1]]) is None
     with pytest.raises(ValueError, match="choose from sw2, energy"):
-        ranked(runs, by="w2")
+        rank(runs, by="w2")
 
 
 def test_w2_likes_a_constant_and_the_others_do_not():
@@ -156,28 +156,28 @@ def test_w2_likes_a_constant_and_the_others_do_not():
     assert mean.sw2 > 3 * gauss.sw2
     assert mean.energy > 20 * max(gauss.energy, real.energy)
     assert mean.variance_ratio == pytest.approx(0, abs=1e-20)
-    assert (mean.may_win, gauss.may_win, real.may_win) == (False, True, True)
+    assert (mean.eligible, gauss.eligible, real.eligible) == (False, True, True)
     assert mean.self_w2 == 0
-    assert winner([mean, gauss]) == 1
+    assert best([mean, gauss]) == 1
     # Shrunken real rows are nearer in W_2 than real ones.
     small = judge(train.mean(0) + 0.5 * (train[:200] - train.mean(0)), held)
     assert small.w2 < real.w2
     assert small.sw2 > 2 * real.sw2
-    assert not small.may_win
+    assert not small.eligible
 
 
 def test_the_floor_is_real_against_real():
     train, held = cloud(80, 5), cloud(40, 5, seed=1)
-    found = floor(train, held, subsets=2, seed=3)
+    found = real_scores(train, held, subsets=2, generator=3)
     generator = torch.Generator().manual_seed(3)
     some = [train[torch.randperm(80, generator=generator)[:40]] for _ in range(2)]
-    each = [judge(rows, held, seed=3) for rows in some]
+    each = [judge(rows, held, generator=3) for rows in some]
     assert found.w2 == pytest.approx((each[0].w2 + each[1].w2) / 2)
     assert found.energy == pytest.approx((each[0].energy + each[1].energy) / 2)
     assert found.self_w2 == found.w2
-    assert found.over(found) == dict.fromkeys(("sw2", "frechet", "w2", "self_w2"), 1.0)
+    assert found.relative_to(found) == dict.fromkeys(("sw2", "frechet", "w2", "self_w2"), 1.0)
     with pytest.raises(ValueError, match="hold out fewer"):
-        floor(held, train)
+        real_scores(held, train)
 
 
 def test_the_fitted_gaussian_has_mean_and_covariance():
@@ -186,7 +186,7 @@ def test_the_fitted_gaussian_has_mean_and_covariance():
     assert torch.allclose(drawn.mean(0), train.mean(0), atol=0.02)
     assert torch.allclose(torch.cov(drawn.mT), torch.cov(train.mT), atol=0.05)
     assert torch.equal(drawn[:5], gaussian(train, 200_000)[:5])
-    assert not torch.equal(drawn[:5], gaussian(train, 200_000, seed=1)[:5])
+    assert not torch.equal(drawn[:5], gaussian(train, 200_000, generator=1)[:5])
     assert gaussian(cloud(5, 20), 7).shape == (7, 20)  # a singular covariance
 
 
@@ -256,13 +256,11 @@ def test_translations_are_measured_as_they_are_defined():
     source = judged.source
     moved = source * 1.1 + 1.2
     found = judged(moved)
-    assert found.judgement == judge(moved, judged.target)
-    before, least = judge(source, judged.target), floor(judged.target_train, judged.target)
-    assert found.w2_removed == pytest.approx(
-        (before.w2 - found.judgement.w2) / (before.w2 - least.w2)
-    )
+    assert found.scores == judge(moved, judged.target)
+    before, least = judge(source, judged.target), real_scores(judged.target_train, judged.target)
+    assert found.w2_removed == pytest.approx((before.w2 - found.scores.w2) / (before.w2 - least.w2))
     assert found.frechet_removed == pytest.approx(
-        (before.frechet - found.judgement.frechet) / (before.frechet - least.frechet)
+        (before.frechet - found.scores.frechet) / (before.frechet - least.frechet)
     )
     gap = judged.target_train.mean(0) - judged.source_train.mean(0)
     assert found.move == pytest.approx(float((moved - source).norm(dim=1).mean() / gap.norm()))
@@ -273,7 +271,7 @@ def test_translations_are_measured_as_they_are_defined():
     ]
     assert found.own_nearest == sum(own) / 40
     assert (
-        judge_moves(
+        judge_translation(
             source,
             moved,
             judged.target,
@@ -293,18 +291,18 @@ def test_baselines_of_a_translation():
     assert shift.move == pytest.approx(1)
     assert shift.own_nearest == 1
     assert gauss.frechet_removed > shift.frechet_removed > 0.3
-    assert gauss.judgement.sw2 < shift.judgement.sw2 < still.judgement.sw2
+    assert gauss.scores.sw2 < shift.scores.sw2 < still.scores.sw2
     assert gauss.probe > still.probe
     assert mean.own_nearest == pytest.approx(1 / 200)  # all are one: someone is nearest to it
-    assert (still.may_win, shift.may_win, gauss.may_win, mean.may_win)[-1] is False
+    assert (still.eligible, shift.eligible, gauss.eligible, mean.eligible)[-1] is False
     assert math.isnan(judged(judged.source, exact=False).w2_removed)
 
 
 def test_a_translation_that_blew_up():
     judged = TranslationJudge(*domains(), exact=False)
-    found = judged.all(torch.stack([judged.source * math.nan, judged.source]))
+    found = judged.score_runs(torch.stack([judged.source * math.nan, judged.source]))
     assert found[0].own_nearest == 0
-    assert not found[0].may_win
+    assert not found[0].eligible
     assert found[1].own_nearest == 1
 
 
@@ -313,8 +311,8 @@ def test_shuffled_pairs_are_noticed():
     judged = TranslationJudge(*domains())
     moved = mean_shift(judged.source_train, judged.target_train)(judged.source)
     ours, shuffled = judged(moved), judged(moved.roll(1, dims=0))
-    assert shuffled.judgement.w2 == pytest.approx(ours.judgement.w2)
-    assert shuffled.judgement.energy == pytest.approx(ours.judgement.energy)
+    assert shuffled.scores.w2 == pytest.approx(ours.scores.w2)
+    assert shuffled.scores.energy == pytest.approx(ours.scores.energy)
     assert (ours.own_nearest, shuffled.own_nearest) == (1, 0)
     assert shuffled.move > ours.move
 
@@ -323,12 +321,14 @@ def test_domains_of_unequal_sizes_are_compared_by_the_smaller():
     source, target, source_held, target_held = domains()
     judged = TranslationJudge(source, target, source_held, target_held[:15])
     assert judged.n == len(judged.source) == len(judged.target) == 15
-    assert TranslationJudge(*domains(), most=12).n == 12
+    assert TranslationJudge(*domains(), max_samples=12).n == 12
     few = TranslationJudge(source, target[:9], source_held, target_held)
     assert few.n == 9  # a floor is of as many of those to train on
     assert math.isfinite(few(few.source).w2_removed)
     kept = {"source_train": source, "target_train": target[:9]}
-    assert math.isfinite(judge_moves(source_held, source_held, target_held, **kept).w2_removed)
+    assert math.isfinite(
+        judge_translation(source_held, source_held, target_held, **kept).w2_removed
+    )
     with pytest.raises(ValueError, match=r"\(runs, 15, 6\)"):
         judged(source_held)
 
@@ -337,7 +337,7 @@ def test_domains_of_unequal_sizes_are_compared_by_the_smaller():
     ("made", "real", "said"),
     [
         (torch.zeros(5, 3), torch.zeros(5, 2), "of that d"),
-        (torch.zeros(5), torch.zeros(5, 2), "use all"),
+        (torch.zeros(5), torch.zeros(5, 2), "use score_runs"),
         (torch.zeros(1, 2), torch.randn(5, 2), "at least two"),
         (torch.zeros(5, 2), torch.zeros(1, 2), "at least two"),
         (torch.zeros(5, 2), torch.full((5, 2), math.nan), "leave such samples out"),
@@ -352,7 +352,7 @@ def test_what_cannot_be_judged_is_said(made, real, said):
 @pytest.mark.gpu
 def test_judging_on_a_device_is_judging_on_the_cpu():
     made, real = torch.stack([cloud(200, 8, s) for s in range(3)]), cloud(200, 8, seed=9)
-    here, there = Judge(real).all(made), Judge(real.cuda()).all(made.cuda())
+    here, there = Judge(real).score_runs(made), Judge(real.cuda()).score_runs(made.cuda())
     for one, other in zip(here, there, strict=True):
         assert astuple(one)[:5] == pytest.approx(astuple(other)[:5], rel=1e-9)
     parts = [part.cuda() for part in domains()]
@@ -364,3 +364,35 @@ def test_judging_on_a_device_is_judging_on_the_cpu():
 
 def test_a_constant_has_the_shape_asked_for():
     assert constant(cloud(10, 3), 4).shape == (4, 3)
+
+
+def test_slices_and_samples_are_drawn_from_what_is_given():
+    """An int is the same draw every time; a generator goes on."""
+    made, real = cloud(30, 4), cloud(30, 4, seed=1)
+    first = judge(made, real, exact=False, generator=3).sw2
+    assert judge(made, real, exact=False, generator=torch.Generator().manual_seed(3)).sw2 == first
+    assert judge(made, real, exact=False, generator=4).sw2 != first
+    torch.manual_seed(3)
+    assert judge(made, real, exact=False, generator=None).sw2 == first
+    source = torch.Generator().manual_seed(0)
+    assert torch.equal(gaussian(made, 5, generator=source), gaussian(made, 5))
+    assert not torch.equal(gaussian(made, 5, generator=source), gaussian(made, 5))
+    pair = baselines(made, real[:20], generator=torch.Generator().manual_seed(0))["Gaussian"]
+    assert pair.self_w2 > 0
+    with pytest.raises(ValueError, match=r"generator = 0\.5: give an int"):
+        judge(made, real, generator=0.5)
+
+
+def test_old_words_name_the_new_ones():
+    x = cloud(30, 4)
+    for call in (
+        lambda **old: judge(x, x, **old),
+        lambda **old: real_scores(x, x, **old),
+        lambda **old: baselines(x, x, **old),
+        lambda **old: gaussian(x, 3, **old),
+        lambda **old: Judge(x, **old),
+        lambda **old: TranslationJudge(x, x, x, x, **old),
+        lambda **old: judge_translation(x, x, x, source_train=x, target_train=x, **old),
+    ):
+        with pytest.raises(TypeError, match="no argument 'seed': write generator= instead"):
+            call(seed=1)

@@ -15,7 +15,7 @@ from slicewise.flows.slices import learned_of
 from slicewise.parts.learned import learns
 from slicewise.problem.schedules import Instant
 from slicewise.training.networks import Generator
-from slicewise.training.settings import Settings
+from slicewise.training.settings import TrainingSettings
 from slicewise.training.step import Trainer
 from slicewise.training.training import train
 from slicewise.variants.catalogue import VARIANTS
@@ -29,10 +29,10 @@ CASES = {name: (name, {}) for name in VARIANTS} | {
 
 def ready(name, options, scale, objective):
     recipe = recipe_for(name, None, options)
-    settings = Settings(recipe, batch=24, steps=10, scale=scale, objective=objective)
-    network = Generator(4, noise=3, hidden=(8,), seed=0).double()
-    optimiser = torch.optim.SGD(network.parameters(), lr=0.01)
-    return Trainer(network, TARGET, 3, settings, optimiser, torch.tensor([0]))
+    settings = TrainingSettings(recipe, batch=24, max_steps=10, scale=scale, objective=objective)
+    network = Generator(4, noise=3, hidden=(8,), generator=0).double()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
+    return Trainer(network, TARGET, 3, settings, optimizer, torch.tensor([0]))
 
 
 @pytest.mark.parametrize(
@@ -48,15 +48,15 @@ def test_the_gradient_of_a_step_is_that_of_the_loss(case, scale, objective):
         return
     trainer = ready(name, options, scale, objective)
     for t in range(3):  # what is learned is handed on from step to step
-        given, real = trainer.batches.at(trainer.batches.draw(t), 0)
+        given, real = trainer.batches.select(trainer.batches.draw(t), 0)
         made = trainer.network(given).detach()
         live, moment = made[None].clone().requires_grad_(), Instant(t, 10)
         there = replace(
             trainer._problem, x=made[None], y=real[None], moment=moment, progress=t / 10
         )
-        before = learned_of(trainer.slicer)
+        before = learned_of(trainer.slicer_state)
         _, slices, learned = draw(trainer.settings.recipe, there, trainer.seeds.at(t), before)
-        value, gradient = trainer._price(made, real, t, moment, None)
+        value, gradient = trainer._loss_and_gradient(made, real, t, moment, None)
 
         loss = sw.SlicedWasserstein(
             trainer.settings.recipe, scale=scale, power=objective == "power"
@@ -70,21 +70,21 @@ def test_the_gradient_of_a_step_is_that_of_the_loss(case, scale, objective):
         assert torch.allclose(value.squeeze(), expected, rtol=1e-9)
         assert torch.allclose(gradient, live.grad[0], rtol=1e-7, atol=1e-10)
         for key, tensor in (learned or {}).items():
-            assert torch.allclose(trainer.slicer[f"slicer_{key}"], tensor)
-            assert not trainer.slicer[f"slicer_{key}"].requires_grad
+            assert torch.allclose(trainer.slicer_state[f"slicer_{key}"], tensor)
+            assert not trainer.slicer_state[f"slicer_{key}"].requires_grad
 
 
 @pytest.mark.parametrize("case", ["gsw", "gsw circular", "gsw neural", "asw", "momentsw", "lcvsw"])
 def test_variants_that_autograd_differentiates_learn(case):
     name, options = CASES[case]
-    network = Generator(4, noise=3, hidden=(16,), seed=0).double()
-    how = {"optimiser": "adam", "lr": 0.01, "steps": 60, "batch": 24, "bar": False}
+    network = Generator(4, noise=3, hidden=(16,), generator=0).double()
+    how = {"optimizer": "adam", "lr": 0.01, "max_steps": 60, "batch": 24, "progress_bar": False}
     found = train(network, TARGET, name, scale="classic", **how, **options)
-    assert found.status == "finished"
+    assert found.status == "out of steps"
     assert found.losses[-10:].mean() < 0.7 * found.losses[:3].mean()
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_no_variant_follows_the_number_of_steps_by_itself(case):
+def test_no_variant_depends_on_the_number_of_steps_by_itself(case):
     name, options = CASES[case]
-    assert not Settings(recipe_for(name, None, options)).follows_steps
+    assert not TrainingSettings(recipe_for(name, None, options)).depends_on_max_steps

@@ -1,7 +1,8 @@
 """The colors of one image carried to another.
 
-`transfer` is the call and the fitted map; `images` reads arrays as colors, `spaces` converts them, `field` fits a smooth
-displacement of all colors, `detail` keeps grain out of it, `apply` moves an image band by band, `map_files` saves maps.
+`color_transfer` has the call `transfer` and the fitted map; `images` reads arrays as colors, `spaces` converts them,
+`field` fits a smooth displacement of all colors, `detail` keeps it from magnifying grain, `apply` moves an image band by
+band on one thread (`threads`), `map_files` saves maps.
 
 Imports `flows` and the rooms before it. Used by `lab`.
 """
@@ -10,7 +11,7 @@ from slicewise.color.color_transfer import ColorTransfer, transfer
 from slicewise.color.map_files import SUFFIXES
 
 __all__ = [
-    "ColorTransfer",
     "SUFFIXES",
+    "ColorTransfer",
     "transfer",
 ]

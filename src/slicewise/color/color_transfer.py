@@ -1,4 +1,4 @@
-"""A map of colours that is fitted once and used often."""
+"""Color transfer: a map of colors that is fitted once and applied to any image."""
 
 from __future__ import annotations
 
@@ -11,46 +11,57 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.color.apply import moved_by
+from slicewise.color.apply import apply_field
 from slicewise.color.field import SIDE, fit_field, look_up
-from slicewise.color.images import Image, Pool, mask_of, palette_of, parts_of
+from slicewise.color.images import Image, PixelSampler, kmeans_palette, mask_weights, split_image
 from slicewise.color.map_files import load_map, save_map
 from slicewise.color.spaces import SPACES
 from slicewise.color.threads import one_thread
 from slicewise.flows import Recording, flow
 from slicewise.sampling import draw_seeds
-from slicewise.support import check_choice, check_count, progress_bar
+from slicewise.support import check_choice, check_count, renamed_arguments
+from slicewise.support import progress_bar as show_progress
 from slicewise.variants import Recipe, Variant
 
-# Pixels flow in rounds: fresh ones, from where the map of the last round takes them. A third round still brings the
-# palette nearer, a fourth no more (docs/log.md).
+# Pixels flow in rounds: each draws new pixels and starts from where the map of the last round takes them. A third round
+# still brings the palettes closer, a fourth does not (docs/log.md).
 _ROUNDS, _STEPS = 3, 150
 _PALETTE_PIXELS = 20_000
-_LEAST_SPREAD = 1e-3  # of a target of one colour, or nearly
-# What a map that is kept says of how it was fitted.
-_KEPT = ("variant", "space", "palette", "smoothness", "n_pixels", "seed")
+_LEAST_SPREAD = 1e-3  # variance assumed of a target of one color, or nearly
+_PARAMETERS = ("variant", "space", "palette", "smoothness", "n_pixels", "generator")
+
+_renamed = renamed_arguments(seed="generator=", bar="progress_bar=")
 
 
+@_renamed
 class ColorTransfer:
-    """A map that carries the colours of one image, or of several, to those of another.
+    """A map that carries the colors of one image, or of several, to those of another.
 
-    Pixels flow down a sliced distance to pixels of the target, at computed steps. A smooth field of displacements is
-    fitted to where they went, and any image can be moved by it: that of `fit`, or others in its style.
+    Pixels flow down a sliced distance to pixels of the target, with computed steps. A smooth field of displacements is
+    fitted to where they went; it can be applied to any image. Use `transfer` if the map is needed only once.
 
     Args:
-        variant: the sliced distance, a name of `VARIANTS` or a recipe, whose slices are linear.
-        space: where colours are compared: "oklab" (as seen), "srgb" (as stored) or "linear" (as light).
-        palette: None flows pixels; a number flows k-means palettes of so many colours, weighted by the pixels they
-            stand for (scikit-learn, in the extra `lab`). Quicker, less exact.
-        smoothness: how much the map is smoothed. 1 brings palettes near; 10 is gentler, and less near.
-        n_pixels: how many flow, in each of three rounds.
-        seed: of all that is random. None draws one from torch's generator.
+        variant: The sliced distance, one with linear slices: a name of `VARIANTS`, a `Variant` or a `Recipe`.
+        space: Color space in which colors are compared: "oklab" (perceptual), "srgb" (as stored) or "linear" (light).
+        palette: None flows pixels. A number flows k-means palettes of that many colors, weighted by the pixels each
+            stands for: faster and less exact. Needs scikit-learn (the extra `lab`).
+        smoothness: How much the map is smoothed. 1 brings the palettes close; 10 is gentler and less close.
+        n_pixels: Number of pixels that flow in each of three rounds.
+        generator: Source of all that is drawn: an int (a seed below 2^62), a `torch.Generator`, or None for torch's global
+            generator. An int gives the same map at each `fit`.
 
-    >>> source = np.full((4, 4, 3), 100, np.uint8)
-    >>> target = np.full((2, 5, 3), (200, 50, 0), np.uint8)
-    >>> moved = ColorTransfer(seed=0).fit(source, target).transform(source)
-    >>> moved.shape, moved[0, 0].tolist()
-    ((4, 4, 3), [200, 50, 0])
+    Attributes:
+        field_: The fitted displacements (S, S, S, 3) at the nodes of a grid over [0, 1]³; None before `fit`.
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> source = np.full((4, 4, 3), 100, np.uint8)
+        >>> target = np.full((2, 5, 3), (200, 50, 0), np.uint8)
+        >>> moved = ColorTransfer(generator=0).fit(source, target).transform(source)
+        >>> moved.shape, moved[0, 0].tolist()
+        ((4, 4, 3), [200, 50, 0])
     """
 
     def __init__(
@@ -61,14 +72,16 @@ class ColorTransfer:
         palette: int | None = None,
         smoothness: float = 1.0,
         n_pixels: int = 3000,
-        seed: int | None = None,
+        generator: int | torch.Generator | None = None,
     ) -> None:
         check_choice("space", space, SPACES)
         check_count("palette", palette)
         check_count("n_pixels", n_pixels)
-        check_count("seed", seed, at_least=0)
-        if seed is not None and seed >= 2**62:
-            raise ValueError(f"seed = {seed}: give a whole number below 2^62")
+        if generator is not None and not isinstance(generator, torch.Generator):
+            check_count("generator", generator, at_least=0)
+            if generator >= 2**62:
+                raise ValueError(f"generator = {generator}: give a whole number below 2^62")
+            generator = int(generator)
         if not 0 < smoothness < math.inf:
             raise ValueError(f"smoothness = {smoothness}: give a positive number, 1 as a rule")
         self.variant = variant
@@ -76,62 +89,78 @@ class ColorTransfer:
         self.palette = palette
         self.smoothness = smoothness
         self.n_pixels = n_pixels
-        self.seed = None if seed is None else int(seed)
-        self.field_: Tensor | None = None  # (S, S, S, 3), displacements at nodes over [0, 1]³
+        self.generator = generator
+        self.field_: Tensor | None = None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings it was made with, as scikit-learn's `clone` asks for them."""
-        names = ("variant", "space", "palette", "smoothness", "n_pixels", "seed")
-        return {name: getattr(self, name) for name in names}
+        """Return the arguments it was made with, as scikit-learn's `clone` asks for them."""
+        return {name: getattr(self, name) for name in _PARAMETERS}
 
+    @_renamed
     def fit(
         self,
         source: Image | Sequence[Image],
         target: Image,
         *,
         mask: Image | None = None,
-        bar: bool | None = False,
+        progress_bar: bool | None = False,
     ) -> ColorTransfer:
-        """Learn the map that takes the colours of `source` to those of `target`; returns itself.
+        """Fit the map that carries the colors of `source` to those of `target`.
 
-        Images are (H, W, 3): uint8, uint16, or floating-point numbers in [0, 1]; grey and alpha are understood, and what
-        is transparent does not count. Several sources get one map; large ones count no more than one another.
-        With a mask only what it shows counts.
+        Args:
+            source: An image, or several that share one map; each counts as much as the others, whatever its size.
+                Images are arrays or tensors (H, W), or (H, W, C) with 1 to 4 channels: gray or RGB, and perhaps alpha;
+                uint8, uint16, or floating-point numbers in [0, 1]. Transparent pixels do not count.
+            target: An image.
+            mask: Which pixels of the source count, (H, W), from 0 to 1 (255 for uint8).
+            progress_bar: Show a progress bar; None shows one on a terminal.
+
+        Returns:
+            Itself.
+
+        Raises:
+            ValueError: If an image or the mask is of another kind, or shows no color.
         """
-        seed = int(draw_seeds(1, None)) if self.seed is None else self.seed
-        # What is neither an image nor several is refused as an image.
+        seed = self.generator
+        if seed is None or isinstance(seed, torch.Generator):
+            seed = int(draw_seeds(1, seed))
+        # What is neither an image nor several is refused by `split_image`.
         sources = source if isinstance(source, Sequence) else [source]
-        # Both sides are drawn by the same numbers: an image and itself then have the same pixels.
-        pools = [
-            Pool(images, name, torch.Generator().manual_seed(seed), chosen, bar)
+        # Both sides draw the same numbers: an image and itself then give the same pixels.
+        source_pixels, target_pixels = (
+            PixelSampler(images, name, torch.Generator().manual_seed(seed), chosen, progress_bar)
             for images, name, chosen in ((sources, "source", mask), ([target], "target", None))
-        ]
+        )
         field = torch.zeros(SIDE, SIDE, SIDE, 3, dtype=torch.float64)
         generator = torch.Generator().manual_seed(seed)
         rounds = 1 if self.palette is not None else _ROUNDS
-        with one_thread(), progress_bar(rounds, bar, "fit") as tick:
+        with one_thread(), show_progress(rounds, progress_bar, "fit") as tick:
             for done in range(rounds):
-                field = self._round(field, pools[0], pools[1], generator)
+                field = self._round(field, source_pixels, target_pixels, generator)
                 tick(done + 1, "")
         self.field_ = field.float()
         return self
 
     def _round(
-        self, field: Tensor, source: Pool, target: Pool, generator: torch.Generator
+        self,
+        field: Tensor,
+        source: PixelSampler,
+        target: PixelSampler,
+        generator: torch.Generator,
     ) -> Tensor:
-        """One round: pixels, from where the field takes them, flow to the target; the field follows."""
+        """Let pixels flow to the target from where the field takes them; return the field fitted to that."""
         enter, leave = SPACES[self.space]
         n = self.n_pixels if self.palette is None else _PALETTE_PIXELS
         jitter = torch.rand(n, generator=generator, dtype=torch.float64)
         seed = int(torch.randint(2**62, (1,), generator=generator))
         places = (torch.arange(n, dtype=torch.float64) + jitter) / n
         x, y = source.take(places), target.take(places)  # (n, 3)
-        # A narrow palette is missed by no larger share of its spread than a broad one.
+        # In proportion to the target's variance: else a narrow palette would be missed by more of its spread.
         spread = max(float(y.var(0, correction=0).sum()), _LEAST_SPREAD)
         x_weights = y_weights = None
         if self.palette is not None:
-            x, x_weights = palette_of(enter(x), self.palette, seed)
-            y, y_weights = palette_of(enter(y), self.palette, seed)
+            x, x_weights = kmeans_palette(enter(x), self.palette, seed)
+            y, y_weights = kmeans_palette(enter(y), self.palette, seed)
             x, y = leave(x), leave(y)
         start = (x + look_up(field, x)).clamp(0, 1)
         found = flow(
@@ -150,26 +179,37 @@ class ColorTransfer:
         moves = leave(found.particles) - x
         return fit_field(x, moves, weights, smoothness=self.smoothness * spread, start=field)
 
+    @_renamed
     def transform(
         self,
         image: Image,
         *,
         strength: float = 1.0,
         mask: Image | None = None,
-        bar: bool | None = False,
+        progress_bar: bool | None = False,
     ) -> Any:
-        """The image with its colours moved: an array for an array, a tensor for a tensor, of the same dtype.
+        """Apply the fitted map to an image.
 
-        Alpha stays; a grey image becomes a coloured one. `strength` 0 is the image as it was, bit for bit, 1 the whole
-        way; `mask`, (H, W) from 0 to 1 (or 255 of uint8), says how much of it each pixel gets.
+        Args:
+            image: As in `fit`.
+            strength: How far colors move, from 0 (the image itself, bit for bit) to 1.
+            mask: How much each pixel moves, (H, W), from 0 to 1 (255 for uint8).
+            progress_bar: Show a progress bar; None shows one on a terminal.
+
+        Returns:
+            The image with its colors moved: an array for an array, a tensor for a tensor, of the same dtype and size. Alpha
+            is kept; a gray image becomes RGB.
+
+        Raises:
+            ValueError: If nothing was fitted, or an argument is out of range.
         """
         if self.field_ is None:
             raise ValueError("nothing is fitted yet: call fit(source, target) first")
         _check_strength(strength)
-        parts = parts_of(image, "image")
-        share = None if mask is None else mask_of(mask, parts, "image")
+        parts = split_image(image, "image")
+        share = None if mask is None else mask_weights(mask, parts, "image")
         with one_thread():
-            moved = moved_by(self.field_, parts, strength, share, bar)
+            moved = apply_field(self.field_, parts, strength, share, progress_bar)
         if parts.alpha is not None:
             moved = np.concatenate([moved, parts.alpha], axis=2)
         return torch.from_numpy(moved).to(image.device) if isinstance(image, Tensor) else moved
@@ -177,22 +217,44 @@ class ColorTransfer:
     def fit_transform(
         self, source: Image, target: Image, *, strength: float = 1.0, mask: Image | None = None
     ) -> Any:
-        """`fit`, then `transform` of the source."""
+        """Fit the map to one source image and apply it to that image; see `fit` and `transform`."""
         _check_strength(strength)
         return self.fit(source, target, mask=mask).transform(source, strength=strength, mask=mask)
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted map to a .safetensors or .npz file, or as a look-up table for other programs: .cube."""
+        """Write the fitted map to a file.
+
+        Args:
+            path: Ends in .npz or .safetensors, which `load` reads, or in .cube, a look-up table for other programs.
+
+        Raises:
+            ValueError: If nothing was fitted, or the ending is another.
+        """
         if self.field_ is None:
             raise ValueError("nothing is fitted yet: call fit(source, target) first")
-        about = {name: getattr(self, name) for name in _KEPT}
+        about = self.get_params()
+        generator = about.pop("generator")
+        about["seed"] = generator if isinstance(generator, int) else None
         save_map(Path(path), self.field_, {**about, "variant": str(self.variant)})
 
     @classmethod
     def load(cls, path: str | Path) -> ColorTransfer:
-        """A map that `save` wrote, to `transform` with."""
+        """Read a map that `save` wrote.
+
+        Args:
+            path: A .npz or .safetensors file.
+
+        Returns:
+            A fitted `ColorTransfer`, ready to `transform`.
+
+        Raises:
+            OSError: If the file cannot be read.
+            ValueError: If it holds no map.
+        """
         field, about = load_map(Path(path))
-        known = {name: about[name] for name in _KEPT if name in about}
+        if "seed" in about:
+            about["generator"] = about["seed"]
+        known = {name: about[name] for name in _PARAMETERS if name in about}
         try:
             fitted = cls(**known)
         except (TypeError, ValueError) as wrong:
@@ -201,6 +263,7 @@ class ColorTransfer:
         return fitted
 
 
+@_renamed
 def transfer(
     source: Image | Sequence[Image],
     target: Image,
@@ -212,28 +275,56 @@ def transfer(
     smoothness: float = 1.0,
     n_pixels: int = 3000,
     mask: Image | None = None,
-    seed: int | None = None,
-    bar: bool | None = None,
+    generator: int | torch.Generator | None = None,
+    progress_bar: bool | None = None,
 ) -> Any:
-    """The source with the colours of the target: one image, or a list of images that share one map.
+    """Give an image, or several that share one map, the colors of another.
 
-    Images are arrays or tensors (H, W, 3): uint8, uint16, or floating-point numbers in [0, 1]; what comes back has the
-    size and dtype of the source. See `ColorTransfer` for the options, and to keep the map.
+    To apply the same map to further images, or to save it, use `ColorTransfer`, which documents all arguments.
 
-    >>> image = torch.rand(8, 8, 3, generator=torch.Generator().manual_seed(0))
-    >>> bool((transfer(image, image) - image).abs().max() < 1 / 255)
-    True
+    Args:
+        source: An image, or a list of images: arrays or tensors (H, W, 3), uint8, uint16, or floating-point numbers in
+            [0, 1]. Gray and alpha are understood as well.
+        target: An image.
+        variant: The sliced distance, one with linear slices.
+        strength: How far colors move, from 0 to 1.
+        space: Color space in which colors are compared: "oklab", "srgb" or "linear".
+        palette: None flows pixels; a number flows k-means palettes of that many colors.
+        smoothness: How much the map is smoothed.
+        n_pixels: Number of pixels that flow in each of three rounds.
+        mask: How much each pixel of the source counts and moves, (H, W), from 0 to 1.
+        generator: Source of all that is drawn: an int (a seed), a `torch.Generator`, or None for torch's global one.
+        progress_bar: Show progress bars; None shows them on a terminal.
+
+    Returns:
+        The source with its colors moved, of the same kind, dtype and size; a list for several images.
+
+    Raises:
+        ValueError: If an image is of another kind, or an argument is out of range.
+
+    Example:
+        >>> image = torch.rand(8, 8, 3, generator=torch.Generator().manual_seed(0))
+        >>> bool((transfer(image, image) - image).abs().max() < 1 / 255)
+        True
     """
     _check_strength(strength)
     fitted = ColorTransfer(
-        variant, space=space, palette=palette, smoothness=smoothness, n_pixels=n_pixels, seed=seed
-    ).fit(source, target, mask=mask, bar=bar)
-    if isinstance(source, (np.ndarray, Tensor)):
-        return fitted.transform(source, strength=strength, mask=mask, bar=bar)
-    return [fitted.transform(image, strength=strength, mask=mask, bar=bar) for image in source]
+        variant,
+        space=space,
+        palette=palette,
+        smoothness=smoothness,
+        n_pixels=n_pixels,
+        generator=generator,
+    ).fit(source, target, mask=mask, progress_bar=progress_bar)
+    images = [source] if isinstance(source, (np.ndarray, Tensor)) else source
+    moved = [
+        fitted.transform(image, strength=strength, mask=mask, progress_bar=progress_bar)
+        for image in images
+    ]
+    return moved[0] if isinstance(source, (np.ndarray, Tensor)) else moved
 
 
 def _check_strength(strength: float) -> None:
-    """Also before a fit, which takes seconds."""
+    """Checked before a fit as well, which takes seconds."""
     if not 0 <= strength <= 1:
         raise ValueError(f"strength = {strength}: give a number from 0 to 1")

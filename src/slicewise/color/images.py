@@ -1,4 +1,4 @@
-"""Images as numbers, and the pixels that speak for them."""
+"""Images as arrays of colors, and samples of their pixels."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Array = np.ndarray[Any, Any]
 Image = Array | Tensor
 
 _FLOATS = (torch.float16, torch.float32, torch.float64)
-# So many pixels of an image are looked at: more change no figure.
-MOST_PIXELS = 2**20
+# Pixels of all images together that are sampled from: more do not change the result.
+MAX_PIXELS = 2**20
 
 
-class Parts(NamedTuple):
-    """An image taken apart."""
+class ImageParts(NamedTuple):
+    """The colors and the alpha of an image."""
 
-    colours: Array  # (H, W, 3), of the dtype it came in
+    colors: Array  # (H, W, 3), of the dtype of the image
     alpha: Array | None  # (H, W, 1)
-    whole: float  # the number that white has
+    white: float  # the value of white: 255, 65535 or 1
 
 
-def parts_of(image: Image, name: str) -> Parts:
-    """Colours and alpha of an image: (H, W), or (H, W, 1 | 2 | 3 | 4), grey or RGB, the last perhaps alpha."""
+def split_image(image: Image, name: str) -> ImageParts:
+    """Split an image (H, W), or (H, W, C) with C from 1 to 4, into colors and alpha; `name` is for errors."""
     array = _numbers(image)
     if not isinstance(array, np.ndarray):
         raise ValueError(
@@ -44,24 +44,24 @@ def parts_of(image: Image, name: str) -> Parts:
         hint = "; several images come as a list of them, one by one" if len(shape) == 4 else hint
         raise ValueError(
             f"{name} has shape {shape}: give (height, width), or (height, width, channels) with 1 to 4 "
-            f"channels: grey or RGB, and perhaps alpha{hint}"
+            f"channels: gray or RGB, and perhaps alpha{hint}"
         )
-    # As this machine has its numbers: some files have the bytes of 16 bits the other way round.
+    # In the byte order of this machine: some 16-bit files have the other.
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    whole = _white(array, name)
+    white = _white(array, name)
     channels = array.shape[2]
-    colours, alpha = array, None
+    colors, alpha = array, None
     if channels in (2, 4):
-        colours, alpha = array[:, :, :-1], array[:, :, -1:]
+        colors, alpha = array[:, :, :-1], array[:, :, -1:]
     if channels < 3:
-        colours = np.repeat(colours[:, :, :1], 3, axis=2)
-    return Parts(colours, alpha, whole)
+        colors = np.repeat(colors[:, :, :1], 3, axis=2)
+    return ImageParts(colors, alpha, white)
 
 
 def _numbers(image: Image) -> Any:
     if not isinstance(image, Tensor):
         return image
-    if image.is_floating_point() and image.dtype not in _FLOATS:  # NumPy has no such numbers
+    if image.is_floating_point() and image.dtype not in _FLOATS:  # not in NumPy
         raise ValueError(f"an image has dtype {image.dtype}: give image.float()")
     return image.detach().cpu().numpy()
 
@@ -76,7 +76,7 @@ def _white(array: Array, name: str) -> float:
             f"{name} has dtype {array.dtype}: give uint8, uint16, or floating-point numbers in [0, 1]"
         )
     low, high = float(array.min()), float(array.max())
-    if not (low >= 0 and high <= 1):  # NaN is neither
+    if not (low >= 0 and high <= 1):  # true of NaN as well
         raise ValueError(
             f"{name} has values from {low:g} to {high:g}: give floating-point images in [0, 1], e.g. "
             f"divided by 255"
@@ -84,25 +84,25 @@ def _white(array: Array, name: str) -> float:
     return 1.0
 
 
-def mask_of(mask: Image, parts: Parts, name: str) -> Array:
-    """How much of the change each pixel gets, (H, W, 1), float32 in [0, 1]."""
+def mask_weights(mask: Image, parts: ImageParts, name: str) -> Array:
+    """Return a mask as the fraction of the change that each pixel gets, (H, W, 1), float32 in [0, 1]."""
     array = np.asarray(_numbers(mask))
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
-    if array.shape != parts.colours.shape[:2]:
+    if array.shape != parts.colors.shape[:2]:
         raise ValueError(
-            f"mask has shape {array.shape}, {name} is {parts.colours.shape[0]} × {parts.colours.shape[1]}: "
+            f"mask has shape {array.shape}, {name} is {parts.colors.shape[0]} × {parts.colors.shape[1]}: "
             f"give one number for each pixel, 0 to leave it and 1 (255 of uint8) to change it"
         )
     white = 1.0 if array.dtype == np.bool_ else _white(array, "mask")
     return (array[:, :, None] / np.float32(white)).astype(np.float32)
 
 
-class Pool:
-    """Pixels of some images in an order in which neighbours are alike, to take even samples from.
+class PixelSampler:
+    """Pixels of some images, sorted along a curve that fills the color cube, to draw even samples from.
 
-    Along a curve that fills the colour cube every n-th pixel is a sample without clumps, and the same one
-    wherever in the image its pixels lie.
+    Neighbors on the curve have similar colors, so that every n-th pixel is a sample without clusters. It does not depend on
+    where in the image the pixels are.
     """
 
     def __init__(
@@ -111,58 +111,60 @@ class Pool:
         name: str,
         generator: torch.Generator,
         mask: Image | None = None,
-        bar: bool | None = False,
+        show_bar: bool | None = False,
     ) -> None:
         if not len(images):
             raise ValueError(f"{name} holds no image: give at least one")
-        most = max(MOST_PIXELS // len(images), 256)
+        max_pixels = max(MAX_PIXELS // len(images), 256)
         pixels = []
-        # Frames of a folder come from files, and may take longer to read than the map takes to fit.
-        with progress_bar(len(images), bar if len(images) > 1 else False, "read") as tick:
+        # Reading the frames of a folder may take longer than the fit.
+        with progress_bar(len(images), show_bar if len(images) > 1 else False, "read") as tick:
             for done, image in enumerate(images, start=1):
-                pixels.append(_visible(parts_of(image, name), mask, name, most, generator))
+                pixels.append(
+                    _visible_pixels(split_image(image, name), mask, name, max_pixels, generator)
+                )
                 tick(done, "")
-        colours = np.concatenate(pixels)
-        # One frame of many may well be empty, as where something fades in.
-        if not len(colours):
+        colors = np.concatenate(pixels)
+        # One frame of several may be empty, as where a film fades in.
+        if not len(colors):
             where = "all over" if mask is None else "wherever the mask is not black"
-            raise ValueError(f"{name} is transparent {where}: it shows no colour; remove its alpha")
-        self._pixels = colours[np.argsort(_along_curve(colours), kind="stable")]
+            raise ValueError(f"{name} is transparent {where}: it shows no color; remove its alpha")
+        self._pixels = colors[np.argsort(_z_order(colors), kind="stable")]
 
     def take(self, places: Tensor) -> Tensor:
-        """The colours (n, 3), float64 in [0, 1], at places (n,) in [0, 1) along the curve."""
+        """Return the colors (n, 3), float64 in [0, 1], at places (n,) in [0, 1) along the curve."""
         index = (places.numpy() * len(self._pixels)).astype(np.int64)
         return torch.from_numpy(self._pixels[np.minimum(index, len(self._pixels) - 1)])
 
 
-def _visible(
-    parts: Parts, mask: Image | None, name: str, most: int, generator: torch.Generator
+def _visible_pixels(
+    parts: ImageParts, mask: Image | None, name: str, max_pixels: int, generator: torch.Generator
 ) -> Array:
-    """Pixels one can see, and that are to change: all of them, or a random subset, (n, 3) float64."""
-    colours = parts.colours.reshape(-1, 3)
-    seen = np.ones(len(colours), bool)
+    """The pixels (n, 3), float64, that are not transparent and not masked out; a random subset if there are many."""
+    colors = parts.colors.reshape(-1, 3)
+    seen = np.ones(len(colors), bool)
     if parts.alpha is not None:
         seen = parts.alpha.reshape(-1) > 0
     if mask is not None:
-        share = mask_of(mask, parts, name).reshape(-1)
+        share = mask_weights(mask, parts, name).reshape(-1)
         if not share.any():
             raise ValueError("mask is black all over: make white what is to change")
         chosen = seen & (share >= 0.5)
         seen = chosen if chosen.any() else seen & (share > 0)
     if not seen.all():
-        colours = colours[seen]
-    if len(colours) > most:
-        chosen = torch.randint(len(colours), (most,), generator=generator).numpy()
-        colours = colours[chosen]
-    return colours.astype(np.float64) / parts.whole
+        colors = colors[seen]
+    if len(colors) > max_pixels:
+        chosen = torch.randint(len(colors), (max_pixels,), generator=generator).numpy()
+        colors = colors[chosen]
+    return colors.astype(np.float64) / parts.white
 
 
-def _along_curve(colours: Array) -> Array:
-    """A place on the Z-order curve through the colour cube, 16 bits a channel."""
-    code = np.zeros(len(colours), np.uint64)
+def _z_order(colors: Array) -> Array:
+    """Positions on the Z-order curve through the color cube, 16 bits per channel."""
+    code = np.zeros(len(colors), np.uint64)
     for channel in range(3):
-        bits = np.round(colours[:, channel] * 65535).astype(np.uint64)
-        # Two empty bits are put between any two: each line moves the upper half of every group away.
+        bits = np.round(colors[:, channel] * 65535).astype(np.uint64)
+        # Insert two empty bits between any two: each line shifts the upper half of every group of bits.
         for shift, kept in (
             (32, 0x1F00000000FFFF),
             (16, 0x1F0000FF0000FF),
@@ -175,17 +177,17 @@ def _along_curve(colours: Array) -> Array:
     return code
 
 
-def palette_of(colours: Tensor, size: int, seed: int) -> tuple[Tensor, Tensor]:
-    """The k-means palette of colours (n, 3): (k, 3), and the share of colours each stands for."""
+def kmeans_palette(colors: Tensor, size: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return the k-means palette (k, 3) of colors (n, 3), and the fraction (k,) of them that each stands for."""
     try:
         from sklearn.cluster import MiniBatchKMeans
     except ImportError:
         raise ImportError("palette needs scikit-learn: pip install 'slicewise[lab]'") from None
-    distinct = len(torch.unique(colours, dim=0))
+    distinct = len(torch.unique(colors, dim=0))
     means = MiniBatchKMeans(
         min(size, distinct), n_init=1, batch_size=2048, random_state=seed % 2**32
     )
-    labels = torch.from_numpy(means.fit_predict(colours.numpy())).long()
+    labels = torch.from_numpy(means.fit_predict(colors.numpy())).long()
     counts = torch.bincount(labels, minlength=means.n_clusters).double()
-    there = counts > 0
-    return torch.from_numpy(means.cluster_centers_)[there], counts[there] / len(colours)
+    used = counts > 0
+    return torch.from_numpy(means.cluster_centers_)[used], counts[used] / len(colors)

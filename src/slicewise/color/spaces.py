@@ -1,4 +1,4 @@
-"""Colour spaces: where colours are numbers whose distances mean something."""
+"""Color spaces, to and from sRGB."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _OPPONENTS = (
 
 
 class Space(NamedTuple):
-    """A way to and from sRGB in [0, 1], both (..., 3)."""
+    """The conversions of a color space from and to sRGB in [0, 1], both (..., 3)."""
 
     enter: Callable[[Tensor], Tensor]
     leave: Callable[[Tensor], Tensor]
 
 
 def to_linear(srgb: Tensor) -> Tensor:
-    """Amounts of light: the curve of sRGB undone."""
+    """Convert sRGB to linear light."""
     return torch.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
 
 
 def from_linear(light: Tensor) -> Tensor:
-    """sRGB of amounts of light; what no screen shows is brought to the nearest it does, channel by channel."""
+    """Convert linear light to sRGB; channels outside of [0, 1] are clipped."""
     light = light.clamp(0, 1)
-    # The power is taken where it has a finite slope only.
+    # The power has an infinite slope at 0.
     curved = 1.055 * light.clamp(min=0.0031308) ** (1 / 2.4) - 0.055
     return torch.where(light <= 0.0031308, 12.92 * light, curved)
 
 
 def to_oklab(srgb: Tensor) -> Tensor:
-    """Lightness and two opponent colours, in which equal distances look about equally far.
+    """Convert sRGB to Oklab: lightness and two opponent colors, in which equal distances look about equal.
 
     >>> to_oklab(torch.tensor([1.0, 1.0, 1.0], dtype=torch.float64)).round(decimals=3).abs()
     tensor([1., 0., 0.], dtype=torch.float64)
@@ -52,7 +52,7 @@ def to_oklab(srgb: Tensor) -> Tensor:
 
 
 def from_oklab(lab: Tensor) -> Tensor:
-    """sRGB of Oklab colours; see `from_linear` for those that no screen shows."""
+    """Convert Oklab to sRGB; colors outside of the gamut are clipped."""
     cones = (lab @ torch.linalg.inv(_matrix(_OPPONENTS, lab)).T) ** 3
     return from_linear(cones @ torch.linalg.inv(_matrix(_CONES, lab)).T)
 

@@ -1,4 +1,4 @@
-"""One thread of arithmetic, where more would gain nothing and could lose much."""
+"""Run torch on one thread."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch work by itself for a while.
+    """Let torch use one thread; the number of before is restored afterwards.
 
-    The many small steps of a fit wait for the slowest thread each: two gain a tenth on a quiet machine, and took twenty
-    times as long beside two other busy programs. Sums in one order are also the same sums everywhere.
+    A fit makes many small operations, each of which waits for the slowest thread: two threads gain a tenth on an idle
+    machine and took twenty times as long beside two other busy processes. Sums are also the same on every machine.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,21 +1,28 @@
 """How good generated or translated samples are, measured against held-out ones.
 
-`judge` combines the measures of `measures`; `baselines` are what needs no training; `translation` judges maps between
-two domains, with the linear classifier of `probes`.
+`judging` has `judge`, which combines the measures of `measures`; `baselines` has what needs no training; `translation`
+scores maps between two domains, with the linear classifier of `probes`.
 
 Imports `distance` and the rooms before it. Used by `lab`.
-
 """
 
 from slicewise.judging.baselines import (
-    Affine,
+    AffineMap,
     baselines,
     constant,
     gaussian,
     gaussian_map,
     mean_shift,
 )
-from slicewise.judging.judging import LEAST_VARIANCE, Judge, Judgement, floor, judge, ranked, winner
+from slicewise.judging.judging import (
+    MIN_VARIANCE_RATIO,
+    Judge,
+    Scores,
+    best,
+    judge,
+    rank,
+    real_scores,
+)
 from slicewise.judging.measures import (
     energy_distance,
     frechet_distance,
@@ -23,29 +30,29 @@ from slicewise.judging.measures import (
     total_variance,
 )
 from slicewise.judging.probes import Probe, fit_probe
-from slicewise.judging.translation import Moved, TranslationJudge, judge_moves
+from slicewise.judging.translation import TranslationJudge, TranslationScores, judge_translation
 
 __all__ = [
-    "Affine",
+    "MIN_VARIANCE_RATIO",
+    "AffineMap",
     "Judge",
-    "Judgement",
-    "LEAST_VARIANCE",
-    "Moved",
     "Probe",
+    "Scores",
     "TranslationJudge",
+    "TranslationScores",
     "baselines",
+    "best",
     "constant",
     "energy_distance",
     "fit_probe",
-    "floor",
     "frechet_distance",
     "gaussian",
     "gaussian_map",
     "judge",
-    "judge_moves",
+    "judge_translation",
     "mean_and_root",
     "mean_shift",
-    "ranked",
+    "rank",
+    "real_scores",
     "total_variance",
-    "winner",
 ]

@@ -1,4 +1,4 @@
-"""A straight cut between two sets: what tells them apart, and how sure one can be of it."""
+"""A linear classifier between two sets of samples."""
 
 from __future__ import annotations
 
@@ -7,28 +7,46 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_STEPS = 100
+_MAX_NEWTON_STEPS = 100
 
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """A half-space: samples with x · normal + offset > 0 are taken for the second set."""
+    """A half-space: samples with x · normal + offset > 0 are classified as the second set.
 
-    normal: Tensor  # (d,)
-    offset: Tensor  # ()
+    Attributes:
+        normal: (d,).
+        offset: ().
+    """
+
+    normal: Tensor
+    offset: Tensor
 
     def share(self, x: Tensor) -> float:
-        """How many of the samples (n, d) it takes for the second set."""
+        """Return the fraction of samples (n, d) that are classified as the second set."""
         side = x.to(self.normal) @ self.normal + self.offset
         return float((side > 0).double().mean())
 
 
 @torch.no_grad()
 def fit_probe(first: Tensor, second: Tensor, *, penalty: float = 1.0) -> Probe:
-    """Logistic regression of two sets (n, d) and (m, d), both as one half of the weight, whatever their sizes.
+    """Fit a logistic regression between two sets, each with half of the weight, whatever their sizes.
 
-    Minimises Σ weight · log(1 + exp(−margin)) + penalty/2 · ‖normal‖² by Newton's steps, halved where they go too
-    far; the problem is strictly convex, so the answer does not depend on how it was found.
+    Minimizes Σ weight · log(1 + exp(−margin)) + penalty/2 · ‖normal‖² by damped Newton steps. The problem is strictly
+    convex, so the result does not depend on the method.
+
+    Args:
+        first: Samples (n, d).
+        second: Samples (m, d).
+        penalty: Weight of the regularization.
+
+    Returns:
+        The classifier.
+
+    Example:
+        >>> x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+        >>> fit_probe(x, x + 10).share(x + 10)
+        1.0
     """
     x = torch.cat([first, second]).double()
     n = len(x)
@@ -47,12 +65,12 @@ def fit_probe(first: Tensor, second: Tensor, *, penalty: float = 1.0) -> Probe:
 
     at = x.new_zeros(x.shape[1])
     value = loss(at)
-    for _ in range(_STEPS):
+    for _ in range(_MAX_NEWTON_STEPS):
         wrong = torch.sigmoid(-sign * (x @ at))
         slope = ridge * at - x.mT @ (weight * sign * wrong)
-        curve = (x * (weight * wrong * (1 - wrong)).unsqueeze(1)).mT @ x
-        curve.diagonal().add_(ridge + 1e-12)
-        step = torch.linalg.solve(curve, slope)
+        hessian = (x * (weight * wrong * (1 - wrong)).unsqueeze(1)).mT @ x
+        hessian.diagonal().add_(ridge + 1e-12)
+        step = torch.linalg.solve(hessian, slope)
         gain, size = slope @ step, 1.0
         if not bool(gain > 1e-12 * (1 + value)):
             break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Sequence
 
 import torch
@@ -93,3 +94,14 @@ def first_accepted(proposals: Tensor, accepted: Tensor) -> Tensor:
     """The first accepted proposal along the last dimension (the first of all if none was)."""
     first = accepted.int().argmax(dim=-1, keepdim=True)
     return proposals.gather(-1, first).squeeze(-1)
+
+
+def one_generator(generator: int | torch.Generator | None) -> torch.Generator | None:
+    """Return the one generator to draw from: an int seeds a new one on the CPU, None is torch's global one."""
+    if generator is None or isinstance(generator, torch.Generator):
+        return generator
+    if isinstance(generator, bool) or not isinstance(generator, numbers.Integral):
+        raise ValueError(
+            f"generator = {generator!r}: give an int (a seed), a torch.Generator, or None for torch's global one"
+        )
+    return torch.Generator().manual_seed(int(generator))

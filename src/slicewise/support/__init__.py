@@ -21,6 +21,7 @@ from slicewise.support.files import check_writable, write_whole
 from slicewise.support.graphs import CapturedGraph, side_stream
 from slicewise.support.progress import progress_bar
 from slicewise.support.renamed import keep_old_paths
+from slicewise.support.renamed_arguments import renamed_arguments
 from slicewise.support.status import Status
 from slicewise.support.torch_modes import broadcast, full_precision, is_transformed
 from slicewise.support.validation import (
@@ -83,6 +84,7 @@ __all__ = [
     "progress_bar",
     "register",
     "registered",
+    "renamed_arguments",
     "side_stream",
     "values_readable",
     "write_whole",

@@ -1,4 +1,4 @@
-"""Minibatches of runs: which samples, and which noise, a step sees depends on the seed and the step alone."""
+"""Minibatches: the rows and the noise of a step depend on the seed and the step number alone, on every device."""
 
 from __future__ import annotations
 
@@ -9,60 +9,68 @@ from torch import Tensor
 
 from slicewise.sampling import RunSeeds
 
-# Purposes of draws, beside those of slices (0) and of learned slicers (2).
-_NOISE, _OF_TARGET, _OF_SOURCE = 3, 4, 5
+# Random streams of a seed, apart from those of slices (0) and of learned slicers (2).
+NOISE_STREAM, TARGET_STREAM, SOURCE_STREAM = 3, 4, 5
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
-    """What is drawn for S steps and D seeds: rows of the target, and noise or rows of the source."""
+class StepDraws:
+    """What is drawn for S steps and D distinct seeds."""
 
-    target: Tensor  # (S, D, B)
-    source: Tensor  # (S, D, B), or noise (S, D, B, z)
+    target: Tensor  # (S, D, B), rows of the target
+    source: Tensor  # (S, D, B), rows of the source; or noise (S, D, B, z)
 
 
-class Deck:
-    """Rows 0 … N−1, dealt B at a time: shuffled anew when no whole batch is left; with replacement if N < B."""
+class RowSampler:
+    """Draws B of N rows for each step: without replacement within an epoch, with replacement if N < B."""
 
-    def __init__(self, n: int, batch: int, purpose: int) -> None:
-        self.n, self.batch, self.replaced = n, batch, n < batch
-        self._in_an_epoch = 1 if self.replaced else n // batch
-        self._purpose = purpose
-        self._kept: tuple[int, Tensor] | None = None  # an epoch and its order, on the host
+    def __init__(self, n: int, batch: int, stream: int) -> None:
+        self.n, self.batch, self.with_replacement = n, batch, n < batch
+        self._steps_per_epoch = 1 if self.with_replacement else n // batch
+        self._stream = stream
+        self._epoch: tuple[int, Tensor] | None = None  # number and order (D, N) of the last epoch
 
-    def deal(self, seeds: RunSeeds, step: int) -> Tensor:
+    def rows(self, seeds: RunSeeds, step: int) -> Tensor:
         """The rows of one step, (D, B)."""
-        if self.replaced:
-            return self._any(seeds.at(step, self._purpose).uniform(seeds.distinct, self.batch))
-        epoch, place = divmod(step, self._in_an_epoch)
-        if self._kept is None or self._kept[0] != epoch:
-            keys = seeds.at(epoch, self._purpose).uniform(seeds.distinct, self.n)
-            self._kept = (epoch, keys.argsort(dim=-1))
+        if self.with_replacement:
+            return self._any_rows(seeds.at(step, self._stream).uniform(seeds.distinct, self.batch))
+        epoch, place = divmod(step, self._steps_per_epoch)
+        if self._epoch is None or self._epoch[0] != epoch:
+            keys = seeds.at(epoch, self._stream).uniform(seeds.distinct, self.n)
+            self._epoch = (epoch, keys.argsort(dim=-1))
         first = place * self.batch
-        return self._kept[1][:, first : first + self.batch]
+        return self._epoch[1][:, first : first + self.batch]
 
-    def deal_ahead(self, seeds: RunSeeds, steps: Tensor) -> Tensor:
-        """The same for consecutive steps (S,) that are counted on the device, (S, D, B)."""
+    def rows_ahead(self, seeds: RunSeeds, steps: Tensor) -> Tensor:
+        """The rows of consecutive steps (S,) whose numbers are on the device, (S, D, B)."""
         s, d = len(steps), seeds.distinct
-        if self.replaced:
-            keys = seeds.across(steps, self._purpose).uniform(s * d, self.batch)
-            return self._any(keys).reshape(s, d, self.batch)
-        epochs = steps // self._in_an_epoch
-        # Consecutive steps lie in no more epochs than this.
-        some = torch.arange((s - 1) // self._in_an_epoch + 2, device=steps.device) + epochs[0]
-        keys = seeds.across(some, self._purpose).uniform(len(some) * d, self.n)
+        if self.with_replacement:
+            keys = seeds.across(steps, self._stream).uniform(s * d, self.batch)
+            return self._any_rows(keys).reshape(s, d, self.batch)
+        epochs = steps // self._steps_per_epoch
+        # As many epochs as S consecutive steps can touch: their number must not depend on values on the device.
+        some = torch.arange((s - 1) // self._steps_per_epoch + 2, device=steps.device) + epochs[0]
+        keys = seeds.across(some, self._stream).uniform(len(some) * d, self.n)
         orders = keys.argsort(dim=-1).reshape(len(some), d, self.n)
-        first = (steps % self._in_an_epoch) * self.batch
+        first = (steps % self._steps_per_epoch) * self.batch
         places = first[:, None] + torch.arange(self.batch, device=steps.device)  # (S, B)
         which = torch.arange(d, device=steps.device)[:, None]
         return orders[(epochs - epochs[0])[:, None, None], which, places[:, None]]
 
-    def _any(self, keys: Tensor) -> Tensor:
+    def _any_rows(self, keys: Tensor) -> Tensor:
         return (keys * self.n).long().clamp_(max=self.n - 1)
 
 
-class Batches:
-    """Pairs of what a network is given and what it should come to, for R runs with D distinct seeds."""
+class Minibatches:
+    """Pairs of network input and target rows, for R runs with D distinct seeds.
+
+    Args:
+        target: Samples (N, d).
+        source: Samples (M, d_in), or the dimension z of standard normal noise.
+        batch: Rows per step, B.
+        seeds: One per run, (R,).
+        single: One network without a leading dimension, rather than a stack.
+    """
 
     def __init__(
         self, target: Tensor, source: Tensor | int, batch: int, seeds: Tensor, *, single: bool
@@ -71,49 +79,50 @@ class Batches:
         distinct, which = seeds.unique(return_inverse=True)
         self.seeds = RunSeeds(distinct, target.device)
         self._which = None if single else which.to(target.device)
-        self.of_target = Deck(len(target), batch, _OF_TARGET)
-        self.of_source = None
+        self._target_rows = RowSampler(len(target), batch, TARGET_STREAM)
+        self._source_rows = None
         if isinstance(source, Tensor):
-            self.of_source = Deck(len(source), batch, _OF_SOURCE)
+            self._source_rows = RowSampler(len(source), batch, SOURCE_STREAM)
 
     def notes(self) -> list[str]:
-        """What is to be said of them."""
-        decks = {"target": self.of_target, "source": self.of_source}
+        """What the user should know: which side has too few rows for a batch."""
+        samplers = {"target": self._target_rows, "source": self._source_rows}
         return [
-            f"the {name} has {deck.n} rows for batches of {deck.batch}: drawn with replacement"
-            for name, deck in decks.items()
-            if deck is not None and deck.replaced
+            f"the {name} has {sampler.n} rows for batches of {sampler.batch}: drawn with replacement"
+            for name, sampler in samplers.items()
+            if sampler is not None and sampler.with_replacement
         ]
 
-    def draw(self, step: int) -> Drawn:
-        """What one step sees."""
-        target = self.of_target.deal(self.seeds, step)
-        if self.of_source is not None:
-            source = self.of_source.deal(self.seeds, step)
+    def draw(self, step: int) -> StepDraws:
+        """The draws of one step."""
+        target = self._target_rows.rows(self.seeds, step)
+        if self._source_rows is not None:
+            source = self._source_rows.rows(self.seeds, step)
         else:
-            source = self.seeds.at(step, _NOISE).normal(self.seeds.distinct, self.batch, self._z)
-        return Drawn(target.unsqueeze(0), source.unsqueeze(0))
+            rng = self.seeds.at(step, NOISE_STREAM)
+            source = rng.normal(self.seeds.distinct, self.batch, self._noise_size)
+        return StepDraws(target.unsqueeze(0), source.unsqueeze(0))
 
-    def draw_ahead(self, steps: Tensor) -> Drawn:
-        """What consecutive steps see that are counted on the device."""
-        target = self.of_target.deal_ahead(self.seeds, steps)
-        if self.of_source is not None:
-            return Drawn(target, self.of_source.deal_ahead(self.seeds, steps))
-        s, d = len(steps), self.seeds.distinct
-        noise = self.seeds.across(steps, _NOISE).normal(s * d, self.batch, self._z)
-        return Drawn(target, noise.reshape(s, d, self.batch, self._z))
+    def draw_ahead(self, steps: Tensor) -> StepDraws:
+        """The draws of consecutive steps (S,) whose numbers are on the device."""
+        target = self._target_rows.rows_ahead(self.seeds, steps)
+        if self._source_rows is not None:
+            return StepDraws(target, self._source_rows.rows_ahead(self.seeds, steps))
+        s, d, z = len(steps), self.seeds.distinct, self._noise_size
+        noise = self.seeds.across(steps, NOISE_STREAM).normal(s * d, self.batch, z)
+        return StepDraws(target, noise.reshape(s, d, self.batch, z))
 
-    @property
-    def _z(self) -> int:
-        assert isinstance(self.source, int)
-        return self.source
-
-    def at(self, drawn: Drawn, index: int) -> tuple[Tensor, Tensor]:
-        """What the networks are given and should come to, (R, B, ·); (B, ·) each for a network by itself."""
-        rows, source = drawn.target[index], drawn.source[index]
+    def select(self, draws: StepDraws, index: int) -> tuple[Tensor, Tensor]:
+        """Network input and target rows of one of the steps drawn: (R, B, ·) each, or (B, ·) for one network."""
+        rows, source = draws.target[index], draws.source[index]
         given = self.source[source] if isinstance(self.source, Tensor) else source
         real = self.target[rows]
         given = given.to(real.dtype)
         if self._which is None:
             return given[0], real[0]
         return given[self._which], real[self._which]
+
+    @property
+    def _noise_size(self) -> int:
+        assert isinstance(self.source, int)
+        return self.source

@@ -1,4 +1,4 @@
-"""Steps of many networks at once, each by its own rate and kind; one that diverges stands still."""
+"""Optimizer steps of many networks at once, each with its own rate and kind; one that diverges stops moving."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor
 from slicewise.support import check_choice
 
 KINDS = ("sgd", "momentum", "adam")
-# A weight beyond this is none that anything was learned with.
-_LARGEST = 1e3
-_MOMENTUM, _EARLY, _LATE, _LEAST = 0.9, 0.9, 0.999, 1e-8
+# A network with a larger weight is taken to have diverged.
+_LARGEST_WEIGHT = 1e3
+_MOMENTUM, _BETA1, _BETA2, _EPSILON = 0.9, 0.9, 0.999, 1e-8
 
 
-def one_each(name: str, given: Any, runs: int, dtype: torch.dtype) -> Tensor:
-    """A number for each network (R,), of one for all or one each."""
+def per_network(name: str, given: Any, runs: int, dtype: torch.dtype) -> Tensor:
+    """Turn one number, or one for each network, into numbers (R,)."""
     try:
         numbers = torch.as_tensor(given, dtype=dtype).detach()
     except (TypeError, ValueError, RuntimeError) as wrong:
@@ -30,14 +30,31 @@ def one_each(name: str, given: Any, runs: int, dtype: torch.dtype) -> Tensor:
     return numbers.expand(runs).clone()
 
 
-class StackedOptimiser(torch.optim.Optimizer):
-    """Plain, momentum or Adam steps of parameters (R, ...): those of torch, run by run.
+class StackedOptimizer(torch.optim.Optimizer):
+    """SGD, momentum or Adam steps for the parameters (R, ...) of a `Stack`, each network with its own kind and rate.
 
-    A network with a weight that is not finite, or beyond 1000, has diverged: it keeps the weights it had, is not
-    `alive` any more, and the others never notice.
+    Each network moves as the optimizer of torch would move it alone. A network with a weight that is not finite, or
+    beyond 1000, has diverged: it keeps the weights it had before, its entry of `alive` (R,) becomes False, and the others
+    are not affected.
 
-    The parameters are laid side by side, a row for each network, and become views of that: a step is then a few passes
-    over one tensor, and on a device few launches. Move a stack to its device before.
+    The parameters become views of one tensor (R, n_weights), so that a step is a few operations on it: move a stack to
+    its device before making its optimizer.
+
+    Args:
+        parameters: Of a stack, (R, ...) each.
+        lr: One rate, or one for each network.
+        kinds: "sgd", "momentum" or "adam", one for all networks or one for each.
+
+    Raises:
+        ValueError: If a kind is unknown, a rate is negative or not finite, or their number is not R.
+
+    Example:
+        >>> from slicewise.training import Generator, Stack
+        >>> stack = Stack.of(Generator(2, hidden=(4,), generator=0), 3)
+        >>> optimizer = StackedOptimizer(stack.parameters(), [0.1, 0.2, 0.01], ["sgd", "sgd", "adam"])
+        >>> stack(torch.randn(3, 5, 8)).square().mean().backward()
+        >>> optimizer.step(); optimizer.alive
+        tensor([True, True, True])
     """
 
     def __init__(
@@ -50,10 +67,10 @@ class StackedOptimiser(torch.optim.Optimizer):
         runs, device = len(some[0]), some[0].device
         each = [kinds] * runs if isinstance(kinds, str) else list(kinds)
         for kind in each:
-            check_choice("kind of optimiser", kind, KINDS)
+            check_choice("kind of optimizer", kind, KINDS)
         if len(each) != runs:
-            raise ValueError(f"{len(each)} kinds of optimiser for {runs} networks: give one each")
-        rates = one_each("lr", lr, runs, some[0].dtype).to(device)
+            raise ValueError(f"{len(each)} kinds of optimizer for {runs} networks: give one each")
+        rates = per_network("lr", lr, runs, some[0].dtype).to(device)
         if not bool((rates.isfinite() & (rates >= 0)).all()):
             raise ValueError(f"lr = {rates.tolist()}: give finite rates of at least 0")
         super().__init__(some, {"lr": rates})
@@ -61,13 +78,13 @@ class StackedOptimiser(torch.optim.Optimizer):
         self.kinds = tuple(each)
         self._has = {kind: kind in each for kind in KINDS}
         self.alive = torch.ones(runs, dtype=torch.bool, device=device)
-        self._weights = torch.cat([p.detach().flatten(1) for p in some], dim=1)  # (R, all of them)
+        self._weights = torch.cat([p.detach().flatten(1) for p in some], dim=1)  # (R, n_weights)
         place = 0
         for parameter in some:
             size = parameter[0].numel()
             parameter.data = self._weights[:, place : place + size].view(parameter.shape)
             place += size
-        state = self.state[some[0]]  # all of it, so that it is saved with the first
+        state = self.state[some[0]]  # of all parameters: saved with the first
         if self._has["momentum"] or self._has["adam"]:
             state["first"] = torch.zeros_like(self._weights)
         if self._has["adam"]:
@@ -77,14 +94,14 @@ class StackedOptimiser(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
-        """One step of every network that is alive, down the gradients of its parameters."""
+        """Make one step of every network that has not diverged."""
         (group,) = self.param_groups
         slopes = [torch.zeros_like(p) if p.grad is None else p.grad for p in group["params"]]
         direction = self._direction(torch.cat([slope.flatten(1) for slope in slopes], dim=1))
         weights = self._weights
         new = torch.addcmul(weights, group["lr"].unsqueeze(1), direction, value=-1)
-        reach = torch.linalg.vector_norm(new, ord=torch.inf, dim=1)
-        self.alive &= reach < _LARGEST  # False for NaN too
+        largest = torch.linalg.vector_norm(new, ord=torch.inf, dim=1)
+        self.alive &= largest < _LARGEST_WEIGHT  # False for NaN as well
         torch.where(self.alive.unsqueeze(1), new, weights, out=weights)
 
     def _direction(self, gradient: Tensor) -> Tensor:
@@ -97,42 +114,39 @@ class StackedOptimiser(torch.optim.Optimizer):
             first.mul_(_MOMENTUM).add_(gradient)
             return torch.where(momentum, first, gradient)
         state["count"] += 1
-        step, second = state["count"].double(), state["second"]  # 1 − 0.999^step needs its digits
-        averaged = first.lerp(gradient, 1 - _EARLY)
+        # In double precision: 1 − 0.999^step loses its digits in single.
+        step, second = state["count"].double(), state["second"]
+        averaged = first.lerp(gradient, 1 - _BETA1)
         if self._has["momentum"]:
             averaged = torch.where(adam, averaged, _MOMENTUM * first + gradient)
         first.copy_(averaged)
-        second.lerp_(gradient.square(), 1 - _LATE)
-        size = (second / (1 - _LATE**step)).sqrt() + _LEAST
-        scaled = first / (1 - _EARLY**step) / size
+        second.lerp_(gradient.square(), 1 - _BETA2)
+        size = (second / (1 - _BETA2**step)).sqrt() + _EPSILON
+        scaled = first / (1 - _BETA1**step) / size
         if all(kind == "adam" for kind in self.kinds):
             return scaled
         return torch.where(adam, scaled, torch.where(momentum, first, gradient))
 
 
 @torch.no_grad()
-def sound(weights: Iterable[Tensor]) -> bool:
-    """Are all weights of a network by itself finite and no larger than those of a stack may be?"""
+def within_bounds(weights: Iterable[Tensor]) -> bool:
+    """Whether all weights of one network are finite and below the bound that `StackedOptimizer` has."""
     some = [weight for weight in weights if weight.numel()]
-    reach = [
-        length.to(some[0].device, torch.float32) for length in torch._foreach_norm(some, torch.inf)
+    largest = [
+        norm.to(some[0].device, torch.float32) for norm in torch._foreach_norm(some, torch.inf)
     ]
-    return bool(torch.stack(reach).max() < _LARGEST)  # False for NaN too
-
-
-def _shaped(each: Tensor, like: Tensor) -> Tensor:
-    """A number of each run (R,), to meet something (R, ...)."""
-    return each.reshape(-1, *(1,) * (like.dim() - 1))
+    return bool(torch.stack(largest).max() < _LARGEST_WEIGHT)  # False for NaN as well
 
 
 @torch.no_grad()
-def clip(gradients: Sequence[Tensor], most: float, *, stacked: bool) -> None:
-    """Shorten gradients whose length is above `most`, in place; of a stack each run's by itself."""
+def clip(gradients: Sequence[Tensor], max_norm: float, *, stacked: bool) -> None:
+    """Scale gradients in place to a norm of at most `max_norm`; in a stack, those of each network separately."""
     if stacked:
         squares = [g.square().flatten(1).sum(dim=1) for g in gradients]
     else:
         squares = [g.square().sum() for g in gradients]
-    length = torch.stack(squares).sum(dim=0).sqrt()  # (R,), or one number
-    factor = (most / (length + 1e-6)).clamp(max=1)  # as torch does it
+    norm = torch.stack(squares).sum(dim=0).sqrt()  # (R,), or ()
+    factor = (max_norm / (norm + 1e-6)).clamp(max=1)  # as torch.nn.utils.clip_grad_norm_
     for gradient in gradients:
-        gradient.mul_(_shaped(factor, gradient) if stacked else factor)
+        shape = (-1, *(1,) * (gradient.dim() - 1)) if stacked else ()
+        gradient.mul_(factor.reshape(shape))

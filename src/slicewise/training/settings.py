@@ -1,4 +1,4 @@
-"""How a network is trained: everything but the network, the data and who counts the steps."""
+"""The settings of a training: everything but the network, the data and the seeds."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from slicewise.distance import Objective
+from slicewise.distance import Objective, Scale
 from slicewise.problem import Schedule
 from slicewise.support import check_choice, check_count
 from slicewise.variants import Recipe
 
-Scale = Literal["classic", "displacement"]
+# Of the scales of the loss, those whose gradient is computed here in closed form.
+SCALES: tuple[Scale, ...] = ("classic", "displacement")
 Precision = Literal["float32", "tf32", "bf16"]
 
 
@@ -33,19 +34,19 @@ def _tail(progress: float) -> float:
     return min(1.0, (1 - progress) / 0.3)
 
 
-# How the rate falls in the course of a run; "tail" over its last 30 %.
+# Factors of the learning rate as functions of the fraction of steps made; "tail" decays over the last 30 %.
 DECAYS: dict[str, Schedule] = {"linear": _linear, "cosine": _cosine, "tail": _tail}
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What is descended, and how."""
+class TrainingSettings:
+    """What is minimized, and how; checked when it is made. `train` documents each field."""
 
     recipe: Recipe
     objective: Objective = "power"
     scale: Scale = "classic"
     batch: int = 2048
-    steps: int = 10_000
+    max_steps: int = 10_000
     decay: Schedule | None = None
     clip: float | None = None
     ema: float | None = None
@@ -53,10 +54,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_choice("objective", self.objective, get_args(Objective))
-        check_choice("scale", self.scale, get_args(Scale))
+        check_choice("scale", self.scale, SCALES)
         check_choice("precision", self.precision, get_args(Precision))
         check_count("batch", self.batch)
-        check_count("steps", self.steps, at_least=0)
+        check_count("max_steps", self.max_steps, at_least=0)
         if self.scale == "displacement" and self.objective != "power":
             raise ValueError(
                 f"scale='displacement' with objective={self.objective!r}: moves have the right length for the "
@@ -65,34 +66,34 @@ class Settings:
         if self.scale == "displacement":
             self.recipe.check_linear("scale='displacement'")
         if self.clip is not None and not 0 < self.clip < math.inf:
-            raise ValueError(f"clip = {self.clip}: give the largest length of a gradient, or None")
+            raise ValueError(f"clip = {self.clip}: give the largest norm of a gradient, or None")
         if self.ema is not None and not 0 < self.ema < 1:
-            raise ValueError(f"ema = {self.ema}: give a share between 0 and 1 such as 0.999")
+            raise ValueError(f"ema = {self.ema}: give a number between 0 and 1 such as 0.999")
 
     @property
-    def follows_steps(self) -> bool:
-        """Does what a step does depend on how many there will be?"""
-        return self.decay is not None or _may_follow(self.recipe)
+    def depends_on_max_steps(self) -> bool:
+        """Whether a step depends on how many there will be, so that a longer training is another one."""
+        return self.decay is not None or _may_be_scheduled(self.recipe)
 
 
-def _may_follow(part: object) -> bool:
-    """Might a part of a recipe look at how much of the run is over? One of a caller's own might."""
+def _may_be_scheduled(part: object) -> bool:
+    """Whether a part of a recipe may depend on the fraction of steps made; parts from outside are assumed to."""
     if part is None or isinstance(part, (bool, int, float, str, Tensor)):
         return False
     if isinstance(part, tuple):
-        return any(_may_follow(one) for one in part)
+        return any(_may_be_scheduled(one) for one in part)
     if not dataclasses.is_dataclass(part) or not type(part).__module__.startswith("slicewise."):
         return True
-    scheduled = getattr(part, "scheduled", ())  # numbers that may be functions of the moment
+    scheduled = getattr(part, "scheduled", ())  # names of fields that may be schedules
     values = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
     return any(
-        callable(value) if name in scheduled else _may_follow(value)
+        callable(value) if name in scheduled else _may_be_scheduled(value)
         for name, value in values.items()
     )
 
 
 def decay_for(decay: str | Callable[[float], float] | None) -> Schedule | None:
-    """A schedule by name, or as it is: what the rate is multiplied by, over the share of steps made."""
+    """Return the schedule of a name, or the function itself."""
     if isinstance(decay, str):
         check_choice("decay", decay, DECAYS)
         return DECAYS[decay]
@@ -102,8 +103,8 @@ def decay_for(decay: str | Callable[[float], float] | None) -> Schedule | None:
 
 
 @contextmanager
-def arithmetic(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Matrix products in TF32, if that is asked for and there is a device that has it."""
+def matmul_precision(precision: Precision, device: torch.device) -> Iterator[None]:
+    """Allow TF32 in matrix products on a CUDA device, unless "float32" is asked for; restored afterwards."""
     if precision == "float32" or device.type != "cuda":
         yield
         return

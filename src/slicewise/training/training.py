@@ -1,4 +1,4 @@
-"""Training a network by a sliced distance: the call, and what comes of it."""
+"""Train a network by a sliced distance: the call, and its result."""
 
 from __future__ import annotations
 
@@ -13,112 +13,167 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from slicewise.distance import Objective, recipe_for
-from slicewise.support import check_choice, check_finite, check_number, current
-from slicewise.training.checkpoint import TrainingCheckpoint, identity_of
-from slicewise.training.loop import Loop, Writer, writing
+from slicewise.distance import Objective, Scale, recipe_for
+from slicewise.support import (
+    Status,
+    check_choice,
+    check_finite,
+    check_number,
+    current,
+    renamed_arguments,
+)
+from slicewise.training.checkpoint import TrainingCheckpoint
+from slicewise.training.loop import ScalarWriter, TrainingLoop, scalar_writer
 from slicewise.training.networks import Layers, Stack
-from slicewise.training.optimizers import KINDS, StackedOptimiser, one_each
-from slicewise.training.settings import Precision, Scale, Settings, arithmetic, decay_for
-from slicewise.training.step import Trainer, with_weights
+from slicewise.training.optimizers import KINDS, StackedOptimizer, per_network
+from slicewise.training.settings import (
+    Precision,
+    TrainingSettings,
+    decay_for,
+    matmul_precision,
+)
+from slicewise.training.step import Trainer, set_weights
 from slicewise.variants import Recipe, Variant
 
-Optimisers = str | Sequence[str] | Callable[[Iterable[Tensor]], torch.optim.Optimizer]
-# Good for the displacement scale; for Adam, which knows no scale, for both.
+Optimizers = str | Sequence[str] | Callable[[Iterable[Tensor]], torch.optim.Optimizer]
+# Default rates: for the displacement scale; for Adam, whose steps do not depend on the scale, for both.
 _RATES = {"sgd": 0.1, "momentum": 0.03, "adam": 1e-3}
+_OLD_ATTRIBUTES = {"averaged": "ema_network", "steps": "n_steps"}
 
 _log = logging.getLogger("slicewise")
 
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """What came of a training."""
+    """The result of `train`.
 
-    network: nn.Module  # the one that was given, trained
-    averaged: nn.Module | None  # a copy with its weights averaged over steps, if asked for
-    losses: Tensor  # (steps,), of a stack (steps, R): before each step
-    steps: int  # made
-    status: str | list[str]  # "finished" or "diverged"; of a stack one each
+    Attributes:
+        network: The network that was given, trained in place.
+        ema_network: A copy with its weights averaged over steps; None unless `ema` was given.
+        losses: The loss before each step, (n_steps,), or (n_steps, R) for a stack of R networks.
+        n_steps: Number of steps made.
+        status: "out of steps" (all steps were made) or "diverged"; for a stack a list, one word for each network.
+        seconds: Time taken, that of earlier calls with the same checkpoint included.
+        notes: What was logged as a warning, such as too few rows for a batch.
+    """
+
+    network: nn.Module
+    ema_network: nn.Module | None
+    losses: Tensor
+    n_steps: int
+    status: str | list[str]
     seconds: float
     notes: tuple[str, ...] = ()
 
     @property
-    def diverged(self) -> Any:
-        """Whether it did; of a stack which did."""
+    def diverged(self) -> bool | list[bool]:
+        """Whether the training diverged; for a stack a list, one value for each network."""
         if isinstance(self.status, str):
-            return self.status == "diverged"
-        return [one == "diverged" for one in self.status]
+            return self.status == Status.DIVERGED
+        return [one == Status.DIVERGED for one in self.status]
+
+    def __getattr__(self, name: str) -> Any:
+        new = f": it is called {_OLD_ATTRIBUTES[name]!r} now" if name in _OLD_ATTRIBUTES else ""
+        raise AttributeError(f"a Training has no attribute {name!r}{new}")
 
 
+@renamed_arguments(
+    steps="max_steps=",
+    optimiser="optimizer=",
+    seed="seeds=",
+    generator="seeds=",
+    every="checkpoint_every=",
+    bar="progress_bar=",
+    power="objective='power' or objective='root'",
+)
 def train(
     network: nn.Module,
     target: Tensor,
     variant: str | Variant | Recipe = "sw",
     *,
     source: Tensor | int | None = None,
-    steps: int = 10_000,
+    max_steps: int = 10_000,
     batch: int = 2048,
     n_slices: int | None = None,
     objective: Objective = "power",
     scale: Scale = "displacement",
-    optimiser: Optimisers = "sgd",
+    optimizer: Optimizers = "sgd",
     lr: float | Sequence[float] | Tensor | None = None,
     decay: str | Callable[[float], float] | None = None,
     clip: float | None = None,
     ema: float | None = None,
     precision: Precision = "float32",
-    seed: int | Sequence[int] | Tensor = 0,
+    seeds: int | Sequence[int] | Tensor = 0,
     checkpoint: str | Path | None = None,
-    every: float = 30.0,
-    bar: bool | None = None,
-    tensorboard: str | Path | Writer | None = None,
+    checkpoint_every: float = 30.0,
+    progress_bar: bool | None = None,
+    tensorboard: str | Path | ScalarWriter | None = None,
     graph: bool | None = None,
     backend: str = "auto",
     **options: Any,
 ) -> Training:
-    """Train a network until what it makes of noise, or of samples, is like the target (N, d).
+    """Train a network so that its outputs are distributed as the target samples.
 
-    With the default scale a rate of 0.1 for plain SGD is near the best over batch sizes, slice counts and variants, but
-    for "dsw", which wants 0.02 (docs/latents.md has what was measured). What a step draws depends on the seed and the
-    step alone, on every device.
+    Use it for a generator (noise in, samples out) or for a translation (samples of one set in, samples of another out).
+    To write the training loop yourself, use the loss `SlicedWasserstein`. With the default scale a rate of 0.1 for plain
+    SGD works across batch sizes, slice counts and variants; for "dsw" use 0.02 (measurements: docs/latents.md). What
+    a step draws depends on the seed and the step number alone, on every device.
 
     Args:
-        network: `Generator`, `Translator`, a `Stack` of them, or any module from (B, ·) to (B, d). It is trained
-            where its weights are.
-        source: samples (M, ·) to start from, or the dimension of normal noise; None is the noise of a `Generator`.
-        batch: rows of a step, of the target and of the source: shuffled, without replacement where there are enough.
-        n_slices, options: of the variant, as in `SlicedWasserstein`.
-        objective, scale: what is descended, "power", "root" or "mean_root"; and how long gradients are: "classic",
-            or "displacement", minus the move that the slices suggest.
-        optimiser: "sgd", "momentum" or "adam" (of a stack, one each if you like), or a function of the parameters
-            that makes one of torch's.
-        lr: None is 0.1, 0.03 or 0.001 for those names; of a stack one each if you like. The classic scale has no
-            rate that is good everywhere, so give one.
-        decay: what the rate is multiplied by: "linear", "cosine", "tail" (the last 30 % of the steps), or a function of
-            the share of steps made.
-        clip: the largest length of a gradient; of a stack each network's own.
-        ema: average the weights over steps, 0.999 say.
-        precision: "tf32" for matrix products on a device that has it, "bf16" for the network (weights and loss stay).
-        seed: of all that is drawn; of a stack one each if you like. Those with one seed see the same.
-        checkpoint, every: a safetensors file to go on from if it exists, kept up to date every so many seconds.
-        tensorboard: a folder, or a writer with `add_scalar`.
-        graph: make whole steps as CUDA graphs; None does for our networks with SGD or an optimiser that says it is
-            capturable. True does for a network of your own, which then must not look at its numbers.
+        network: A `Generator`, a `Translator`, a `Stack` of either, or any module from (B, d_in) to (B, d). It is trained
+            in place, on the device of its weights.
+        target: Samples (N, d).
+        variant: The sliced distance: a name of `VARIANTS`, a `Variant` or a `Recipe`.
+        source: Input samples (M, d_in), or the dimension of standard normal noise. None is the noise of a `Generator`.
+        max_steps: Number of steps.
+        batch: Rows of the target, and of the source, per step: without replacement within an epoch, with replacement
+            if there are fewer rows than that.
+        n_slices: Number of slices; None is the default of the variant.
+        objective: What is minimized: "power" (SW_2 squared), "root" (SW_2) or "mean_root" (the mean of W_2 over slices).
+        scale: How gradients are scaled: "displacement" (minus the displacement that the slices suggest, divided by
+            the batch; for the power only) or "classic" (the gradient of the objective).
+        optimizer: "sgd", "momentum" or "adam" (for a stack, one or one for each network), or a function that makes
+            one of torch's optimizers from the parameters.
+        lr: Learning rate; for a stack, one or one for each network. None is 0.1 for "sgd", 0.03 for "momentum", 0.001 for
+            "adam"; with the classic scale, which has no rate that works everywhere, only "adam" has a default.
+        decay: Factor of the rate over the training: "linear", "cosine", "tail" (linear over the last 30 % of the steps),
+            or a function of the fraction of steps made.
+        clip: Largest norm of a gradient; in a stack, of each network's.
+        ema: Average the weights over steps with this factor, e.g. 0.999; see `Training.ema_network`.
+        precision: "tf32" for matrix products on a CUDA device, "bf16" for the network; weights and loss stay as they are.
+        seeds: Seed of everything that is drawn; for a stack, one or one for each network. Networks with the same seed
+            see the same batches, noise and slices.
+        checkpoint: A file to resume from if it exists, and to save to. A resumed training continues bit for bit.
+        checkpoint_every: Seconds between two saves.
+        progress_bar: Show a progress bar; None shows one on a terminal.
+        tensorboard: Where losses are logged: a folder, or a writer with `add_scalar`.
+        graph: Make steps as CUDA graphs. None does so if the network's class declares `capturable = True`, as ours
+            do, and the optimizer is one of the names or declares it. True does so for any network, which then must not
+            read values on the host.
+        backend: As in `sliced_wasserstein`.
+        **options: Options of the variant.
 
-    >>> from slicewise.training import Generator
-    >>> target = torch.randn(500, 16) + 1
-    >>> found = train(Generator(16, hidden=(32,), seed=0), target, steps=50, batch=64)
-    >>> found.status, bool(found.losses[-1] < found.losses[0])
-    ('finished', True)
+    Returns:
+        The trained network, with losses and how the training ended.
+
+    Raises:
+        ValueError: If arguments do not fit together, or the checkpoint belongs to another training.
+        TypeError: If an argument has a name of before.
+
+    Example:
+        >>> from slicewise.training import Generator
+        >>> target = torch.randn(500, 16) + 1
+        >>> found = train(Generator(16, hidden=(32,), generator=0), target, max_steps=50, batch=64)
+        >>> found.status, bool(found.losses[-1] < found.losses[0])
+        ('out of steps', True)
     """
     _check_data(target, source)
-    stacked = isinstance(network, Stack)
-    settings = Settings(
+    settings = TrainingSettings(
         recipe_for(variant, n_slices, options),
         objective,
         scale,
         batch,
-        steps,
+        max_steps,
         decay_for(decay),
         clip,
         ema,
@@ -127,30 +182,42 @@ def train(
     weights = [p for p in network.parameters() if p.requires_grad]
     if not weights:
         raise ValueError("the network has no parameters to train: give one that has")
-    device = weights[0].device
-    seeds = one_each("seed", seed, network.runs if isinstance(network, Stack) else 1, torch.int64)
-    made = _optimiser(optimiser, weights, lr, settings, stacked=stacked)
-    target = target.detach().to(weights[0])  # there, and as precise
+    stacked = isinstance(network, Stack)
+    runs = network.runs if isinstance(network, Stack) else 1
+    seed_of_run = per_network("seeds", seeds, runs, torch.int64)
+    made = _optimizer(optimizer, weights, lr, settings, stacked=stacked)
+    target = target.detach().to(weights[0])  # its device and dtype
     given = _source(source, network)
     given = given.detach().to(weights[0]) if isinstance(given, Tensor) else given
-    with current(device), arithmetic(precision, device), writing(tensorboard) as writer:
-        trainer = Trainer(network, target, given, settings, made, seeds, backend)
+    device = weights[0].device
+    with (
+        current(device),
+        matmul_precision(precision, device),
+        scalar_writer(tensorboard) as writer,
+    ):
+        trainer = Trainer(network, target, given, settings, made, seed_of_run, backend)
         notes = trainer.batches.notes()
         for note in notes:
             _log.warning(note)
-        kept = None
+        file = None
         if checkpoint is not None:
-            kept = TrainingCheckpoint(checkpoint, identity_of(trainer), every)
-        loop = Loop(trainer, kept, writer, graph)
-        loop.run(bar)
-    averaged = None
-    if trainer.averaged is not None:
-        averaged = copy.deepcopy(network)
-        with_weights(averaged, trainer.averaged)
-    losses = loop.losses()
-    found = losses if stacked else losses.squeeze(-1)
-    status = loop.status() if stacked else loop.status()[0]
-    return Training(network, averaged, found, trainer.done, status, loop.seconds, tuple(notes))
+            file = TrainingCheckpoint(checkpoint, trainer, checkpoint_every)
+        loop = TrainingLoop(trainer, file, writer, graph)
+        loop.run(progress_bar)
+    ema_network = None
+    if trainer.ema_weights is not None:
+        ema_network = copy.deepcopy(network)
+        set_weights(ema_network, trainer.ema_weights)
+    losses, status = loop.losses(), loop.status()
+    return Training(
+        network,
+        ema_network,
+        losses if stacked else losses.squeeze(-1),
+        trainer.n_steps,
+        status if stacked else status[0],
+        loop.seconds,
+        tuple(notes),
+    )
 
 
 def _check_data(target: Tensor, source: Tensor | int | None) -> None:
@@ -182,19 +249,24 @@ def _source(source: Tensor | int | None, network: nn.Module) -> Tensor | int:
     )
 
 
-def _optimiser(
-    asked: Optimisers, weights: Sequence[Tensor], lr: Any, settings: Settings, *, stacked: bool
+def _optimizer(
+    asked: Optimizers,
+    weights: Sequence[Tensor],
+    lr: Any,
+    settings: TrainingSettings,
+    *,
+    stacked: bool,
 ) -> torch.optim.Optimizer:
     if callable(asked):
         if lr is not None or stacked:
             what = "a stack has" if stacked else "lr is given, too"
             raise ValueError(
-                f"optimiser is a function, but {what}: use a name ({', '.join(KINDS)}), or let the function say all"
+                f"optimizer is a function, but {what}: use a name ({', '.join(KINDS)}), or let the function set the rate"
             )
         return _checked(asked(weights))
     kinds = [asked] if isinstance(asked, str) else list(asked)
     for kind in kinds:
-        check_choice("optimiser", kind, KINDS)
+        check_choice("optimizer", kind, KINDS)
     if lr is None:
         if settings.scale == "classic" and set(kinds) != {"adam"}:
             raise ValueError(
@@ -204,11 +276,11 @@ def _optimiser(
         lr = [_RATES[kind] for kind in kinds]
         lr = lr[0] if isinstance(asked, str) else lr
     if stacked:
-        return StackedOptimiser(weights, lr, asked)
+        return StackedOptimizer(weights, lr, asked)
     if isinstance(lr, Tensor) and lr.numel() == 1:
         lr = lr.item()
     if len(kinds) != 1 or not isinstance(lr, (int, float)):
-        raise ValueError(f"lr = {lr!r}, optimiser = {asked!r}: one network has one of each")
+        raise ValueError(f"lr = {lr!r}, optimizer = {asked!r}: one network has one of each")
     check_number("lr", lr, above=0, or_equal=True)
     if kinds[0] == "adam":
         return torch.optim.Adam(weights, lr=lr, capturable=weights[0].is_cuda)
@@ -216,15 +288,15 @@ def _optimiser(
 
 
 def _checked(made: object) -> torch.optim.Optimizer:
-    """What a function has made, if it makes steps of gradients that are given."""
+    """Return what a function made, if it is an optimizer that needs no closure."""
     if not isinstance(made, torch.optim.Optimizer):
         raise ValueError(
-            f"optimiser is a function that makes a {type(made).__name__}: let it return one of torch's optimisers"
+            f"optimizer is a function that makes a {type(made).__name__}: let it return one of torch's optimizers"
         )
     closure = inspect.signature(made.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
         raise ValueError(
-            f"optimiser makes {type(made).__name__}, which evaluates the loss several times in a step, where each step "
+            f"optimizer makes {type(made).__name__}, which evaluates the loss several times in a step, where each step "
             f"here has a batch of its own: use one of torch's that does not, or a name ({', '.join(KINDS)})"
         )
     return made

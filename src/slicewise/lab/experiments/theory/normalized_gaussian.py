@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-<<<<<<< HEAD:src/slicewise/lab/experiments/theory/normalized_gaussian.py
 from slicewise.lab.experiments.check import (
     Check,
     Measured,
@@ -27,14 +26,6 @@ from slicewise.lab.experiments.check import (
 )
 from slicewise.lab.images import BLUE, ORANGE
 from slicewise.sampling import normalize
-=======
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import claim, label, line, points
-from slicewise.lab.experiments.theory.sampling import by_preset, mean_of, rng_of, seeded
-from slicewise.lab.experiments.theory.series import between, column, grouped
-from slicewise.lab.images.palette import BLUE, ORANGE
-from slicewise.sampling import normalize
->>>>>>> rooms:src/slicewise/lab/experiments/theory/normalized_gaussian.py
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
