@@ -71,7 +71,7 @@ def one_rate(
     scores = {
         how: statistics.fmean(one.measures["sw2"] for one in results)
         for how, results in found.items()
-        if all(one.status == "finished" for one in results)
+        if all(one.status != "diverged" for one in results)
     }
     ours = (DISPLACEMENT, ONE_RATE)
     best, least = min(scores.items(), key=lambda item: item[1], default=(None, math.inf))
@@ -87,7 +87,7 @@ def _untrained(task: LatentTask, device: str) -> Mapping[str, Measures]:
 
 
 def _diverged(results: Sequence[Result]) -> Figure:
-    count = sum(one.status != "finished" for one in results)
+    count = sum(one.status == "diverged" for one in results)
     return Figure("seeds that diverged", float(count), most=0)
 
 

@@ -137,7 +137,7 @@ def generation(setting: Setting) -> Iterator[Promise]:
     """By plain and by adaptive steps."""
     task = setting.task(GENERATION)
     yield Promise("SGD, displacement 0.1", setting.cell(task), Generated(2.1, 0.05))
-    adam: dict[str, Any] = {"rates": (1e-3,), "optimiser": "adam", "decay": "linear"}
+    adam: dict[str, Any] = {"rates": (1e-3,), "optimizer": "adam", "decay": "linear"}
     for n_slices, check in ((50, Generated(1.4, 0.015)), (500, Generated(1.15, 0.004))):
         cell = setting.cell(task, n_slices=n_slices, **adam)
         yield Promise(f"Adam, falling rate, L = {n_slices}", cell, check)

@@ -59,10 +59,16 @@ def pot(kind: str) -> Way:
 
 
 WAYS: dict[str, Way] = {
-    "slicewise": lambda s, t: np.asarray(transfer(s, t, seed=0, bar=False)),
-    "slicewise, gentle": lambda s, t: np.asarray(transfer(s, t, smoothness=10, seed=0, bar=False)),
-    "slicewise, palette": lambda s, t: np.asarray(transfer(s, t, palette=256, seed=0, bar=False)),
-    "slicewise, srgb": lambda s, t: np.asarray(transfer(s, t, space="srgb", seed=0, bar=False)),
+    "slicewise": lambda s, t: np.asarray(transfer(s, t, generator=0, progress_bar=False)),
+    "slicewise, gentle": lambda s, t: np.asarray(
+        transfer(s, t, smoothness=10, generator=0, progress_bar=False)
+    ),
+    "slicewise, palette": lambda s, t: np.asarray(
+        transfer(s, t, palette=256, generator=0, progress_bar=False)
+    ),
+    "slicewise, srgb": lambda s, t: np.asarray(
+        transfer(s, t, space="srgb", generator=0, progress_bar=False)
+    ),
     "match_histograms": histograms,
     "Reinhard": reinhard,
     "POT EMD": pot("EMD"),

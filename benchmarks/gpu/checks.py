@@ -44,7 +44,7 @@ def check_flow(x: Tensor, y: Tensor, label: str, **how: Any) -> dict[str, float]
 
 
 def _ends(x: Tensor, y: Tensor, backend: str, **how: Any) -> Tensor:
-    return sw.flow(x, y, steps=CHECKED_STEPS, backend=backend, **how).particles.double()
+    return sw.flow(x, y, max_steps=CHECKED_STEPS, backend=backend, **how).particles.double()
 
 
 def _off(ended: Tensor, expected: Tensor, start: Tensor) -> float:

@@ -55,7 +55,7 @@ class FlowCase:
     def how(self, step: float) -> dict[str, Any]:
         """Arguments of `flow` for a dimensionless step, the largest where there are 36 rates."""
         rate = rate_of_step(step, self.workload.n)
-        known: dict[str, Any] = {"n_slices": self.workload.n_slices, "bar": False}
+        known: dict[str, Any] = {"n_slices": self.workload.n_slices, "recording": sw.Recording(progress_bar=False)}
         if self.seeds is None:
             return {**known, "lr": rate, "seeds": 0}
         seeds = torch.arange(self.seeds[0] * self.seeds[1]).reshape(self.seeds)
@@ -88,7 +88,11 @@ def time_flow(case: FlowCase, *, quick: bool) -> dict[str, Any]:
 def time_variant(name: str, *, quick: bool) -> dict[str, Any]:
     """A variant with the paper's settings on workload A50: check it, then time the whole call."""
     x, y = FlowCase(BY_NAME["A50"], 0).samples()
-    how: dict[str, Any] = {"seeds": 0, "defaults": "paper", "bar": False}
+    how: dict[str, Any] = {
+        "seeds": 0,
+        "defaults": "paper",
+        "recording": sw.Recording(progress_bar=False),
+    }
     checked = rate_of_step(CHECKED_WAY * x.shape[-1] / CHECKED_STEPS, len(x))
     errors = check_flow(x, y, name, variant=name, lr=checked, **how)
     run = functools.partial(sw.flow, x, y, name, lr=0.01, **how)
@@ -100,7 +104,7 @@ def _timed(
     run: Callable[..., Any], x: Tensor, y: Tensor, steps: int, repeats: int
 ) -> dict[str, Any]:
     """Seconds of the whole call, the median of some; no time where runs ended early or did not fall."""
-    run(steps=CHECKED_STEPS)  # compiles what the rates and shapes of this call need
+    run(max_steps=CHECKED_STEPS)  # compiles what the rates and shapes of this call need
     seconds, _ = _wall(run, CHECKED_STEPS)
     made = steps
     while made > 1000 and seconds / CHECKED_STEPS * made > LONGEST:
@@ -109,7 +113,7 @@ def _timed(
     while len(times) < repeats and (not times or sum(times) + times[-1] < LONGEST):
         seconds, found = _wall(run, made)
         times.append(seconds)
-        early = int((found.steps < made).sum())
+        early = int((found.n_steps < made).sum())
         if early:
             raise RuntimeError(f"{early} runs ended before step {made}; no time is reported")
         if not bool((apart(found.particles, y) < apart(x, y)).all()):
@@ -129,7 +133,7 @@ def _timed(
 def _wall(run: Callable[..., Any], steps: int) -> tuple[float, Any]:
     torch.cuda.synchronize()
     begun = time.perf_counter()
-    found = run(steps=steps)
+    found = run(max_steps=steps)
     torch.cuda.synchronize()
     return time.perf_counter() - begun, found
 

@@ -26,18 +26,23 @@ def count(
     """Flow a batch of runs until their exact W_2 is at most `goal`: how many steps and seconds it took."""
     begun = time.perf_counter()
     found = sw.flow(
-        x, y, seeds=list(seeds), stop_w2=float(goal), steps=steps, tolerance=None, **how
+        x,
+        y,
+        seeds=list(seeds),
+        max_steps=steps,
+        stopping=sw.Stopping(w2=float(goal), tolerance=None),
+        **how,
     )
     seconds = time.perf_counter() - begun
-    taken = found.steps.tolist()
+    taken = found.n_steps.tolist()
     return {
-        "median": float(found.steps.double().quantile(0.5)),
+        "median": float(found.n_steps.double().quantile(0.5)),
         "most": max(taken),
         "steps": taken,
         "arrived": int(found.converged.sum()),
         "runs": len(taken),
         "seconds": seconds,
-        "k": max(found.ranks.tolist()),
+        "k": max(found.dimensions.tolist()),
         "w2": float(found.w2.max()),
     }
 
@@ -62,7 +67,7 @@ def toys(*, quick: bool) -> list[Row]:
                 }
             )
             if not quick:
-                plain = count(x, y, seeds, 1e-3, 2000, step="cauchy", reduce=False)
+                plain = count(x, y, seeds, 1e-3, 2000, step_rule="cauchy", reduce=False)
                 rows[-1]["plain"] = plain["median"]
     return rows
 

@@ -56,7 +56,7 @@ def points_of(numbers, grid):
 
 def test_a_toy_arrives(capsys, tmp_path):
     said = found(capsys, "--n", 40, "--frames", 4, "--save", "end.npz", "--seed", 3)
-    assert said["ended"] == "converged"
+    assert said["ended"] == "arrived"
     assert said["w2"] < 1e-6
     assert (said["n"], said["m"], said["d"]) == (40, 40, 2)
     with np.load("end.npz") as saved:
@@ -89,7 +89,7 @@ def test_a_given_rate_makes_the_steps_of_its_formula(capsys):
     said = found(
         capsys, "x.npy", "y.npy", "--lr", 0.25, "--steps", 3, "--save", "end.npy", "--frames", 9
     )
-    assert (said["ended"], said["steps"], said["lr"]) == ("finished", 3, 0.25)
+    assert (said["ended"], said["steps"], said["lr"]) == ("out of steps", 3, 0.25)
     assert said["frames"] == [0, 1, 2, 3]
     expected = np.array([4.0, 7.0]) - 0.75**3 * np.array([4.0, 6.0])
     assert np.load("end.npy").ravel() == pytest.approx(expected)

@@ -78,7 +78,7 @@ def test_listing_and_exporting(here, capsys):
     lines = said(capsys, "runs").out.splitlines()
     assert lines[0].split()[:3] == ["experiment", "setting", "variant"]
     assert lines[-1] == "2 lines"
-    (searched,) = (line for line in lines if "finished" in line)
+    (searched,) = (line for line in lines if "out of steps" in line)
     assert searched.split()[5:7] == ["1", "2"], "the rate that did not diverge, of two runs"
     every = said(capsys, "runs", "--all").out
     assert every.splitlines()[-1] == "3 runs"
@@ -86,7 +86,7 @@ def test_listing_and_exporting(here, capsys):
     assert said(capsys, "runs", "--all", "--variant", "sw").out == every
     assert "choose from sw" in wrong(capsys, "runs", "--variant", "ebsw")
     objects = [json.loads(line) for line in said(capsys, "runs", "--json").out.splitlines()]
-    assert {row["status"] for row in objects} == {"finished", "diverged", "converged"}
+    assert {row["status"] for row in objects} == {"out of steps", "diverged", "arrived"}
     piped = list(csv.DictReader(said(capsys, "runs", "--csv", "-").out.splitlines()))
     assert [row["key"] for row in piped] == [row["key"] for row in objects]
     said(capsys, "runs", "--csv", "out/all.csv")

@@ -88,13 +88,13 @@ def test_a_map_that_does_not_say_its_seed(capsys):
 
 def test_a_map_says_all_it_was_fitted_with(tmp_path):
     made = ColorTransfer(
-        "ebsw", space="srgb", palette=5, n_pixels=np.int32(99), smoothness=2, seed=np.int64(3)
+        "ebsw", space="srgb", palette=5, n_pixels=np.int32(99), smoothness=2, generator=np.int64(3)
     )
     cat = data.chelsea()[::9, ::9]
     for name in ("m.npz", "m.safetensors"):
         made.fit(cat, cat).save(tmp_path / name)
         again = ColorTransfer.load(tmp_path / name)
-        for option in ("variant", "space", "palette", "n_pixels", "smoothness", "seed"):
+        for option in ("variant", "space", "palette", "n_pixels", "smoothness", "generator"):
             assert getattr(again, option) == getattr(made, option)
 
 

@@ -44,7 +44,7 @@ def test_rates_go_to_our_scale_and_back(rate, objective):
 
 def test_a_rate_means_what_it_does_in_published_scripts():
     x, y = torch.rand(2, 40, 3, dtype=torch.float64)
-    how = {"seeds": 0, "steps": 1}
+    how = {"seeds": 0, "max_steps": 1}
     # n times the root of a sum is what the reference convention has.
     ours = sw.flow(x, y, lr=on_mean_scale(1e-3, "root", 40), objective="root", **how)
     theirs = sw.flow(x, y, lr=1e-3, objective="root", convention="reference", **how)
@@ -56,13 +56,13 @@ def test_a_rate_means_what_it_does_in_published_scripts():
 
 def test_nothing_goes_below_the_floor():
     x, y = torch.rand(2, 30, 3, dtype=torch.float64)
-    free = sw.flow(x, y, lr=300.0, seeds=0, steps=3).particles
+    free = sw.flow(x, y, lr=300.0, seeds=0, max_steps=3).particles
     assert free.min() < 0
-    held = sw.flow(x, y, lr=300.0, seeds=0, steps=3, at_least=0.0)
+    held = sw.flow(x, y, lr=300.0, seeds=0, max_steps=3, lower_bound=0.0)
     assert held.particles.min() == 0
-    first = sw.flow(x, y, lr=300.0, seeds=0, steps=1).particles.clamp(min=0)
+    first = sw.flow(x, y, lr=300.0, seeds=0, max_steps=1).particles.clamp(min=0)
     torch.testing.assert_close(
-        sw.flow(x, y, lr=300.0, seeds=0, steps=1, at_least=0.0).particles, first, rtol=0, atol=0
+        sw.flow(x, y, lr=300.0, seeds=0, max_steps=1, lower_bound=0.0).particles, first, rtol=0, atol=0
     )
 
 
@@ -71,13 +71,13 @@ def test_nothing_goes_below_the_floor():
     [
         ({}, "given lr"),
         ({"lr": 1.0, "reduce": True}, "reduce=False"),
-        ({"lr": 1.0, "at_least": float("nan")}, "give a number"),
+        ({"lr": 1.0, "lower_bound": float("nan")}, "give a number"),
     ],
 )
 def test_where_a_floor_makes_no_sense(how, words):
     x, y = torch.rand(2, 30, 3)
     with pytest.raises(ValueError, match=words):
-        sw.flow(x, y, **{"at_least": 0.0, **how})
+        sw.flow(x, y, **{"lower_bound": 0.0, **how})
 
 
 @pytest.mark.slow
@@ -146,7 +146,7 @@ def test_presets():
     flows = [cell for cell in paper if not cell.alone]
     assert len(flows) == 3 * 11 * 3
     assert {len(cell.runs) for cell in flows} == {3, 75}
-    assert {cell.at_least for cell in flows if cell.rates} == {0.0}
+    assert {cell.lower_bound for cell in flows if cell.rates} == {0.0}
     assert {cell.steps for cell in flows} == {50_000, 5000}
     assert {cell.task.n for cell in paper} == {3000}
     assert sum(cell.alone for cell in paper) == 11
@@ -164,14 +164,14 @@ def reported(tmp_path_factory):
         for variant in ("sw", "ebsw"):
             for objective in ("root", "power"):
                 rates = tuple(on_mean_scale(rate, objective, 3000) for rate in RATES)
-                cell = FlowCell("color", task, variant, objective, rates, (0,), 50_000, at_least=0.0)  # fmt: skip
+                cell = FlowCell("color", task, variant, objective, rates, (0,), 50_000, lower_bound=0.0)  # fmt: skip
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(ColorTask, "given", given)
                     runs = cell.runs
                 for i, run in enumerate(runs):
                     w2 = 0.02 if i == 5 else 1.0 + i
                     measures = {"steps": 50_000, "rank": 3}
-                    store.add([Result(run, "finished", 1.0, w2=w2, measures=measures)], "here", {})
+                    store.add([Result(run, "out of steps", 1.0, w2=w2, measures=measures)], "here", {})
     page = write_report(folder / "runs.db", folder / "out").read_text()
     return folder / "out", page
 
@@ -209,7 +209,7 @@ def test_a_small_study_ends_in_pictures(tmp_path):
         for variant in ("sw", "ebsw")
     ]
     rates = tuple(on_mean_scale(rate, "power", 30) for rate in (0.1, 1.0))
-    made.append(FlowCell("color", task, "sw", "power", rates, (0,), 40, at_least=0.0))
+    made.append(FlowCell("color", task, "sw", "power", rates, (0,), 40, lower_bound=0.0))
     with Store(tmp_path / "runs.db") as store:
         assert not sweep(made, store).failed
     page = write_report(tmp_path / "runs.db", tmp_path / "out").read_text()
@@ -224,7 +224,7 @@ def test_a_small_study_ends_in_pictures(tmp_path):
 def test_the_papers_setting_without_a_rate(number):
     """3,000 colors, 0 to 255: W_2 of at most 0.05 within 5,000 steps, and nothing that is not finite."""
     x, y = ColorTask(number, 3000).samples(0)
-    found = sw.flow(x, y, steps=5000, stop_w2=0.05, seeds=0)
+    found = sw.flow(x, y, max_steps=5000, stopping=sw.Stopping(w2=0.05), seeds=0)
     assert found.w2 <= 0.05
     assert found.particles.isfinite().all()
-    assert found.steps < 2000
+    assert found.n_steps < 2000

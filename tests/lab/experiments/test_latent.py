@@ -109,7 +109,7 @@ def test_what_is_kept_of_a_training(folder):
     cell = TrainingCell("generate", task(folder), "sw", "root", (0.3, 1e8), (0, 1), 60)
     found = cell.measure(cell.runs, "cpu")
     good, lost = found[0], found[2]
-    assert good.status == "finished"
+    assert good.status == "out of steps"
     assert set(good.measures) >= {"sw2", "energy", "frechet", "variance_ratio", "self_w2", "steps"}
     assert good.arrays["end"].shape == (8, 6)
     assert "end" not in found[1].arrays  # of the first seed only
@@ -235,7 +235,7 @@ def test_who_cannot_win_is_looked_at_too(folder, tmp_path):
     def result(run, sw2):
         measures = {"sw2": sw2, "energy": sw2, "variance_ratio": 0.5, "steps": 10.0}
         arrays = {"end": np.full((8, 6), sw2, np.float16)}
-        return Result(run, "finished", 1.0, w2=sw2, measures=measures, arrays=arrays)
+        return Result(run, "out of steps", 1.0, w2=sw2, measures=measures, arrays=arrays)
 
     with Store(tmp_path / "runs.db") as store:
         store.add([result(cell.runs[0], 2.0), result(cell.runs[1], 1.0)], "here", {})
@@ -283,7 +283,7 @@ def test_a_collapse_cannot_win(folder, tmp_path):
 
     def result(run, sw2, variance):
         measures = {"sw2": sw2, "energy": sw2, "variance_ratio": variance, "steps": 10.0}
-        return Result(run, "finished", 1.0, w2=sw2, measures=measures)
+        return Result(run, "out of steps", 1.0, w2=sw2, measures=measures)
 
     with Store(tmp_path / "runs.db") as store:
         runs = cell.runs
@@ -328,7 +328,7 @@ def test_two_sets_are_compared_also_where_nobody_may_win():
     """Of the best rate that may win; of the best of all where none may; never of one that diverged."""
     runs = [Run("generate", "x", "sw", "root", rate, 0, {}) for rate in (0.1, 0.2, 0.3)]
 
-    def chosen(variances, status=("finished",) * 3):
+    def chosen(variances, status=("out of steps",) * 3):
         judged = [
             {"sw2": sw2, "variance_ratio": v}
             for sw2, v in zip((1.0, 3.0, 2.0), variances, strict=True)
@@ -337,7 +337,7 @@ def test_two_sets_are_compared_also_where_nobody_may_win():
 
     assert chosen((0.5, 0.9, 0.9)) == [2]
     assert chosen((0.5, 0.5, 0.5)) == [0]
-    assert chosen((0.5, 0.5, 0.5), ("diverged", "finished", "finished")) == [2]
+    assert chosen((0.5, 0.5, 0.5), ("diverged", "out of steps", "out of steps")) == [2]
     assert chosen((0.5, 0.5, 0.5), ("diverged",) * 3) == []
 
 

@@ -97,7 +97,7 @@ def test_what_was_run_with_the_usual_ages_is_found_in_stores_made_before_these_c
 def test_the_report_tells_other_ages_and_networks_apart(files, tmp_path):
     def result(run, sw2):
         measures = {"sw2": sw2, "energy": sw2, "variance_ratio": 1.0, "steps": 0.0}
-        return Result(run, "finished", 0.0, w2=sw2, measures=measures)
+        return Result(run, "out of steps", 0.0, w2=sw2, measures=measures)
 
     found = {}
     ways = [{"adult": 18}, {"adult": 18.5}, {"adult": 18, "hidden": 32}]

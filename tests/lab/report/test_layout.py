@@ -165,7 +165,7 @@ def test_seeds_that_differ_are_not_called_slow(tmp_path):
         for run in cell.runs:
             measures = {"steps": 10_000, "rank": 50}
             w2 = left[run.lr, run.seed]
-            store.add([Result(run, "finished", 1.0, w2=w2, measures=measures)], "here", {})
+            store.add([Result(run, "out of steps", 1.0, w2=w2, measures=measures)], "here", {})
         words = reason(Flows(store, "gradient-flow"), "swiss d=50", "sw")
     assert "some seeds arrive (1.0e-04), others are stuck (5.0e-02)" in words
 

@@ -351,7 +351,7 @@ def a_result(variant="sw", objective="root", lr=1.0, w2=0.1, setting="swiss d=50
     given, seconds = more.pop("given", plain_given()), more.pop("seconds", 1.0)
     run = Run("gradient-flow", setting, variant, objective, lr, more.pop("seed", 0), given)
     kept = {"measures": {"steps": 10_000, "rank": 50}, "trace": {"at": [1, 10], "loss": [0.5, 0.1]}}
-    return Result(run, "finished", seconds, w2=w2, **(kept | more))
+    return Result(run, "out of steps", seconds, w2=w2, **(kept | more))
 
 
 INF = float("inf")

@@ -27,7 +27,7 @@ def a_run(lr=0.1, seed=0, **given):
 
 
 def a_result(run, w2=0.5, **more):
-    return Result(run, "finished", 0.25, batch=3, w2=w2, **more)
+    return Result(run, "out of steps", 0.25, batch=3, w2=w2, **more)
 
 
 def test_a_key_is_all_that_determines_a_run():
@@ -190,7 +190,7 @@ from slicewise.lab.study.run import Result, Run
 from slicewise.lab.errors import UserError
 store = Store(sys.argv[1])
 result = lambda seed, size: Result(
-    Run("flow", "s", "sw", "root", 0.1, seed, {}), "finished", 0.1, w2=1.0, arrays={"a": np.zeros(size)})
+    Run("flow", "s", "sw", "root", 0.1, seed, {}), "out of steps", 0.1, w2=1.0, arrays={"a": np.zeros(size)})
 store.add([result(0, 10)], "cpu", {})
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:

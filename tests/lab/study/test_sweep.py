@@ -159,7 +159,7 @@ def uninterrupted(tmp_path_factory):
 
 def test_the_sweep_has_all_kinds_of_ends(uninterrupted):
     rows, arrays = uninterrupted
-    assert {row["status"] for row in rows} == {"finished", "diverged", "converged"}
+    assert {row["status"] for row in rows} == {"out of steps", "diverged", "arrived"}
     assert all((row["w2"] == float("inf")) == (row["status"] == "diverged") for row in rows)
     assert any(array is not None for array in arrays.values())
     assert len(rows) == 2 * 4 * (6 + 6 + 2)

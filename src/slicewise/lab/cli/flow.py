@@ -13,8 +13,8 @@ import torch
 import typer
 
 from slicewise.distance import Objective
-from slicewise.flows import Flow
-from slicewise.flows import flow as carry
+from slicewise.flows import Flow, Recording
+from slicewise.flows import flow as run_flow
 from slicewise.lab.cli import options
 from slicewise.lab.cli.output import check_one_format, check_output_path, print_json, print_lines
 from slicewise.lab.cli.samples import EXACT_PAIRS, SamplePair, explain_memory_errors, pair_or_toy
@@ -27,7 +27,7 @@ from slicewise.transport import wasserstein
 # Up to so many pairs of samples the exact distance takes milliseconds, and is computed for every frame.
 _CHEAP_PAIRS = 500**2
 # Memory for the particles of many steps, which are kept until it is known which to show.
-_CHECKPOINT_BYTES = 2 * 10**9
+_RECORDED_BYTES = 2 * 10**9
 _MOST_FRAMES = 1000
 
 
@@ -122,8 +122,8 @@ def flow(
         files, toy_name=toy_name, n=n, d=d, seed=seed, samples=samples, flatten=flatten
     ).to(dtype, device)
     # The number of steps is known at the end: frames are chosen from these.
-    looks = log_spaced(steps, 4 * frames)
-    if len(looks) * sets.x.numel() * sets.x.element_size() > _CHECKPOINT_BYTES:
+    recorded = log_spaced(steps, 4 * frames)
+    if len(recorded) * sets.x.numel() * sets.x.element_size() > _RECORDED_BYTES:
         raise UserError(
             f"{frames} frames of {len(sets.x)} particles in {sets.x.shape[1]} dimensions need too much "
             f"memory: give fewer --frames or --samples"
@@ -133,25 +133,24 @@ def flow(
         check_output_path("--save", save, (".npy", ".npz"))
     start = time.perf_counter()
     with explain_memory_errors():
-        found = carry(
+        found = run_flow(
             sets.x,
             sets.y,
             variant,
             lr=rate,
-            steps=steps,
+            max_steps=steps,
             objective=cast(Objective, objective),
             p=p,
             n_slices=n_slices,
             seeds=seed,
-            particles_at=looks,
-            bar=False if quiet else None,
+            recording=Recording(particles_at=recorded, progress_bar=False if quiet else None),
             **own,
         )
     seconds = time.perf_counter() - start
     affordable = len(sets.x) * len(sets.y) <= EXACT_PAIRS
     result: dict[str, Any] = {
-        "ended": Status(int(found.status)).name.lower(),
-        "steps": int(found.steps),
+        "ended": found.status,
+        "steps": int(found.n_steps),
         "w2": float(found.w2) if affordable else math.nan,
         "seconds": seconds,
         "variant": variant,
@@ -165,7 +164,7 @@ def flow(
         "n": len(sets.x),
         "m": len(sets.y),
         "d": sets.x.shape[1],
-        "worked_in": int(found.ranks),
+        "worked_in": int(found.dimensions),
         "device": str(sets.x.device),
         "dtype": dtype,
     }
@@ -205,10 +204,10 @@ def _rate(word: str) -> float | Literal["auto"]:
 
 def _film(found: Flow, sets: SamplePair, most: int) -> Film:
     """Choose frames from the first step to the last one made."""
-    end = int(found.steps)
-    looks = [step for step in found.trace.particles_at if step < end]
-    steps = nearest(looks, log_spaced(end, most)[:-1])
-    kept = dict(zip(found.trace.particles_at, found.trace.particles, strict=True))
+    end = int(found.n_steps)
+    recorded = [step for step in found.history.particles_at if step < end]
+    steps = nearest(recorded, log_spaced(end, most)[:-1])
+    kept = dict(zip(found.history.particles_at, found.history.particles, strict=True))
     particles = torch.stack([*(kept[step] for step in steps), found.particles.cpu()])
     w2 = None
     if len(sets.x) * len(sets.y) <= _CHEAP_PAIRS:
@@ -229,8 +228,8 @@ def _as_bytes(found: Flow, sets: SamplePair, suffix: str) -> bytes:
 
 def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
     ended = {
-        "converged": "converged after {steps} steps, {seconds:.2f} s",
-        "finished": "out of steps after {steps}, {seconds:.2f} s; a larger --steps may go further",
+        "arrived": "arrived after {steps} steps, {seconds:.2f} s",
+        "out of steps": "out of steps after {steps}, {seconds:.2f} s; a larger --steps may go further",
         "diverged": "diverged after {steps} steps: the rate is too large; try --lr auto",
     }[result["ended"]]
     left = (

@@ -11,7 +11,7 @@ import torch
 import typer
 from torch import Tensor
 
-from slicewise.judging import Judgement, baselines
+from slicewise.judging import Scores, baselines
 from slicewise.lab.cli import options
 from slicewise.lab.cli.output import check_output_path, print_json, print_lines
 from slicewise.lab.data import Array, printable
@@ -139,7 +139,7 @@ def _facts(found: Latents) -> dict[str, Any]:
     }
 
 
-def _lines(result: dict[str, Any], judged: dict[str, Judgement]) -> list[tuple[str, str]]:
+def _lines(result: dict[str, Any], judged: dict[str, Scores]) -> list[tuple[str, str]]:
     axes = ", ".join(f"{float(share):.0%} in {count}" for share, count in result["axes"].items())
     lines = [
         (result["name"], f"{result['rows']:,} rows of {result['d']} coordinates"),

@@ -139,7 +139,9 @@ def transfer(
     check_variant(variant)
     if not 0 <= strength <= 1:
         raise UserError(f"--strength {strength:g}: give a number from 0 to 1")
-    fitted = ColorTransfer(variant, space=space, palette=palette, smoothness=smoothness, seed=seed)
+    fitted = ColorTransfer(
+        variant, space=space, palette=palette, smoothness=smoothness, generator=seed
+    )
     kept = target.suffix.lower() in MAPS
     if kept:
         fitted = load_map(target, context)
@@ -147,23 +149,23 @@ def transfer(
     frames = Frames.of_folder(source) if many else Frames([source])
     frames.outputs = outputs = check_outputs(out, frames, many, compare, save_map, force)
     frames.mask = share = None if mask is None else read_mask(mask)
-    bar = False if quiet or as_json else None
+    show_bar = False if quiet or as_json else None
     start = time.perf_counter()
     first = frames.picture(0)
     wanted: Array | None = None
     if kept:
-        frames.check(bar)
+        frames.check(show_bar)
     else:
         wanted = convert_profile(read_picture(target, reduce=True), first).pixels
-        fitted.fit(frames, wanted, mask=share, bar=bar)
+        fitted.fit(frames, wanted, mask=share, progress_bar=show_bar)
     if save_map is not None:
         fitted.save(save_map)  # before the frames, which may be many
     moved = first.pixels
-    with progress_bar(len(frames), bar if many else False, "frames") as tick:
+    with progress_bar(len(frames), show_bar if many else False, "frames") as tick:
         for index, path in enumerate(outputs):
             own = frames.picture(index)
             moved = fitted.transform(
-                own.pixels, strength=strength, mask=share, bar=False if many else bar
+                own.pixels, strength=strength, mask=share, progress_bar=False if many else show_bar
             )
             write_whole(path, encode_picture(replace(own, pixels=moved), path.suffix.lower()))
             tick(index + 1, own.name)
@@ -181,7 +183,7 @@ def transfer(
         "strength": strength,
         "variant": str(fitted.variant),
         "space": fitted.space,
-        "seed": fitted.seed,
+        "seed": fitted.generator,
     }
     if compare is not None:
         sheet = [("before", as_rgb(last.pixels)), ("after", as_rgb(moved))]
@@ -254,7 +256,7 @@ def load_map(path: Path, context: typer.Context) -> ColorTransfer:
     fitted = ColorTransfer.load(path)
     for name in _FIT_OPTIONS:
         source = context.get_parameter_source(name)
-        given, had = context.params[name], getattr(fitted, name)
+        given, had = context.params[name], getattr(fitted, "generator" if name == "seed" else name)
         if source is not None and source.name != "DEFAULT" and given != had:
             raise UserError(
                 f"--{name} {_word(given)}: {shown} is a map, {_fitted(name, had)}; leave --{name} out, or give "

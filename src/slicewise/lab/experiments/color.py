@@ -143,4 +143,4 @@ def _searched(
     rates = QUICK_RATES[objective] if quick else RATES
     scaled = tuple(on_mean_scale(rate, objective, task.n) for rate in rates)
     steps = 300 if quick else 50_000
-    return FlowCell(NAME, task, variant, objective, scaled, seeds, steps, at_least=0.0)
+    return FlowCell(NAME, task, variant, objective, scaled, seeds, steps, lower_bound=0.0)

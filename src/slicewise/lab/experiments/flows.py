@@ -21,7 +21,6 @@ from slicewise.lab.study import Result, Run
 from slicewise.parts import PushForward
 from slicewise.problem import Convention
 from slicewise.sampling import DRAWS
-from slicewise.support import Status
 
 ELEVEN = (
     "sw", "maxsw", "dsw", "maxksw", "imsw", "vimsw", "omsw", "rmsw", "ebsw", "rpsw", "ebrpsw",
@@ -85,7 +84,7 @@ class FlowCell:
     reduce: bool = False
     defaults: str | None = "paper"  # the preset of the variant; None is the default one
     suffix: str = ""  # of the setting, if a task is used in several ways
-    at_least: float | None = None  # lower bound of coordinates, with rates
+    lower_bound: float | None = None  # lower bound of coordinates, with rates
     timed_on: str = ""  # the machine, for a cell that is timed
 
     @property
@@ -126,11 +125,11 @@ class FlowCell:
             "draws": DRAWS,
         }
         if self.rates is None:
-            given["computed"] = COMPUTED
+            given["computed"] = STEP_VERSION_KEY
         if self.alone:
             given["machine"] = self.timed_on
-        if self.at_least is not None:
-            given["at_least"] = self.at_least
+        if self.lower_bound is not None:
+            given["at_least"] = self.lower_bound  # its name in the keys of stored runs
         identity = (self.experiment, self.setting, self.variant, self.objective)
         rates = (None,) if self.rates is None else self.rates
         noted = self.task.noted
@@ -159,26 +158,30 @@ class FlowCell:
             "seeds": seeds,
             "reduce": self.reduce,
             "convention": self.convention,
-            "bar": False,
+            "recording": sw.Recording(progress_bar=False),
         }
         if self.defaults is not None:
             how["defaults"] = self.defaults
         if self.rates is not None:
             rates = [run.lr for run in runs]
-            how |= {"lr": torch.tensor(rates, dtype=torch.float64), "tolerance": None}
-            how["at_least"] = self.at_least
+            how |= {
+                "lr": torch.tensor(rates, dtype=torch.float64),
+                "stopping": sw.Stopping(tolerance=None),
+                "lower_bound": self.lower_bound,
+            }
         if self.alone:
             # Compile kernels, and on a GPU capture graphs, before the time is measured.
-            sw.flow(x, y, self.variant, steps=min(self.steps, 500 if x.is_cuda else 3), **how)
+            sw.flow(x, y, self.variant, max_steps=min(self.steps, 500 if x.is_cuda else 3), **how)
         begun = time.perf_counter()
         found = self._flow(x, y, checkpoint, how)
         if x.is_cuda:
             torch.cuda.synchronize()
         seconds = max(time.perf_counter() - begun, float(found.state["seconds"]))
-        looks = log_spaced(self.steps, 30)[1:]
-        whole = found.trace.loss  # put together anew at each asking
+        recorded = log_spaced(self.steps, 30)[1:]
+        losses = found.history.loss  # joined anew at each access
         results = [
-            self._result(run, i, found, seconds, looks, whole[:, i]) for i, run in enumerate(runs)
+            self._result(run, i, found, seconds, recorded, losses[:, i])
+            for i, run in enumerate(runs)
         ]
         if self.keeps_path:
             results[0] = self._with_path(results[0], found, x[0], y[0], how)
@@ -188,12 +191,13 @@ class FlowCell:
         self, x: Tensor, y: Tensor, checkpoint: Path | None, how: Mapping[str, Any]
     ) -> sw.Flow:
         """Run the flow; a checkpoint that is damaged or has other settings is removed."""
+        how = {**how, "recording": replace(how["recording"], checkpoint=checkpoint)}
         if checkpoint is not None and checkpoint.exists():
             try:
-                return sw.flow(x, y, self.variant, steps=self.steps, checkpoint=checkpoint, **how)
+                return sw.flow(x, y, self.variant, max_steps=self.steps, **how)
             except ValueError:
                 checkpoint.unlink(missing_ok=True)
-        return sw.flow(x, y, self.variant, steps=self.steps, checkpoint=checkpoint, **how)
+        return sw.flow(x, y, self.variant, max_steps=self.steps, **how)
 
     def _bytes_per_run(self) -> float:
         """Estimate the memory of one run: copies of its samples, its curves, and what it learns."""
@@ -210,13 +214,13 @@ class FlowCell:
         i: int,
         found: sw.Flow,
         seconds: float,
-        looks: Sequence[int],
+        recorded: Sequence[int],
         losses: Tensor,
     ) -> Result:
         w2 = found.w2[i].item()
-        steps = int(found.steps[i])
+        steps = int(found.n_steps[i])
         # Including the last step: the loss may drop much after the one before.
-        at = sorted({step for step in (*looks, steps) if 0 < step <= steps})
+        at = sorted({step for step in (*recorded, steps) if 0 < step <= steps})
         noted = losses[[step - 1 for step in at]].tolist()
         trace: dict[str, Sequence[float]]
         trace = {"at": at, "loss": [float(f"{loss:.6g}") for loss in noted]}
@@ -226,11 +230,11 @@ class FlowCell:
             arrays["end"] = self.task.picture(found.particles[None, i], run.seed)
         return Result(
             run,
-            Status(int(found.status[i])).name.lower(),
-            seconds / len(found.steps),
-            batch=len(found.steps),
+            found.status[i],
+            seconds / len(found.n_steps),
+            batch=len(found.n_steps),
             w2=w2,
-            measures={"steps": steps, "rank": int(found.ranks[i]), "w2_squared": w2 * w2},
+            measures={"steps": steps, "rank": int(found.dimensions[i]), "w2_squared": w2 * w2},
             trace=trace,
             arrays=arrays,
         )
@@ -239,18 +243,17 @@ class FlowCell:
         self, result: Result, found: sw.Flow, x: Tensor, y: Tensor, how: Mapping[str, Any]
     ) -> Result:
         """Repeat the first run and record its path; not done in the timed call because recording takes time."""
-        steps = int(found.steps[0])
-        looks = log_spaced(steps, 16)
+        steps = int(found.n_steps[0])
+        w2_at = log_spaced(steps, 16)
         shown = sorted({*(step for step in self.task.shown if step < steps), steps})
         once: dict[str, Any] = {
             **how,
             "seeds": result.run.seed,
-            "w2_at": looks,
-            "particles_at": shown,
+            "recording": sw.Recording(w2_at=w2_at, particles_at=shown, progress_bar=False),
         }
-        way = sw.flow(x, y, self.variant, steps=steps, **once).trace
-        trace = {**result.trace, "w2_at": looks, "w2": way.w2.tolist(), "shown": shown}
-        picture = self.task.picture(way.particles, result.run.seed)
+        history = sw.flow(x, y, self.variant, max_steps=steps, **once).history
+        trace = {**result.trace, "w2_at": w2_at, "w2": history.w2.tolist(), "shown": shown}
+        picture = self.task.picture(history.particles, result.run.seed)
         return replace(result, trace=trace, arrays={**result.arrays, "way": picture})
 
 

@@ -65,9 +65,9 @@ class Frames(Sequence[Array]):
             self._latest = index, picture
         return self._latest[1]
 
-    def check(self, bar: bool | None) -> None:
+    def check(self, show_bar: bool | None) -> None:
         """Read every frame once, so that a frame that cannot be used is reported before anything is written."""
-        with progress_bar(len(self), bar if len(self) > 1 else False, "read") as tick:
+        with progress_bar(len(self), show_bar if len(self) > 1 else False, "read") as tick:
             for index in range(len(self)):
                 self.picture(index)
                 tick(index + 1, "")

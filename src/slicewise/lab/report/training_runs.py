@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slicewise.judging import LEAST_VARIANCE
+from slicewise.judging import MIN_VARIANCE_RATIO
 from slicewise.lab.data import Array
 from slicewise.lab.experiments import DISPLACEMENT, ELEVEN, GENERATION, TIMED_PREFIX, UNTRAINED
 from slicewise.lab.report.best import Best, Row
@@ -83,7 +83,7 @@ class Group:
 
 def is_eligible(one: Best) -> bool:
     """Return whether a rate may be chosen as the best: no run has collapsed to less than 0.8 of the variance."""
-    return all(value(row, "variance_ratio") >= LEAST_VARIANCE for row in one.runs)
+    return all(value(row, "variance_ratio") >= MIN_VARIANCE_RATIO for row in one.runs)
 
 
 def value(row: Row, measure: str) -> float:

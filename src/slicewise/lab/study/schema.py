@@ -50,5 +50,7 @@ COLUMNS = (
     "key", "experiment", "setting", "variant", "objective", "lr", "seed", "w2", "seconds", "status",
     "batch", "measures", "trace", "given", "device", "versions", "finished",
 )  # fmt: skip
+# How a run ended, by the words of stores written before `slicewise.support.Status`; `Store.rows` reads them as its words.
+STATUS_BEFORE = {"converged": "arrived", "assigned": "arrived", "finished": "out of steps"}
 ASKED_COLUMNS = ("experiment", "setting", "variant", "objective", "computed", "given", "error")
 JSON = ("measures", "trace", "given", "versions")

@@ -24,6 +24,7 @@ from slicewise.lab.study.schema import (
     COLUMNS,
     JSON,
     SCHEMA,
+    STATUS_BEFORE,
     VERSION,
 )
 from slicewise.support import check_choice
@@ -158,7 +159,10 @@ class Store:
         return [{**row, "given": json.loads(row["given"])} for row in rows]
 
     def rows(self, **wanted: str) -> list[dict[str, Any]]:
-        """Return runs as dictionaries by column, filtered by values of columns, such as `rows(experiment="theory")`."""
+        """Return runs as dictionaries by column, filtered by values of columns, such as `rows(experiment="theory")`.
+
+        A status that an older version stored is returned in today's words.
+        """
         for name in wanted:
             check_choice("column", name, COLUMNS)
         where = " AND ".join(f"{name} = ?" for name in wanted) or "1"
@@ -169,6 +173,8 @@ class Store:
                 tuple(wanted.values()),
             ).fetchall()
         rows = [dict(zip(COLUMNS, row, strict=True)) for row in found]
+        for row in rows:
+            row["status"] = STATUS_BEFORE.get(row["status"], row["status"])
         return [{**row, **{name: json.loads(row[name]) for name in JSON}} for row in rows]
 
     def values_of(self, column: str) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import slicewise as sw
-from slicewise.judging import LEAST_VARIANCE
+from slicewise.judging import MIN_VARIANCE_RATIO
 from slicewise.lab.experiments.flows import TIMED_PREFIX
 from slicewise.lab.experiments.latent.tasks import LatentTask, Measures
 from slicewise.lab.images import log_spaced
@@ -38,7 +38,7 @@ class TrainingCell:
     seeds: tuple[int, ...]
     steps: int
     precision: Precision = "float32"
-    optimiser: str = "sgd"
+    optimizer: str = "sgd"
     decay: str | None = None
     n_slices: int | None = None  # None is the number of the paper
     exact: bool = True  # whether the exact distance is computed, too
@@ -71,7 +71,7 @@ class TrainingCell:
             "recipe": repr(self._recipe),
             "steps": self.steps,
             "precision": self.precision,
-            "optimiser": self.optimiser,
+            "optimiser": self.optimizer,  # as the keys of stored runs spell it
             "decay": self.decay or "none",
             "draws": DRAWS,
         }
@@ -95,8 +95,16 @@ class TrainingCell:
             checkpoint = None
         stack, found = self._resumed(runs, device, checkpoint)
         if self.alone:
-            measures = {"steps": float(found.steps)}
-            return [Result(run, "finished", found.seconds, measures=measures) for run in runs]
+            measures = {"steps": float(found.n_steps)}
+            return [
+                Result(
+                    run,
+                    found.status if isinstance(found.status, str) else found.status[0],
+                    found.seconds,
+                    measures=measures,
+                )
+                for run in runs
+            ]
         judged = self.task.judge(stack, exact=self.exact)
         best = _best_rate(runs, judged, found.status) if self.exact else []
         apart = self.task.self_distance(stack, best)
@@ -126,7 +134,7 @@ class TrainingCell:
         how: dict[str, Any] = {
             "objective": "power" if moves else self.objective,
             "scale": "displacement" if moves else "classic",
-            "optimiser": self.optimiser,
+            "optimizer": self.optimizer,
             "decay": self.decay,
             "precision": self.precision,
         }
@@ -137,12 +145,12 @@ class TrainingCell:
                 self.task.target,
                 self._recipe,
                 source=self.task.source,
-                steps=self.steps if steps is None else steps,
+                max_steps=self.steps if steps is None else steps,
                 batch=self.task.batch,
                 lr=rates[0] if one_network else rates,
-                seed=seeds[0] if one_network else seeds,
+                seeds=seeds[0] if one_network else seeds,
                 checkpoint=checkpoint,
-                bar=False,
+                progress_bar=False,
                 **how,
             )
         return stack, found
@@ -169,7 +177,7 @@ class TrainingCell:
             found.seconds / len(found.status),
             batch=len(found.status),
             w2=measures.pop("w2"),
-            measures={**measures, "steps": float(found.steps)},
+            measures={**measures, "steps": float(found.n_steps)},
             trace=trace,
             arrays=arrays,
         )
@@ -216,7 +224,7 @@ class BaselineCell:
             if run.variant == "real" and self.task.generates and self.task.pictured:
                 arrays["pictures"] = self.task.pictures(self.task.real)
             measures["steps"] = 0.0
-            results.append(Result(run, "finished", 0.0, len(runs), w2, measures, arrays=arrays))
+            results.append(Result(run, "measured", 0.0, len(runs), w2, measures, arrays=arrays))
         return results
 
 
@@ -238,6 +246,8 @@ def _best_rate(runs: Sequence[Run], judged: Sequence[Measures], status: Sequence
     for i, run in enumerate(runs):
         rates.setdefault(run.lr, []).append(i)
     there = {rate: some for rate, some in rates.items() if "diverged" not in {status[i] for i in some}}  # fmt: skip
-    may = [r for r in there if all(judged[i]["variance_ratio"] >= LEAST_VARIANCE for i in there[r])]
+    may = [
+        r for r in there if all(judged[i]["variance_ratio"] >= MIN_VARIANCE_RATIO for i in there[r])
+    ]
     best = min(may or there, key=lambda r: sum(judged[i]["sw2"] for i in there[r]), default=None)
     return there.get(best, [])

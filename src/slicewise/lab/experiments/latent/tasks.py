@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.judging import Judge, Moved, TranslationJudge, baselines
+from slicewise.judging import Judge, TranslationJudge, TranslationScores, baselines
 from slicewise.lab.latents import LatentChoice, Latents, task_of
 from slicewise.training import Generator, Layers, Stack, Translator
 
@@ -95,8 +95,8 @@ class LatentTask:
         """Return an untrained network."""
         d = self.latents.d
         if self.generates:
-            return Generator(d, noise=self.noise, hidden=(self.hidden,) * 3, seed=seed)
-        return Translator(d, hidden=(self.hidden,) * 2, seed=seed)
+            return Generator(d, noise=self.noise, hidden=(self.hidden,) * 3, generator=seed)
+        return Translator(d, hidden=(self.hidden,) * 2, generator=seed)
 
     def make(self, stack: Stack, *, again: bool = False) -> Tensor:
         """Return samples of every network, (R, n, d), from noise or from held-out rows of the source."""
@@ -114,9 +114,9 @@ class LatentTask:
         """Judge every network on held-out data."""
         made, device = self.make(stack), str(stack.weights[0].device)
         if self.generates:
-            found = self._judge(device).all(made, exact=exact)
+            found = self._judge(device).score_runs(made, exact=exact)
             return [dataclasses.asdict(one) for one in found]
-        return [_flat(one) for one in self._translation(device).all(made, exact=exact)]
+        return [_flat(one) for one in self._translation(device).score_runs(made, exact=exact)]
 
     def self_distance(self, stack: Stack, which: Sequence[int]) -> dict[int, float]:
         """Return the exact W_2 between two sets of samples of some generators."""
@@ -135,7 +135,7 @@ class LatentTask:
             found = baselines(train, held)
             return {name: dataclasses.asdict(one) for name, one in found.items()}
         judge = self._translation(device)
-        real = {"real": dataclasses.asdict(judge.floor)}
+        real = {"real": dataclasses.asdict(judge.real_scores)}
         return real | {name: _flat(one) for name, one in judge.baselines().items()}
 
     def kept(self, stack: Stack, index: int) -> Any:
@@ -191,10 +191,10 @@ def _translation_of(task: LatentTask, device: str) -> TranslationJudge:
     return TranslationJudge(x, y, x_held, y_held)
 
 
-def _flat(one: Moved) -> Measures:
-    """Return all numbers of a judgement by name."""
+def _flat(one: TranslationScores) -> Measures:
+    """Return all scores of a translation by name."""
     more = {
         name: getattr(one, name)
         for name in ("w2_removed", "frechet_removed", "probe", "move", "own_nearest")
     }
-    return {**dataclasses.asdict(one.judgement), **more}
+    return {**dataclasses.asdict(one.scores), **more}

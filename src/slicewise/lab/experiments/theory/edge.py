@@ -68,11 +68,10 @@ def measure(task: Task) -> Measures:
         lr=theory.rate_of_step(step, n),
         seeds=seeds,
         n_slices=n_slices,
-        steps=task["steps"],
-        particles_at=range(task["steps"] + 1),
-        bar=False,
+        max_steps=task["steps"],
+        recording=sw.Recording(particles_at=range(task["steps"] + 1), progress_bar=False),
     )
-    squares = (found.trace.particles - y).square().sum(dim=(-2, -1))  # (steps + 1, runs)
+    squares = (found.history.particles - y).square().sum(dim=(-2, -1))  # (steps + 1, runs)
     ratios = squares[1:] / squares[:-1]
     return {
         **mean_of(ratios.mean(dim=0)),
