@@ -55,7 +55,10 @@ class FlowCase:
     def how(self, step: float) -> dict[str, Any]:
         """Arguments of `flow` for a dimensionless step, the largest where there are 36 rates."""
         rate = rate_of_step(step, self.workload.n)
-        known: dict[str, Any] = {"n_slices": self.workload.n_slices, "recording": sw.Recording(progress_bar=False)}
+        known: dict[str, Any] = {
+            "n_slices": self.workload.n_slices,
+            "recording": sw.Recording(progress_bar=False),
+        }
         if self.seeds is None:
             return {**known, "lr": rate, "seeds": 0}
         seeds = torch.arange(self.seeds[0] * self.seeds[1]).reshape(self.seeds)

@@ -56,7 +56,9 @@ def files():
 def test_it_is_the_function(capsys):
     said = json.loads(accepted(capsys, "transfer", "cat.png", "cup.png", "-o", "new.png", "--json"))
     assert set(said) == KEYS
-    assert np.array_equal(pixels("new.png"), transfer(pixels("cat.png"), pixels("cup.png"), generator=0))
+    assert np.array_equal(
+        pixels("new.png"), transfer(pixels("cat.png"), pixels("cup.png"), generator=0)
+    )
     assert said["w2"] == palette_w2(pixels("new.png"), pixels("cup.png"), 0, n=200)
     assert said["w2"] < 0.4 * said["w2_before"]
     assert 0 < said["w2_floor"] == palette_w2(pixels("cup.png"), pixels("cup.png"), 0, n=200)

@@ -62,7 +62,10 @@ def test_nothing_goes_below_the_floor():
     assert held.particles.min() == 0
     first = sw.flow(x, y, lr=300.0, seeds=0, max_steps=1).particles.clamp(min=0)
     torch.testing.assert_close(
-        sw.flow(x, y, lr=300.0, seeds=0, max_steps=1, lower_bound=0.0).particles, first, rtol=0, atol=0
+        sw.flow(x, y, lr=300.0, seeds=0, max_steps=1, lower_bound=0.0).particles,
+        first,
+        rtol=0,
+        atol=0,
     )
 
 
@@ -171,7 +174,9 @@ def reported(tmp_path_factory):
                 for i, run in enumerate(runs):
                     w2 = 0.02 if i == 5 else 1.0 + i
                     measures = {"steps": 50_000, "rank": 3}
-                    store.add([Result(run, "out of steps", 1.0, w2=w2, measures=measures)], "here", {})
+                    store.add(
+                        [Result(run, "out of steps", 1.0, w2=w2, measures=measures)], "here", {}
+                    )
     page = write_report(folder / "runs.db", folder / "out").read_text()
     return folder / "out", page
 

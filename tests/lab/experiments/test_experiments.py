@@ -207,7 +207,15 @@ def test_the_edge_of_the_rates(d):
     x = y + 1e-4 * torch.randn(y.shape, generator=generator, dtype=y.dtype)
     edge = n * n_slices * d / (n_slices + d - 1)
     rates = edge * torch.tensor([0.8, 1.3], dtype=torch.float64)
-    found = sw.flow(x, y, lr=rates, max_steps=60, n_slices=n_slices, seeds=0, recording=sw.Recording(progress_bar=False))
+    found = sw.flow(
+        x,
+        y,
+        lr=rates,
+        max_steps=60,
+        n_slices=n_slices,
+        seeds=0,
+        recording=sw.Recording(progress_bar=False),
+    )
     before = sw.wasserstein(x, y)
     assert found.w2[0] < 0.1 * before
     assert found.w2[1] > 10 * before

@@ -267,3 +267,16 @@ def test_stores_from_before_there_was_a_list_of_what_was_asked_for(tmp_path):
         store.ask([])
     with Store.reading(tmp_path / "runs.db") as store:
         assert len(store.rows()) == 1
+
+
+def test_the_words_of_older_stores_are_read_as_todays(tmp_path):
+    words = {
+        "converged": "arrived",
+        "assigned": "arrived",
+        "finished": "out of steps",
+        "diverged": "diverged",
+    }
+    with Store(tmp_path / "runs.db") as store:
+        for seed, word in enumerate(words):
+            store.add([Result(a_run(seed=seed), word, 0.25)], "cpu", {})
+        assert [row["status"] for row in store.rows()] == list(words.values())

@@ -34,4 +34,6 @@ def test_an_older_store_is_complete_for_todays_study(tmp_path):
     assert len(runs) == 575
     with Store(copy) as store:
         assert store.missing(runs) == []
-        assert {row["key"] for row in store.rows()} == {run.key for run in runs}
+        rows = store.rows()
+    assert {row["key"] for row in rows} == {run.key for run in runs}
+    assert {row["status"] for row in rows} <= {"arrived", "out of steps", "diverged"}

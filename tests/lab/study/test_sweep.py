@@ -23,6 +23,7 @@ from slicewise.lab.study.progress import SweepProgress
 from slicewise.lab.study.run import Result, Run
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
+from slicewise.support import CheckpointFile
 from tests.sweep_to_kill import cells
 
 HERE = Path(__file__).parents[2]
@@ -255,26 +256,24 @@ def by_cell(rows):
 
 def test_a_long_cell_goes_on_in_its_middle(tmp_path, monkeypatch):
     """Stopped in a flow: the second time it is not begun anew, and ends where it would have."""
-    from slicewise.support import checkpoint as checkpoints
-
-    monkeypatch.setattr(checkpoints, "_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(CheckpointFile, "due", lambda self: True)
     cell = cells()[0]
     path = tmp_path / "cell.pt"
     whole = cell.measure(cell.runs, "cpu")
     seen = []
-    honest = checkpoints.Checkpoint.save
+    honest = CheckpointFile.save
 
-    def stopped(self, state):
-        honest(self, state)
+    def stopped(self, state, identity):
+        honest(self, state, identity)
         seen.append(state["step"])
         if len(seen) == 20:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", stopped)
+    monkeypatch.setattr(CheckpointFile, "save", stopped)
     with pytest.raises(KeyboardInterrupt):
         cell.measure(cell.runs, "cpu", path)
     assert path.exists()
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", honest)
+    monkeypatch.setattr(CheckpointFile, "save", honest)
     resumed = cell.measure(cell.runs, "cpu", path)
     assert [result.w2 for result in resumed] == [result.w2 for result in whole]
     assert [result.trace for result in resumed] == [result.trace for result in whole]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import logging
 import math
 from collections.abc import Iterator, Sequence
@@ -90,8 +89,6 @@ class TrainingCell:
         if self.alone:
             # Compile kernels, and on a GPU capture graphs, before the time is measured.
             self._trained(runs, device, None, steps=100 if device != "cpu" else 2)
-            checkpoint = None
-        elif importlib.util.find_spec("safetensors") is None:
             checkpoint = None
         stack, found = self._resumed(runs, device, checkpoint)
         if self.alone:
