@@ -1,4 +1,4 @@
-"""Color transfer as people do it: the ways to compare with, each a function of two images."""
+"""Methods of color transfer, each a function of two images."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ WAYS: dict[str, Way] = {
 
 
 def photographs(folder: Path | None = None) -> dict[str, Array]:
-    """The photographs that scikit-image and scikit-learn bring, and those of a folder."""
+    """Return the photographs of scikit-image and scikit-learn, and those of a folder."""
     from skimage import data
     from sklearn.datasets import load_sample_image
 

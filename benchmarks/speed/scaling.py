@@ -1,4 +1,4 @@
-"""How a step grows with n, d and L, beside what the machine allows."""
+"""The time of a step over n, d and L, beside the limits of the machine."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _seconds(name: str, x: torch.Tensor, y: torch.Tensor, n_slices: int) -> floa
 
 
 def floor(n: int, d: int, n_slices: int) -> float:
-    """What the parts cost on this machine by themselves: draw, three products, two vectorised sorts.
+    """Measure the parts of a step on this machine: draw, three products, two vectorized sorts.
 
     The sorts are NumPy's of 32-bit words for short rows, and three radix passes of one nanosecond a
     number for long ones: an estimate of what good code would reach, not a proof.
@@ -70,7 +70,7 @@ def floor(n: int, d: int, n_slices: int) -> float:
 
 
 def median_seconds(work: Callable[[], Any], budget: float = 0.3) -> float:
-    """CPU seconds of a piece of work, over as many repeats as fit the budget."""
+    """Return the median CPU seconds of a function, over as many repeats as fit the budget."""
     times: list[float] = []
     while len(times) < 3 or (sum(times) < budget and len(times) < 200):
         start = time.process_time()

@@ -1,4 +1,4 @@
-"""The work that is timed: what people do with a sliced distance, from a toy flow to a million points."""
+"""The workloads that are timed, from a toy flow to a million points, and their targets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Workload:
     without: tuple[str, ...] = ()  # peers that would take minutes
 
     def samples(self, seed: int = 0) -> tuple[Tensor, Tensor]:
-        """x and y, of different laws so that gradients are not noise."""
+        """Return x and y of different distributions, so that gradients are not noise."""
         generator = torch.Generator().manual_seed(seed)
         shape = (self.n, self.d) if self.batch == 1 else (self.batch, self.n, self.d)
         x = torch.randn(shape, generator=generator)

@@ -1,4 +1,4 @@
-"""Steps and seconds of flows that are given no rate, each beside what was promised."""
+"""Steps and seconds of flows with computed steps, against targets."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Row = dict[str, Any]
 ELEVEN = (
     "sw", "maxsw", "dsw", "maxksw", "imsw", "vimsw", "omsw", "rmsw", "ebsw", "rpsw", "ebrpsw",
 )  # fmt: skip
-# Nothing was tuned on these.
+# Seeds on which nothing was tuned.
 HELD_OUT = tuple(range(90210, 90220))
 
 
 def count(
     x: Tensor, y: Tensor, seeds: Sequence[int], goal: float | Tensor, steps: int, **how: Any
 ) -> Row:
-    """Flow a batch of runs until their exact W_2 is at most `goal`: how many steps and seconds it took."""
+    """Run a batch of flows until their exact W_2 is at most `goal`; return the numbers of steps and the seconds."""
     begun = time.perf_counter()
     found = sw.flow(
         x,
@@ -73,7 +73,7 @@ def toys(*, quick: bool) -> list[Row]:
 
 
 def palette(name: str, n: int, seed: int = 0) -> Tensor:
-    """Colors of random pixels, (n, 3) in [0, 255], of a photograph inside scikit-learn or scikit-image."""
+    """Return colors of random pixels, (n, 3) in [0, 255], of a photograph of scikit-learn or scikit-image."""
     if name in ("china", "flower"):
         from sklearn.datasets import load_sample_image
 

@@ -1,4 +1,4 @@
-"""What trained networks say about rates: which is best where, and what one rate for all would cost."""
+"""Learning rates of trained networks: the best of each setting, and the cost of one rate for all."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def spread(rows: Rows, judge: str = "w2") -> Rows:
 
 
 def curves(rows: Rows) -> Rows:
-    """The rows as one curve over rates for each setting, optimizer and scale: what a record keeps."""
+    """Return a curve over rates for each setting, optimizer and scale, as records store them."""
     groups: dict[tuple[str, str, str], Rows] = defaultdict(list)
     for row in rows:
         groups[row["setting"], row["optimiser"], row["scale"]].append(row)
@@ -71,7 +71,7 @@ def curves(rows: Rows) -> Rows:
 
 
 def rows_of(kept: Rows) -> Rows:
-    """Undoes `curves`, to four digits."""
+    """Return the rows of curves, to four digits."""
     return [
         {
             "setting": curve["setting"],
@@ -86,7 +86,7 @@ def rows_of(kept: Rows) -> Rows:
 
 
 def table(found: Rows) -> str:
-    """The spread as a Markdown table."""
+    """Return the spread as a Markdown table."""
     lines = [
         "| optimizer | scale | best rates | factor | one rate for all | worst / best there | mean | within 15 % |",
         "|---|---|---|---|---|---|---|---|",

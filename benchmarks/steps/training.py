@@ -1,4 +1,4 @@
-"""Does one learning rate serve every setting? Many small generators, trained side by side.
+"""Does one learning rate work in every setting? Many small generators, trained as one stack.
 
 A generator R^8 → R^d learns a curved 10-dimensional manifold in R^d from minibatches, by a sliced distance
 with fresh slices at every step. All rates, both scales of the loss and all optimizers of a setting are one
@@ -38,7 +38,7 @@ _JUDGED = (512, 4096)
 
 @dataclass(frozen=True)
 class Setting:
-    """What is trained; everything but the rate."""
+    """Everything that determines a training but the rate."""
 
     variant: str
     d: int
@@ -69,7 +69,7 @@ class Candidate:
 
 
 def candidates(optimizers: Iterable[str] = ("sgd", "momentum", "adam")) -> list[Candidate]:
-    """All networks of one setting, those of one scale together."""
+    """Return all networks of one setting, sorted by scale."""
     return [
         Candidate(optimizer, scale, 2.0**power)
         for scale in SCALES
@@ -79,7 +79,7 @@ def candidates(optimizers: Iterable[str] = ("sgd", "momentum", "adam")) -> list[
 
 
 def networks(runs: int, d: int, generator: torch.Generator, device: torch.device) -> Stack:
-    """R networks LATENT → HIDDEN → HIDDEN → d, tanh between, that begin with the same weights."""
+    """Return R networks LATENT → HIDDEN → HIDDEN → d with tanh, of equal initial weights."""
     one = Generator(d, noise=LATENT, hidden=(HIDDEN, HIDDEN), activation="tanh")
     with torch.no_grad():
         for layer in one.layers:
@@ -105,7 +105,7 @@ class Manifold:
 def train(
     setting: Setting, chosen: list[Candidate], *, steps: int, seed: int, device: torch.device
 ) -> list[dict[str, Any]]:
-    """What each network came to, infinitely bad for those that diverged.
+    """Train all networks and judge them; distances are infinite for those that diverged.
 
     `w2` is exact, on 512 fresh samples; `sw2` on 4096, whose own chance adds less to it.
     """
@@ -160,7 +160,7 @@ def train(
 
 
 def _shared_slices(setting: Setting, seed: int, t: int, device: torch.device) -> dict[str, Any]:
-    """Uniform slices are the same for every network; other variants draw around each one's samples."""
+    """Return uniform slices, the same for every network; nothing for variants that draw depending on samples."""
     if setting.variant not in ("sw", "ebsw"):
         return {}
     rng = Randomness(torch.Generator().manual_seed(2**31 + 10**4 * seed + t), device)
