@@ -218,7 +218,7 @@ def test_no_error_is_known_of_one_slice(capsys, tmp_path, files):
         ("a.npy b.npy -v dsw -O betas=0.5", "give (a number, a number)"),
         ("a.npy b.npy -v omsw -O n_steps=2.5", "give a whole number"),
         ("a.npy b.npy -v phisw -O basis=1", "in Python only"),
-        ("a.npy b.npy -O n_slices=5 --n-slices 5", "leave one of them out"),
+        ("a.npy b.npy -O n_slices=5 --n-slices 5", "give one of them"),
         ("a.npy b.npy -O defaults=papr", "did you mean 'paper'"),
         ("a.npy b.npy -O convention=sum", "convention = 'sum' is unknown"),
         ("a.npy b.npy --n-slices 0", "n_slices = 0"),
@@ -267,7 +267,7 @@ def test_too_little_memory_is_no_fault(capsys, files, tmp_path, monkeypatch):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr("slicewise.lab.cli.distance.evaluate", full)
-    assert "too little memory" in refused(
+    assert "not enough memory" in refused(
         capsys, "distance", tmp_path / "a.npy", tmp_path / "b.npy"
     )
 

@@ -202,7 +202,7 @@ def test_a_seed_gives_the_answer_again(capsys, tmp_path):
 def test_what_a_person_reads(capsys):
     out = accepted(capsys, "flow", "--toy", "knot", *QUICK, "--save", "end.npy")
     for words in (
-        "converged after",
+        "arrived after",
         "exact W_2 left",
         "knot (m = 12)",
         "flow.gif, 3 frames",
@@ -223,13 +223,13 @@ def test_what_a_person_reads(capsys):
         ("x.npy y.npy --n 3", "files are given"),
         ("x.npy y.npy --samples 4", "x.npy has only 3"),
         ("x.npy flat.npy", "of 1: give as many in both"),
-        ("--samples 4", "say how many a toy has by --n"),
+        ("--samples 4", "use --n for a toy target"),
         ("--flatten", "are for files"),
         ("--toy swis", "did you mean 'swiss'"),
         ("--toy=", "--toy = '' is unknown"),
         ("--n 0", "--n = 0"),
         ("--d 1", "--d = 1"),
-        ("--d 99999999999999", "much for a toy"),
+        ("--d 99999999999999", "too large for a toy target"),
         ("--steps -1", "--steps = -1"),
         ("--frames 1", "--frames = 1"),
         ("--fps 0", "--fps 0"),

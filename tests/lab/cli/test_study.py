@@ -57,7 +57,7 @@ def test_from_nothing_to_a_report_and_again(here, capsys):
     assert heard.out.splitlines() == ["runs.db: 3 runs made", "report: report/index.html"]
     assert (here / "report" / "index.html").stat().st_size > 10_000
     again = said(capsys, "reproduce", "gradient-flow", "--jobs", 1, "--no-report")
-    assert again.out.splitlines() == ["runs.db: 0 runs made, 3 were there"]
+    assert again.out.splitlines() == ["runs.db: 0 runs made, 3 were stored already"]
     other = said(
         capsys,
         "reproduce",
@@ -113,7 +113,7 @@ def test_stopping_with_a_key(here, capsys, monkeypatch):
 
     monkeypatch.setattr(FlowCell, "measure", interrupted)
     heard = said(capsys, "reproduce", "gradient-flow", "--jobs", 1, status=130)
-    assert heard.err.splitlines()[-1].endswith("give the same command to go on")
+    assert heard.err.splitlines()[-1].endswith("repeat the command to resume")
 
 
 def test_mistakes(here, capsys):
@@ -134,7 +134,7 @@ def test_mistakes(here, capsys):
         ("report", "bad.db"),
         ("reproduce", "all", "--store", "bad.db", "-o", "r"),
     ):
-        assert "no store of slicewise" in wrong(capsys, *command)
+        assert "not a store of slicewise" in wrong(capsys, *command)
     assert "pip" not in wrong(capsys, "reproduce", "image-flow", "--mnist", "none.npz", "-o", "r")
     assert not (here / "runs.db").exists()
 
@@ -151,7 +151,7 @@ def test_a_missing_extra_is_named(here, capsys, monkeypatch):
 
 def test_a_fault_of_ours_is_told_in_a_line_too(here, capsys, monkeypatch):
     monkeypatch.setitem(experiments.EXPERIMENTS, "gradient-flow", lambda asked: 1 / 0)
-    assert "a fault of slicewise, ZeroDivisionError" in wrong(capsys, "reproduce", "gradient-flow")
+    assert "internal error, ZeroDivisionError" in wrong(capsys, "reproduce", "gradient-flow")
     monkeypatch.setenv("SLICEWISE_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         main(["reproduce", "gradient-flow"])
@@ -191,7 +191,7 @@ def test_interrupting_a_real_run_and_going_on(tmp_path):
     os.killpg(child.pid, signal.SIGINT)
     _, heard = child.communicate(timeout=60)
     assert child.returncode == 130, heard
-    assert heard.splitlines()[-1].endswith("give the same command to go on")
+    assert heard.splitlines()[-1].endswith("repeat the command to resume")
     assert "Traceback" not in heard
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "were there" in ended.stdout

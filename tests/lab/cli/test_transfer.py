@@ -68,7 +68,7 @@ def test_what_is_said(capsys):
     out = accepted(capsys, "transfer", "cat.png", "cup.png", "-o", "new.png", *QUICK)
     assert out.startswith("written      new.png, 113 × 75, in ")
     floor = palette_w2(pixels("cup.png"), pixels("cup.png"), 0, n=200)
-    assert f" after; {floor:.1f} of the target and itself\n" in out
+    assert f" after; {floor:.1f} between two samples of the target\n" in out
     number = accepted(capsys, "transfer", "cat.png", "cup.png", "-o", "n.png", "--quiet", *QUICK)
     assert 0 < float(number) < 100
 
@@ -76,7 +76,7 @@ def test_what_is_said(capsys):
 def test_options_are_passed_on(capsys):
     given = ("--variant", "ebsw", "--space", "linear", "--smoothness", 3, "--strength", 0.5)
     accepted(capsys, "transfer", "cat.png", "cup.png", "-o", "new.png", *given, "--seed", 7, *QUICK)
-    options = {"space": "linear", "smoothness": 3, "palette": 24, "seed": 7}
+    options = {"space": "linear", "smoothness": 3, "palette": 24, "generator": 7}
     wanted = transfer(pixels("cat.png"), pixels("cup.png"), "ebsw", strength=0.5, **options)
     assert np.array_equal(pixels("new.png"), wanted)
 
@@ -167,7 +167,9 @@ def test_a_map_meets_a_broken_frame_before_it_writes(capsys):
     saved("frames/1.png", noise(5, 7, dtype=np.uint16))
     assert "16 bits" in refused(capsys, "transfer", "frames", "m.npz", "-o", "out")
     Path("frames/1.png").write_bytes(b"broken")
-    assert "1.png is no image" in refused(capsys, "transfer", "frames", "m.npz", "-o", "out")
+    assert "1.png cannot be read as an image" in refused(
+        capsys, "transfer", "frames", "m.npz", "-o", "out"
+    )
     assert not Path("out").exists()
     saved("frames/1.png", pixels("cat.png")[:50].copy())
     saved("mask.png", np.full(pixels("cat.png").shape[:2], 255, np.uint8))
@@ -249,7 +251,7 @@ def test_nothing_is_written_over(capsys):
     given = ("transfer", "cat.png", "cup.png", "-o", "new.png", *QUICK)
     accepted(capsys, *given)
     Path("new.png").write_bytes(b"mine")
-    assert "new.png exists: name another, or give --force" in refused(capsys, *given)
+    assert "new.png exists: give another name, or --force" in refused(capsys, *given)
     assert Path("new.png").read_bytes() == b"mine"
     for option, file in (("--compare", "c.png"), ("--save-map", "m.npz")):
         Path(file).write_bytes(b"mine")
@@ -293,7 +295,7 @@ def test_a_failed_write_leaves_what_was_there(capsys, monkeypatch):
         (("cat.png", "cup.png", "-o", "a.png", "--seed", "-1"), "--seed -1"),
         (("cat.png", "cup.png", "-o", "a.png", "--palette", "0"), "palette = 0"),
         (("cat.png", "cup.png", "-o", "a.png", "--smoothness", "0"), "smoothness = 0"),
-        (("cat.png", "cup.png", "-o", "a.png", "--compare", "a.png"), "one file twice"),
+        (("cat.png", "cup.png", "-o", "a.png", "--compare", "a.png"), "must be different files"),
         (("cat.png", "cup.png", "-o", "a.png", "--compare", "b.gif"), "--compare b.gif"),
         (("cat.png", "cup.png", "-o", "a.png", "--save-map", "b.pkl"), "--save-map b.pkl"),
         (("cat.png", "cup.png", "-o", "a.png", "--json", "--quiet"), "choose one"),

@@ -112,8 +112,8 @@ def test_faces_of_a_folder_of_celeba(tmp_path):
 @pytest.mark.parametrize(
     ("of", "write", "said"),
     [
-        (digit, lambda p: p.write_bytes(b"PK nothing"), "is no npz file, whatever its name"),
-        (digit, lambda p: p.write_bytes(b"\x93NUMPY" * 20), "is no npz file, whatever its name"),
+        (digit, lambda p: p.write_bytes(b"PK nothing"), "is not a valid npz file"),
+        (digit, lambda p: p.write_bytes(b"\x93NUMPY" * 20), "is not a valid npz file"),
         (digit, lambda p: np.savez(p, images=IMAGE_SUFFIXES, labels=LABELS[:3]), "one label, 0 to 9, for each image"),
         (digit, lambda p: np.savez(p, images=IMAGE_SUFFIXES, labels=np.eye(6)), "one label, 0 to 9, for each image"),
         (digit, lambda p: np.savez(p, other=LABELS), "holds other: wanted are images and labels"),
@@ -135,7 +135,7 @@ def test_folders_that_hold_something_else(tmp_path):
         digit(0, str(tmp_path))
     with pytest.raises(UserError, match="holds no pictures"):
         faces(str(tmp_path))
-    with pytest.raises(UserError, match="no folder and no npz"):
+    with pytest.raises(UserError, match="neither a folder nor an npz"):
         faces(str(tmp_path / "none"))
     (tmp_path / "a.png").write_bytes(b"not a picture")
     with pytest.raises(UserError, match="cannot be read as a picture"):
@@ -147,5 +147,5 @@ def test_folders_that_hold_something_else(tmp_path):
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"all zeros" * 99)[:40])
     with pytest.raises(UserError, match="not an idx file"):
         digit(0, str(tmp_path / "train-images-idx3-ubyte.gz"))
-    with pytest.raises(UserError, match="no npz file and no folder"):
+    with pytest.raises(UserError, match="neither an npz file nor a folder"):
         digit(0, str(tmp_path / "a.png"))

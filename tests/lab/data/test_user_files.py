@@ -121,7 +121,7 @@ def test_mistakes_in_tables_are_found(tmp_path, text, said):
 
 def test_a_table_that_is_no_text(tmp_path):
     (tmp_path / "a.csv").write_bytes("1,2\n".encode("utf-16"))
-    assert "is no UTF-8 text" in trouble(tmp_path / "a.csv")
+    assert "is not UTF-8 text" in trouble(tmp_path / "a.csv")
 
 
 def save_image(path, pixels, mode=None):
@@ -174,7 +174,7 @@ def test_nothing_is_unpickled(tmp_path):
     np.savez(tmp_path / "objects.npz", a=np.array([None]))
     assert "pickled objects" in trouble(tmp_path / "objects.npz")
     (tmp_path / "raw.npy").write_bytes(pickle.dumps([1.0]))
-    assert "is no npy file" in trouble(tmp_path / "raw.npy")
+    assert "is not a valid npy file" in trouble(tmp_path / "raw.npy")
 
 
 def test_files_that_are_not_what_they_seem(tmp_path):
@@ -190,7 +190,7 @@ def test_files_that_are_not_what_they_seem(tmp_path):
     (tmp_path / "short.npy").write_bytes(b"\x93NUMPY")
     assert "cannot be read as an npy file" in trouble(tmp_path / "short.npy")
     (tmp_path / "text.npz").write_text("hello")
-    assert "is no npz file" in trouble(tmp_path / "text.npz")
+    assert "is not a valid npz file" in trouble(tmp_path / "text.npz")
     (tmp_path / "a.png").write_text("hello")
     assert "cannot be read as an image" in trouble(tmp_path / "a.png")
     np.save(tmp_path / "words.npy", np.array(["a", "b"]))

@@ -193,7 +193,7 @@ def test_every_rate_of_the_paper_stands_beside_ours(reported):
     for row, one in zip(rows, listed, strict=True):
         assert (row["variant"], float(row["rate"])) == (one.variant, one.lr)
         assert row["the paper"] == f"{one.mean:.2f} ± {one.std:.2f}"
-        assert row["its column is like"] == published_objective(one.variant)
+        assert row["objective of its column"] == published_objective(one.variant)
         shown = f"{0.02 if one.lr == RATES[5] else 1.0 + RATES.index(one.lr):.3f}"
         assert row["ours, root"] == (shown if one.variant in ("sw", "ebsw") else "not run")
     assert "275 rows" in page
@@ -221,7 +221,7 @@ def test_a_small_study_ends_in_pictures(tmp_path):
     with Image.open(tmp_path / "out" / "color-set3-images.png") as picture:
         assert len(picture.convert("RGB").getcolors(1 << 24)) > 1000
     assert "china to flower" in page
-    assert "made in small: see below" in page
+    assert "made with smaller sizes: see below" in page
 
 
 @pytest.mark.slow

@@ -256,8 +256,8 @@ def test_pictures_of_a_study_that_are_not_there(folder, report, tmp_path, capsys
     there = ("--pictures", picture, "--store", runs)
     assert "choose from generation, male to female" in line(folder, *there, "--task", "children")
     assert "there is no decoder" in line(folder, *there)
-    assert "--store is for --pictures" in line(folder, "--store", runs)
-    assert "--task is for --store" in line(folder, "--pictures", picture, "--task", "generation")
+    assert "--store needs --pictures" in line(folder, "--store", runs)
+    assert "--task needs --store" in line(folder, "--pictures", picture, "--task", "generation")
     assert "no store" in line(folder, "--pictures", picture, "--store", tmp_path / "none.db")
     assert not picture.exists()
 

@@ -239,10 +239,13 @@ def broken_files():
     Image.fromarray(np.ones((8, 8), np.int32)).save(integers, "TIFF")
     random = np.random.default_rng(1)
     return {
-        "empty.png": (b"", "no image"),
-        "text.png": (b"this is no picture", "no image"),
-        "script.eps": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "no image"),
-        "noise.jpg": (random.bytes(3000), "no image"),
+        "empty.png": (b"", "cannot be read as an image"),
+        "text.png": (b"this is no picture", "cannot be read as an image"),
+        "script.eps": (
+            b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+            "cannot be read as an image",
+        ),
+        "noise.jpg": (random.bytes(3000), "cannot be read as an image"),
         "cut.png": (whole.getvalue()[:2000], "cannot be read"),
         "cut.jpg": (jpeg.getvalue()[:800], "cannot be read"),
         "head.png": (whole.getvalue()[:20], ""),

@@ -69,7 +69,7 @@ def test_labels_from_elsewhere_and_other_ages(files, first_only, capsys):
         assert len(kept(files)) == count, more
     notes = {note for row in kept(files) for note in row["given"]["notes"]}
     assert "labels from age.npy" in notes
-    assert "who is older than 40 is an adult, who is younger than 10 a child" in notes
+    assert "ages above 40 are adults, below 10 children" in notes
 
 
 def test_other_ages_are_another_run_also_where_they_name_the_same_rows(files):
@@ -136,7 +136,7 @@ def test_the_same_checks_as_where_latents_are_described(files, capsys):
     assert not (files / "here" / "runs.db").exists()
     for option in ("--labels", "--held-out", "--adult", "--child", "--more"):
         said = refused(capsys, "reproduce", "generate", option, 30)
-        assert f"{option} is for latents from a file: give --latents PATH, too" in said
+        assert f"{option} is for latents from a file: give --latents PATH too" in said
 
 
 def test_ages_where_none_are_known_are_no_silent_wish(files, capsys):
@@ -166,7 +166,7 @@ def test_a_folder_without_latents_is_told_as_one_whatever_else_is_given(files, c
 )
 def test_what_an_experiment_does_not_read_is_refused(files, capsys, experiment, option, readers):
     said = refused(capsys, "reproduce", experiment, *option)
-    assert f"{option[0]} is for {readers}: {experiment} has no use for it" in said
+    assert f"{option[0]} is for {readers}: {experiment} does not use it" in said
     assert not list((files / "here").iterdir())
 
 

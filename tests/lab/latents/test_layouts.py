@@ -252,7 +252,7 @@ def test_files_that_are_not_there_or_not_what_they_should_be(tmp_path):
     assert "no latents" in wrong(tmp_path)
     assert "no file" in wrong(tmp_path / "none.npy")
     (tmp_path / "latents.npz").write_bytes(b"hello")
-    assert "no npz file" in wrong(tmp_path / "latents.npz")
+    assert "not a valid npz file" in wrong(tmp_path / "latents.npz")
     (tmp_path / "x.safetensors").write_bytes(b"hello")
     assert "cannot be read as a safetensors" in wrong(tmp_path / "x.safetensors")
     np.savez(tmp_path / "two.npz", a=rows(), b=rows())

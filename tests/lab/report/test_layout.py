@@ -144,13 +144,13 @@ def reasons_of(
     [
         ({0.3: 0.1, 0.5: 5e-4}, {}, "agrees, within a factor of 2"),
         ({0.3: 0.1, 0.5: 5e-4}, {"n": 100}, "made with smaller sizes"),
-        ({0.3: 0.1, 0.5: 1e-5}, {"variant": "rpsw"}, "both below what single precision can tell"),
+        ({0.3: 0.1, 0.5: 1e-5}, {"variant": "rpsw"}, "both below the resolution of single precision"),
         ({0.3: 0.1, 0.5: 2e-3}, {}, "0.3, leaves 1.0e-01: too slow for 10,000 steps"),
         ({0.3: 0.1, 0.5: 2e-3}, {"squared": 0.01}, "stuck at every rate: the squared loss, which does not oscillate, ends with 1.0e-02"),
         ({0.3: 0.1, 0.5: 2e-3}, {"squared": 1e-16}, "too slow for 10,000 steps"),
         ({0.5: 2e-3}, {}, "no smaller rate was tried"),
         ({1.0: 0.06, 3.0: 2e-3}, {"toy": "8gaussians"}, "leaves 6.0e-02: a particle in a wrong mode"),
-        ({0.3: 0.1, 0.5: 2e-3}, {"variant": "maxsw"}, "at which rate the paper's was found is not printed"),
+        ({0.3: 0.1, 0.5: 2e-3}, {"variant": "maxsw"}, "the paper does not print the rate of its number"),
     ],
 )  # fmt: skip
 def test_a_reason_is_given(tmp_path, values, how, words):

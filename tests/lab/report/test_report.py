@@ -94,8 +94,8 @@ def test_the_verdict_comes_first(made):
     _, line = table(folder, "gradient-flow-verdict")
     assert line[0] == "swiss d=50"
     assert float(line[1].split()[0]) < 1e-6
-    assert page.index("The right step, computed or searched") < page.index(
-        "The theory, asked of numbers"
+    assert page.index("Computed steps against searched rates") < page.index(
+        "Statements of the theory, measured"
     )
     assert line[-1] in page
 
@@ -304,7 +304,7 @@ def test_a_missing_cell_says_why(tmp_path):
     header, *lines = table(tmp_path / "out", "gradient-flow-swiss-d-2")
     shown = {line[0]: line[header.index("best rate, root")] for line in lines}
     assert shown["ebsw"] == "failed: OutOfMemoryError: a lot was asked for"
-    assert shown["rpsw"] == "not made yet: the sweep was stopped before"
+    assert shown["rpsw"] == "not made yet: the sweep was stopped"
     assert shown["dsw"] == "not asked for"
     assert re.match(r"\d", shown["sw"])
 
@@ -333,7 +333,7 @@ def test_nothing_to_report(tmp_path):
 def test_a_folder_that_cannot_be_written_to(tmp_path, made):
     _, folder, _ = made
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="name another folder"):
+    with pytest.raises(UserError, match="give another folder"):
         write_report(folder.parent / "runs.db", tmp_path / "file")
 
 

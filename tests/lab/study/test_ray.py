@@ -374,7 +374,7 @@ def test_the_command(here, unconnected, capsys):
     assert heard.out.splitlines() == ["runs.db: 3 runs made", "report: report/index.html"]
     assert ", on 2 nodes of a Ray cluster, " in heard.err.splitlines()[0]
     again = said(capsys, *on, "--no-report")
-    assert again.out.splitlines() == ["runs.db: 0 runs made, 3 were there"]
+    assert again.out.splitlines() == ["runs.db: 0 runs made, 3 were stored already"]
     said(capsys, "reproduce", "gradient-flow", "--jobs", 1, "-q", "--store", "local.db")
     assert not ray.is_initialized()
     ours, theirs = everything(here / "runs.db"), everything(here / "local.db")

@@ -132,8 +132,8 @@ def test_json_is_valid_for_every_reader():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda path: path.write_bytes(b"not a database, by far" * 50), "no store of slicewise"),
-        (lambda path: sqlite3.connect(path).execute("CREATE TABLE other (a)"), "no store of slicewise"),
+        (lambda path: path.write_bytes(b"not a database, by far" * 50), "not a store of slicewise"),
+        (lambda path: sqlite3.connect(path).execute("CREATE TABLE other (a)"), "not a store of slicewise"),
         (lambda path: path.mkdir(), "is a folder"),
     ],
 )  # fmt: skip

@@ -94,7 +94,7 @@ def _digits_of(path: Path) -> tuple[str, Array, Array]:
         )
     if not path.is_dir() and not path.name.startswith("train-"):
         raise UserError(
-            f"{path} is no npz file and no folder of MNIST's idx files: give one of these"
+            f"{path} is neither an npz file nor a folder of MNIST's idx files: give one of these"
         )
     folder = path if path.is_dir() else path.parent
     images, labels = (_idx(folder, f"train-{kind}") for kind in ("images-idx3", "labels-idx1"))
@@ -145,7 +145,7 @@ def _folder(folder: Path) -> Images:
 
     if not folder.is_dir():
         raise UserError(
-            f"{folder} is no folder and no npz file: give a folder of pictures of faces"
+            f"{folder} is neither a folder nor an npz file: give a folder of pictures of faces"
         )
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in _PICTURES)
     if not files:

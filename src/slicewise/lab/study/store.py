@@ -51,7 +51,7 @@ class Store:
     def __init__(self, path: str | Path, *, write: bool = True) -> None:
         self.path = Path(path)
         if self.path.is_dir():
-            raise UserError(f"{self.path} is a folder: name the file of a store, such as runs.db")
+            raise UserError(f"{self.path} is a folder: give the file of a store, such as runs.db")
         if not write and not self.path.exists():
             raise UserError(f"there is no store {self.path}: `slicewise reproduce` makes one")
         with self._explained():
@@ -97,12 +97,12 @@ class Store:
                 self._connection.execute(f"PRAGMA user_version = {VERSION}")
         elif application != APPLICATION:
             raise UserError(
-                f"{self.path} is a database, but no store of slicewise: name another file"
+                f"{self.path} is a database, but not a store of slicewise: give another file"
             )
         elif version != VERSION:
             raise UserError(
                 f"{self.path} is a store of version {version}, this slicewise writes version {VERSION}: "
-                f"name another file"
+                f"give another file"
             )
         if write:
             # Readers need not wait, and a process killed during a commit leaves the previous state.
@@ -220,7 +220,7 @@ class Store:
             raise UserError(f"store {self.path}: {said}; {advice}") from error
         except OSError as error:
             raise UserError(
-                f"store {self.path}: {error}; name a file in a folder of yours"
+                f"store {self.path}: {error}; give a file in a folder that you can write to"
             ) from error
 
     def close(self) -> None:
