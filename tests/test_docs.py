@@ -51,7 +51,7 @@ def test_every_variant_has_its_row_in_the_table_of_methods():
     for name in rows:
         line = next(r for r in table.splitlines() if r.startswith(f"| `{name}` |"))
         says_metric = line.split("|")[4].strip().startswith("yes")
-        assert says_metric == ("metric" in sw.VARIANTS[name].laws), name
+        assert says_metric == ("metric" in sw.VARIANTS[name].properties), name
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -204,7 +204,7 @@ class TestReaching:
     def test_every_variant(self, cat, cup, variant, monkeypatch):
         monkeypatch.setattr("slicewise.color.color_transfer._ROUNDS", 1)
         monkeypatch.setattr("slicewise.color.color_transfer._STEPS", 60)
-        if "linear" not in sw.VARIANTS[variant].laws:
+        if "linear" not in sw.VARIANTS[variant].properties:
             with pytest.raises(ValueError, match="use a variant with linear slices"):
                 ColorTransfer(variant, n_pixels=50, generator=0).fit(cat, cup)
             return

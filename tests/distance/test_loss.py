@@ -22,25 +22,25 @@ def seeded():
 
 
 @pytest.mark.parametrize("name", sw.VARIANTS)
-@pytest.mark.parametrize("power", [True, False])
-def test_module_is_the_function_reduced(name, power):
+@pytest.mark.parametrize("objective", ["power", "root"])
+def test_module_is_the_function_reduced(name, objective):
     x, y = pair(2, 3)
-    values = sw.sliced_wasserstein(x, y, name, generator=seeded(), power=power)
+    values = sw.sliced_wasserstein(x, y, name, generator=seeded(), objective=objective)
     for reduction, expected in (("none", values), ("mean", values.mean()), ("sum", values.sum())):
-        loss = sw.SlicedWasserstein(name, power=power, reduction=reduction)
+        loss = sw.SlicedWasserstein(name, objective=objective, reduction=reduction)
         assert_close(loss(x, y, generator=seeded()), expected)
 
 
-@pytest.mark.parametrize("power", [True, False])
+@pytest.mark.parametrize("objective", ["power", "root"])
 @pytest.mark.parametrize("p", [1, 2, 3])
-def test_scales_multiply_the_power(power, p):
+def test_scales_multiply_the_power(objective, p):
     x, y = pair(d=6)
     slices = torch.nn.functional.normalize(torch.randn(30, 6).double(), dim=-1)
 
     def value(**options):
-        return sw.SlicedWasserstein(p=p, power=power, **options)(x, y, slices=slices)
+        return sw.SlicedWasserstein(p=p, objective=objective, **options)(x, y, slices=slices)
 
-    outer = 1 if power else 1 / p
+    outer = 1 if objective == "power" else 1 / p
     classic = value()
     assert_close(value(scale="gaussian"), classic * sw.gaussian_constant(6, p=p) ** outer)
     assert_close(value(scale="subspace", subspace_dim=2), classic / sw.essf(6, 2, p=p) ** outer)
@@ -104,7 +104,7 @@ def test_learned_slices_get_better_with_use_and_start_cold_in_a_function():
     assert values[-1] > 2 * values[0]
     loss.reset()
     assert loss(x, y).item() < values[1]
-    cold = sw.sliced_wasserstein(x, y, "dsw", generator=seeded(), power=True)
+    cold = sw.sliced_wasserstein(x, y, "dsw", generator=seeded(), objective="power")
     fresh = sw.SlicedWasserstein("dsw")(x, y, generator=seeded())
     assert_close(cold, fresh)
 

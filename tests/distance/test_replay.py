@@ -9,6 +9,7 @@ import torch
 
 import slicewise as sw
 from slicewise.distance import replay
+from slicewise.problem import SlicerPart
 from tests.stand_ins import stand_in_for_graphs
 from tests.tolerances import assert_close
 
@@ -18,7 +19,7 @@ def graphs(monkeypatch):
     """CPU samples are taken for a device's; every third call of a kind is a graph."""
     stand_in_for_graphs(monkeypatch, replay)
     monkeypatch.setattr(torch.random, "fork_rng", forked)
-    monkeypatch.setattr(replay, "_suits", lambda recipe, problem: replay.can_replay(recipe))
+    monkeypatch.setattr(replay, "_suits", lambda recipe, problem: recipe.graph_safe)
     for module in ("evaluation", "gradient", "loss"):
         monkeypatch.setattr(
             f"slicewise.distance.{module}.may_be_captured",
@@ -67,7 +68,7 @@ def test_a_seed_means_the_same_with_a_graph_and_without(variant, graphs):
             assert_close(gradient, found[0][1])
     recipe = sw.VARIANTS[variant]()
     # What looks at numbers, or has its gradients from autograd, is left as it is.
-    assert bool(graphs) == (variant != "phisw" and recipe.by_hand)
+    assert bool(graphs) == (variant != "phisw" and recipe.closed_form_gradient)
 
 
 @pytest.mark.parametrize("share", ["one of a batch", "no batch"])
@@ -115,7 +116,7 @@ def test_what_is_different_is_another_graph(graphs):
     x, y = pair()
     kinds = [
         {},
-        {"power": True},
+        {"objective": "power"},
         {"p": 1},
         {"n_slices": 7},
         {"variant": "ebsw"},
@@ -141,12 +142,21 @@ def test_only_so_many_are_kept(graphs, monkeypatch):
     assert sum(graph.lines for graph in graphs.values()) <= 64 * 2 * 40
 
 
-def test_parts_of_a_callers_own_are_not_captured(graphs):
+def test_parts_of_a_callers_own_are_not_captured(graphs, monkeypatch):
+    # As in a capture on a device, where no values can be read.
+    monkeypatch.setattr("slicewise.distance.prepare.values_readable", lambda *tensors: False)
+
     def slicer(problem, rng):
         return sw.VARIANTS["sw"]().slicer(problem, rng)
 
+    class Declared(SlicerPart):
+        graph_safe = True
+
+        def __call__(self, problem, rng):
+            return slicer(problem, rng)
+
     five(lambda: sw.value_and_grad(*pair(), sw.Recipe(slicer)))
     assert not graphs
-    slicer.replayable = True
-    five(lambda: sw.value_and_grad(*pair(), sw.Recipe(slicer)))
+    recipe = sw.Recipe(Declared())
+    five(lambda: sw.value_and_grad(*pair(), recipe))
     assert graphs

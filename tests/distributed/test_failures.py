@@ -49,7 +49,7 @@ EXPECTED = [
     "ranks disagree on dtype: rank 0 has torch.float32, rank 1 has torch.float64",
     "rank 0 has Recipe(Uniform(50)), rank 1 has Recipe(Uniform(40)); give every rank the same variant, n_slices",
     "rank 0 has Recipe(Uniform(50)), rank 1 has Recipe(Uniform(50), weighting=Energy())",
-    "ranks disagree on settings: rank 0 has p=2, power=True",
+    "ranks disagree on settings: rank 0 has p=2, objective='power'",
     "rank 1 could not take part in the loss: ValueError: x has shape (6, 4) and y (5, 3)",
     "ranks disagree on x_weights: rank 0 has None, rank 1 has ['torch.float32']",
     "ranks disagree on slices: rank 0 has [3, 4], rank 1 has [2, 4]",

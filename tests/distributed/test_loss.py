@@ -79,7 +79,7 @@ def faces(rank, size):
         compare(rank, size, name, *batched, exchange="projections")
     for p in (1, 1.5, 3):
         compare(rank, size, "ebsw", x, y, p=p, exchange="projections")
-        compare(rank, size, "sw", x, y, p=p, power=False, exchange="projections")
+        compare(rank, size, "sw", x, y, p=p, objective="root", exchange="projections")
     compare(rank, size, "ebsw", x, y, a, b, convention="reference", exchange="projections")
     compare(rank, size, "imsw", x, y, convention="reference", legacy=True, exchange="projections")
     for scale in ("gaussian", "subspace"):

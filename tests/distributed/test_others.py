@@ -27,7 +27,7 @@ RELATIVES = {
 }
 OTHER_FACES = [
     ("ucvsw", {"n_slices": 3}),  # fewer slices than dimensions: another way to the variances
-    ("lcvsw", {"detach": True}),
+    ("lcvsw", {"hold_weights": True}),
     ("asw", {"activation": "leaky_relu"}),
     ("maxsw", {"restarts": 4, "n_steps": 3}),
     ("maxsw", {"restarts": 4, "n_steps": 1}),  # the best of some draws, which are rank 0's
@@ -67,11 +67,11 @@ def faces(rank, size):
         compare(rank, size, name, x, y, a, b, exchange="samples", **options)
         how = {"convention": "reference", "exchange": "projections"}
         compare(rank, size, name, x, y, a, b, **how, **options)
-        if "every_order" in sw.VARIANTS[name].laws:
+        if "every_order" in sw.VARIANTS[name].properties:
             compare(rank, size, name, x, y, p=3, exchange="projections", **options)
         for scale in ("gaussian", "subspace"):
             compare(rank, size, name, x, y, scale=scale, exchange="projections", **options)
-        if "linear" in sw.VARIANTS[name].laws:
+        if "linear" in sw.VARIANTS[name].properties:
             how = {"scale": "displacement", "exchange": "projections"}
             compare(rank, size, name, x, y, **how, **options)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import slicewise as sw
 from benchmarks.steps.flows import ELEVEN
 from slicewise.lab.data.image_sets import digit
+from slicewise.parts import Uniform
 from tests.flows.samples import clouds, toys
 from tests.tolerances import assert_close
 
@@ -211,15 +212,21 @@ def test_slices_that_depend_on_the_axes_are_not_rotated():
         sw.flow(x, y, "qsw", reduce=True)
 
 
+class Broken(Uniform):
+    """A part with a mistake that shows in the plane only."""
+
+    def __call__(self, problem, rng):
+        if problem.d == 2:
+            raise ValueError("broken by design")
+        return super().__call__(problem, rng)
+
+
 def test_errors_of_a_part_are_not_taken_for_too_few_dimensions():
-    """A part that fails says so, whether samples could be reduced or not."""
-
-    def broken(problem, rng):
-        raise ValueError("broken by design")
-
+    """A part that fails after the reduction says so; the flow does not quietly work in all dimensions instead."""
     x, y = toys("swiss", 30, 6, [1])
     with pytest.raises(ValueError, match=r"^broken by design$"):
-        sw.flow(x, y, sw.Recipe(broken), seeds=[1], max_steps=2)
+        sw.flow(x, y, sw.Recipe(Broken(9)), seeds=[1], max_steps=2)
+    assert sw.flow(x, y, sw.Recipe(Broken(9)), seeds=[1], max_steps=2, reduce=False).n_steps == 2
 
 
 HOLDABLE = "hold_weights" in sw.VARIANTS["ebsw"].options

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import slicewise as sw
-from slicewise.kernels import backend as choice
+from slicewise.kernels import backend as kernel_backend
 from slicewise.kernels import numba_match, numpy_match
 from slicewise.kernels import threads as threads_module
 from slicewise.transport import sliced
@@ -124,7 +124,7 @@ def test_batches_broadcast(backend):
 def test_every_variant_on_every_backend(backend, name):
     """All the way through: value and gradients to samples and given slices, ascents and chains."""
     x, y, slices = problem(40, 40, torch.float64, batch=(2,))
-    if "linear" not in sw.VARIANTS[name].laws:
+    if "linear" not in sw.VARIANTS[name].properties:
         slices = sw.evaluate(x, y, name).slices  # of another dimension
     results = []
     for choice in (backend, "torch"):
@@ -144,12 +144,12 @@ def test_every_variant_on_every_backend(backend, name):
 
 @every_backend
 @pytest.mark.parametrize("name", sw.VARIANTS)
-@pytest.mark.parametrize("power", [True, False])
+@pytest.mark.parametrize("objective", ["power", "root"])
 @pytest.mark.parametrize("convention", ["mean", "reference"])
-def test_value_and_grad_is_what_autograd_says(backend, name, power, convention):
+def test_value_and_grad_is_what_autograd_says(backend, name, objective, convention):
     x, y, _ = problem(20, 20, torch.float64, batch=(3,))
     x = x[:1].requires_grad_()  # broadcast against y
-    options = {"power": power, "convention": convention, "backend": backend}
+    options = {"objective": objective, "convention": convention, "backend": backend}
     seeds = [torch.Generator().manual_seed(1) for _ in range(2)]
     expected = sw.sliced_wasserstein(x, y, name, generator=seeds[0], **options)
     (slope,) = torch.autograd.grad(expected.sum(), x)
@@ -232,7 +232,7 @@ def test_a_prepared_target(backend, dtype):
     assert_close(value, expected)
     assert_close(torch.autograd.grad(value.sum(), x)[0], torch.autograd.grad(expected.sum(), x)[0])
     assert_close(sw.value_and_grad(x, target, backend=backend)[0], expected)
-    assert_close(sw.SlicedWasserstein(power=False)(x, target), expected.mean())
+    assert_close(sw.SlicedWasserstein(objective="root")(x, target), expected.mean())
 
 
 @pytest.mark.parametrize("n", [300, 2000])
@@ -296,17 +296,17 @@ def test_inputs_are_left_as_they_were():
 
 
 def test_without_numba(monkeypatch, request):
-    monkeypatch.setattr(choice, "has_numba", lambda: False)
-    choice.matcher.cache_clear()
-    request.addfinalizer(choice.matcher.cache_clear)
+    monkeypatch.setattr(kernel_backend, "has_numba", lambda: False)
+    kernel_backend.matcher.cache_clear()
+    request.addfinalizer(kernel_backend.matcher.cache_clear)
     cpu_device = torch.device("cpu")
-    assert choice.matcher("auto", cpu_device) is numpy_match.match_slices
+    assert kernel_backend.matcher("auto", cpu_device) is numpy_match.match_slices
     with pytest.raises(ImportError, match=r"slicewise\[fast\]"):
-        choice.matcher("numba", cpu_device)
+        kernel_backend.matcher("numba", cpu_device)
     with pytest.raises(ValueError, match="samples are, on cuda"):
-        choice.matcher("numpy", torch.device("cuda"))
+        kernel_backend.matcher("numpy", torch.device("cuda"))
     if not torch.cuda.is_available():
-        assert choice.matcher("auto", torch.device("cuda")) is plain
+        assert kernel_backend.matcher("auto", torch.device("cuda")) is plain
     assert sw.sliced_wasserstein(torch.randn(9, 2), torch.randn(9, 2)).isfinite()
 
 
@@ -353,11 +353,11 @@ def test_numba_that_cannot_be_imported_is_done_without(monkeypatch, request):
     def broken(name, *rest):
         raise ImportError("Numba needs another NumPy")
 
-    monkeypatch.setattr(choice.importlib, "import_module", broken)
-    choice.matcher.cache_clear()
-    request.addfinalizer(choice.matcher.cache_clear)
+    monkeypatch.setattr(kernel_backend.importlib, "import_module", broken)
+    kernel_backend.matcher.cache_clear()
+    request.addfinalizer(kernel_backend.matcher.cache_clear)
     with pytest.warns(UserWarning, match="sorting with NumPy instead"):
-        assert choice.matcher("auto", torch.device("cpu")) is numpy_match.match_slices
+        assert kernel_backend.matcher("auto", torch.device("cpu")) is numpy_match.match_slices
 
 
 def test_a_target_made_under_autocast_keeps_its_digits():
@@ -374,7 +374,7 @@ def test_gradient_to_given_slices_is_complete(name):
     options = {"basis": torch.linalg.qr(torch.randn(3, 2).double()).Q} if name == "phisw" else {}
 
     def value(slices):
-        return sw.sliced_wasserstein(x, y, name, slices=slices, power=True, **options)
+        return sw.sliced_wasserstein(x, y, name, slices=slices, objective="power", **options)
 
     assert torch.autograd.gradcheck(value, [slices.requires_grad_()])
 

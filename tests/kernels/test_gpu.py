@@ -78,10 +78,10 @@ def test_half_precision_with_autocast_and_a_scaler(dtype):
     y = (1.1 * torch.randn(2048, 512, device=CUDA) + 0.1).to(dtype)
     slices = torch.nn.functional.normalize(torch.randn(50, 512, device=CUDA), dim=-1)
     with torch.autocast("cuda", dtype=dtype):
-        value = sw.sliced_wasserstein(x, y, slices=slices, power=True)
+        value = sw.sliced_wasserstein(x, y, slices=slices, objective="power")
     (2.0**16 * value).backward()
     exact = x.detach().double().requires_grad_()
-    truth = sw.sliced_wasserstein(exact, y.double(), slices=slices.double(), power=True)
+    truth = sw.sliced_wasserstein(exact, y.double(), slices=slices.double(), objective="power")
     (2.0**16 * truth).backward()
     assert_close(value, truth, rtol=1e-3)
     assert (x.grad.double() - exact.grad).norm() / exact.grad.norm() < 1e-2

@@ -74,7 +74,7 @@ def test_reduction_is_exact_and_comes_back(embedded):
     assert found.k == K
     assert found.basis.shape == (D, K)
     assert_close(found.basis @ found.basis.mT, basis @ basis.mT)
-    assert_close(found.lift(found.reduce(x_d)), x_d)
+    assert_close(found.embed(found.reduce(x_d)), x_d)
     assert_close(sw.wasserstein(found.reduce(x_d), found.reduce(y_d)), sw.wasserstein(x, y))
 
 
@@ -97,7 +97,7 @@ def test_subspace_of_a_batch_of_unequal_ranks(embedded):
     found = sw.effective_subspace(torch.stack([x_d, line]), torch.stack([y_d, line[:11]]))
     assert found.ranks.tolist() == [K, 1]
     assert found.basis[1, :, 1:].abs().max() == 0
-    assert_close(found.lift(found.reduce(line))[1], line)
+    assert_close(found.embed(found.reduce(line))[1], line)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -253,7 +253,7 @@ def test_orderings_on_common_slices(embedded):
     x, y, *_ = embedded
     slices = sphere.uniform((30, K), rng(4))
     plain = sw.evaluate(x, y, slices=slices)
-    energy = sw.evaluate(x, y, "ebsw", slices=slices, detach=True)
+    energy = sw.evaluate(x, y, "ebsw", slices=slices, hold_weights=True)
     assert plain.power < energy.power < plain.costs.max()
 
 
@@ -271,21 +271,21 @@ def test_maxsw_finds_the_one_direction_that_differs():
     assert_close(sw.sliced_wasserstein(x, y, "maxsw", n_steps=30), y.norm(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("detach", [True, False])
-def test_energy_gradient_is_the_closed_form(embedded, detach):
+@pytest.mark.parametrize("hold_weights", [True, False])
+def test_energy_gradient_is_the_closed_form(embedded, hold_weights):
     """Σ ω_l (1 + w_l − w̄) ∇w_l; with held weights Σ ω_l ∇w_l. And finite differences."""
     x, y, *_ = embedded
     slices = sphere.uniform((12, K), rng(5))
     x = x.requires_grad_()
-    found = sw.evaluate(x, y, "ebsw", slices=slices, detach=detach)
+    found = sw.evaluate(x, y, "ebsw", slices=slices, hold_weights=hold_weights)
     (gradient,) = torch.autograd.grad(found.power, x)
     costs = sw.evaluate(x, y, slices=slices).costs
     weights = costs.softmax(-1).detach()
     mean = (weights * costs).sum().detach()
-    factor = weights if detach else weights * (1 + costs.detach() - mean)
+    factor = weights if hold_weights else weights * (1 + costs.detach() - mean)
     (expected,) = torch.autograd.grad((factor * costs).sum(), x)
     assert_close(gradient, expected)
-    if not detach:
+    if not hold_weights:
         probe = torch.randn_like(x) * 1e-6
         up, down = (sw.evaluate(x + s * probe, y, "ebsw", slices=slices).power for s in (1, -1))
         slope = ((up - down) / 2).item()
@@ -314,7 +314,7 @@ def test_gaussians_have_a_closed_form():
     """N(0, 1) and N(0, 4): every slice costs (2 − 1)² in the limit, by quantiles here."""
     levels = (torch.arange(2000).double() + 0.5) / 2000
     line = torch.special.ndtri(levels)[:, None]
-    found = sw.sliced_wasserstein(line, 2 * line, power=True)
+    found = sw.sliced_wasserstein(line, 2 * line, objective="power")
     assert abs(found - line.square().mean()) < 1e-12
     assert abs(found - 1) < 2e-3  # the quantile rule's own error
 

@@ -31,9 +31,11 @@ def test_half_precision_of_training_size(dtype, name):
     slices = unit_slices(50, 512)
     scale = 2.0**16
     half, exact = x.clone().requires_grad_(), x.double().requires_grad_()
-    value = sw.sliced_wasserstein(half, y, name, slices=slices, power=True)
+    value = sw.sliced_wasserstein(half, y, name, slices=slices, objective="power")
     assert value.dtype == torch.float32
-    truth = sw.sliced_wasserstein(exact, y.double(), name, slices=slices.double(), power=True)
+    truth = sw.sliced_wasserstein(
+        exact, y.double(), name, slices=slices.double(), objective="power"
+    )
     assert_close(value, truth, rtol=1e-3)
     (scale * value).backward()
     (scale * truth).backward()

@@ -100,7 +100,7 @@ def test_losses_are_those_of_the_distance():
     network = generator()
     with torch.no_grad():
         made = network(torch.randn(300, 4, dtype=torch.float64, device="cuda"))
-    plain = sw.sliced_wasserstein(made, TARGET.cuda(), n_slices=5000, power=True)
+    plain = sw.sliced_wasserstein(made, TARGET.cuda(), n_slices=5000, objective="power")
     assert found.losses.mean() == pytest.approx(plain.item(), rel=0.15)
 
 

@@ -12,13 +12,13 @@ from slicewise.distance.evaluation import weigh
 from slicewise.distance.prepare import draw
 from slicewise.distance.request import recipe_for
 from slicewise.flows.slices import learned_of
-from slicewise.parts.learned import learns
+from slicewise.problem import Learner
 from slicewise.problem.schedules import Instant
 from slicewise.training.networks import Generator
 from slicewise.training.settings import TrainingSettings
 from slicewise.training.step import Trainer
 from slicewise.training.training import train
-from slicewise.variants.catalogue import VARIANTS
+from slicewise.variants import VARIANTS
 
 TARGET = torch.randn(60, 4, generator=torch.Generator().manual_seed(7), dtype=torch.float64) + 1
 CASES = {name: (name, {}) for name in VARIANTS} | {
@@ -61,7 +61,7 @@ def test_the_gradient_of_a_step_is_that_of_the_loss(case, scale, objective):
         loss = sw.SlicedWasserstein(
             trainer.settings.recipe, scale=scale, power=objective == "power"
         )
-        if learns(loss.recipe.lift):  # it draws while it learns, as the step did
+        if isinstance(loss.recipe.lift, Learner):  # it draws while it learns, as the step did
             whole = draw(loss.recipe, replace(there, x=live), trainer.seeds.at(t), before)[0]
             expected = weigh(loss.recipe, whole, slices, None, power=loss.power).value.squeeze()
         else:

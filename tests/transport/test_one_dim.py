@@ -127,12 +127,12 @@ def test_at_ties_the_gradient_bounds_every_one_sided_derivative():
     x, y = torch.randint(0, 3, (2, 20, 2)).double().unbind()
     x.requires_grad_()
     slices = torch.eye(2, dtype=torch.float64)
-    here = sw.sliced_wasserstein(x, y, slices=slices, power=True)
+    here = sw.sliced_wasserstein(x, y, slices=slices, objective="power")
     (gradient,) = torch.autograd.grad(here, x)
     for _ in range(50):
         way = torch.randn_like(x)
         step = 1e-6
-        there = sw.sliced_wasserstein(x + step * way, y, slices=slices, power=True)
+        there = sw.sliced_wasserstein(x + step * way, y, slices=slices, objective="power")
         assert (gradient * way).sum() >= (there - here) / step - 1e-4
 
 
@@ -151,7 +151,7 @@ def test_gradient_to_weights_ignores_how_far_padding_lies():
             samples = torch.cat([x[:2], torch.full((1, 3), far).double(), x[2:]])
             a = torch.cat([real[:2], torch.zeros(1).double(), real[2:]])
         a.requires_grad_()
-        value = sw.sliced_wasserstein(samples, y, slices=slices, x_weights=a, power=True)
+        value = sw.sliced_wasserstein(samples, y, slices=slices, x_weights=a, objective="power")
         (gradient,) = torch.autograd.grad(value, a)
         gradients.append(gradient if far is None else gradient[[0, 1, 3, 4, 5, 6]])
     assert_close(gradients[1], gradients[0])
@@ -164,7 +164,7 @@ def test_gradient_to_a_weight_of_zero_is_what_a_little_mass_would_cost():
     a = torch.cat([a[:3] / a[:3].sum(), torch.zeros(3).double()]).requires_grad_()
 
     def cost(weights):
-        return sw.sliced_wasserstein(x, y, slices=slices, x_weights=weights, power=True)
+        return sw.sliced_wasserstein(x, y, slices=slices, x_weights=weights, objective="power")
 
     (gradient,) = torch.autograd.grad(cost(a), a)
     for i in range(3, 6):
@@ -178,7 +178,7 @@ def test_gradient_to_a_weight_of_zero_is_what_a_little_mass_would_cost():
 def test_second_derivatives_are_finite_where_projections_coincide(p):
     x, _, slices = problem(5, 5)
     x.requires_grad_()
-    value = sw.sliced_wasserstein(x, x.detach().clone(), p=p, slices=slices, power=True)
+    value = sw.sliced_wasserstein(x, x.detach().clone(), p=p, slices=slices, objective="power")
     (first,) = torch.autograd.grad(value, x, create_graph=True)
     (second,) = torch.autograd.grad(first.square().sum() + first.sum(), x, allow_unused=True)
     assert second is None or second.isfinite().all()

@@ -45,7 +45,7 @@ def test_the_largest_slice_is_that_of_a_grid_and_below_its_bound(kind, p):
     found = sw.evaluate(x, y, "maxsw", p=p, generator=seeded(), **THOROUGH)
     assert best * (1 - 1e-9) <= found.value <= best * (1 + 1e-6)
     assert found.bound >= found.value * (1 - 1e-9)
-    power = sw.evaluate(x, y, "maxsw", p=p, power=True, generator=seeded(), **THOROUGH)
+    power = sw.evaluate(x, y, "maxsw", p=p, objective="power", generator=seeded(), **THOROUGH)
     assert_close(power.bound, found.bound**p)
 
 
@@ -143,7 +143,7 @@ def test_subspace_robust_is_the_saddle_of_a_grid(kind):
             c, s = math.cos(2 * phi), math.sin(2 * phi)
             omega = np.eye(2) / 2 + r * np.array([[c, s], [s, -c]])
             best = max(best, transport_cost(x.numpy(), y.numpy(), omega))
-    found = sw.subspace_robust_wasserstein(x, y, 1, tolerance=1e-4, steps=2000)
+    found = sw.subspace_robust_wasserstein(x, y, 1, tolerance=1e-4, max_steps=2000)
     assert found.lower <= found.value <= found.upper
     assert math.sqrt(best) <= found.upper
     assert_close(found.value, torch.tensor(math.sqrt(best)), rtol=3e-3)

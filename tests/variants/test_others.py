@@ -101,7 +101,7 @@ def test_gradients_of_gsw(pair, kind):
     slices = draw_unit(seeded(), 4, size)
     x, y = pair
     _, gradient = sw.value_and_grad(
-        x, y, "gsw", n_slices=4, power=True, generator=seeded(), **options
+        x, y, "gsw", n_slices=4, objective="power", generator=seeded(), **options
     )
     for i, j in ((0, 0), (5, 2)):
         nudged = []
@@ -258,7 +258,7 @@ def test_control_variates(pair, name, weighted):
     alpha = covariance / ((variates - expected) ** 2).mean()
     estimate = costs.mean() - alpha * (variates.mean() - expected)
     found = sw.evaluate(
-        *pair, name, n_slices=12, x_weights=a, y_weights=b, generator=seeded(), power=True
+        *pair, name, n_slices=12, x_weights=a, y_weights=b, generator=seeded(), objective="power"
     )
     assert_close(found.value, torch.tensor(estimate))
     assert_close(found.weights.sum(), torch.tensor(1.0).double())
@@ -270,15 +270,15 @@ def test_gradients_of_control_variates(pair, name):
     """Through the weights, by finite differences; held, the control variate of the gradient itself."""
     x, y = pair
     slices = torch.tensor(draw_unit(seeded(), 9, D))
-    _, whole = sw.value_and_grad(x, y, name, slices=slices, power=True)
+    _, whole = sw.value_and_grad(x, y, name, slices=slices, objective="power")
     for i, j in ((0, 0), (5, 2)):
         moved = torch.stack([x, x])
         moved[:, i, j] += torch.tensor([1e-6, -1e-6])
-        values = sw.sliced_wasserstein(moved, y, name, slices=slices, power=True)
+        values = sw.sliced_wasserstein(moved, y, name, slices=slices, objective="power")
         assert abs(whole[i, j] - (values[0] - values[1]) / 2e-6) < 1e-6
-    _, held = sw.value_and_grad(x, y, name, slices=slices, power=True, detach=True)
+    _, held = sw.value_and_grad(x, y, name, slices=slices, objective="power", hold_weights=True)
     found = sw.evaluate(x, y, name, slices=slices)
-    each = [sw.value_and_grad(x, y, slices=s[None], power=True)[1] for s in slices]
+    each = [sw.value_and_grad(x, y, slices=s[None], objective="power")[1] for s in slices]
     assert_close(held, (found.weights[:, None, None] * torch.stack(each)).sum(0))
     assert not torch.allclose(held, whole)
 
@@ -315,13 +315,13 @@ def test_moment_approximation(pair, caplog):
     expected = ((x.mean(0) - y.mean(0)) ** 2).sum() / D + (spread[0] - spread[1]) ** 2
     moments._say.cache_clear()
     with caplog.at_level(logging.WARNING, logger="slicewise"):
-        found = sw.evaluate(*pair, "momentsw", power=True)
+        found = sw.evaluate(*pair, "momentsw", objective="power")
     assert_close(found.value, torch.tensor(expected))
     assert "effective dimensions" in caplog.text
     assert "use 'sw'" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING, logger="slicewise"):
-        sw.evaluate(*pair, "momentsw", power=True)  # said once
+        sw.evaluate(*pair, "momentsw", objective="power")  # said once
         sw.evaluate(pair[0] + 1, pair[1] * 2, "momentsw", check=False)
     assert caplog.text == ""
 
@@ -415,16 +415,23 @@ def test_gradient_of_drawn_slices_is_that_of_their_law(pair, energy):
     found = sw.evaluate(x, y, "sirebsw", n_slices=25, energy=energy, generator=seeded())
     costs = found.costs.numpy()
     each = torch.stack(
-        [sw.value_and_grad(x, y, slices=s[None], power=True)[1] for s in found.slices]
+        [sw.value_and_grad(x, y, slices=s[None], objective="power")[1] for s in found.slices]
     )
     slope = 1.0 if energy == "exp" else 2 / costs
     coefficients = (1 + slope * (costs - costs.mean())) / 25
     _, gradient = sw.value_and_grad(
-        x, y, "sirebsw", n_slices=25, energy=energy, power=True, generator=seeded()
+        x, y, "sirebsw", n_slices=25, energy=energy, objective="power", generator=seeded()
     )
     assert_close(gradient, (torch.tensor(coefficients)[:, None, None] * each).sum(0))
     _, held = sw.value_and_grad(
-        x, y, "sirebsw", n_slices=25, energy=energy, detach=True, power=True, generator=seeded()
+        x,
+        y,
+        "sirebsw",
+        n_slices=25,
+        energy=energy,
+        hold_weights=True,
+        objective="power",
+        generator=seeded(),
     )
     assert_close(held, each.mean(0))
 

@@ -56,7 +56,9 @@ def test_first_and_second_derivatives(name, options, p):
 
     def value(x, y, a, b):
         given = {"x_weights": a / a.sum(), "y_weights": b / b.sum(), "slices": slices, "p": p}
-        return sw.sliced_wasserstein(x, y, name, power=True, generator=seeded(), **given, **options)
+        return sw.sliced_wasserstein(
+            x, y, name, objective="power", generator=seeded(), **given, **options
+        )
 
     inputs = [t.clone().requires_grad_() for t in (*pair(), *weights)]
     assert torch.autograd.gradcheck(value, inputs, rtol=1e-4, atol=1e-7)
@@ -220,7 +222,7 @@ def test_every_relative_on_the_command_line(capsys, files, tmp_path):
             float(sw.sliced_wasserstein(*pair(torch.float32), name, generator=seeded())), rel=1e-5
         )
         words = ("flow", *files, "-v", name, "--steps", "2", "--out", str(tmp_path / "f.gif"))
-        if "linear" in one.laws:
+        if "linear" in one.properties:
             accepted(capsys, *words)
         else:
             assert "linear slices" in refused(capsys, *words)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.backends.test_gpu import pair
 
 import slicewise as sw
 from slicewise.distance import replay
 from slicewise.sampling import point_sets
+from tests.kernels.test_gpu import pair
 from tests.tolerances import assert_close
 
 pytestmark = pytest.mark.gpu
@@ -21,7 +21,7 @@ FACES = [
     ("maxgsw", {"function": "circular", "n_steps": 2}),
     ("asw", {"activation": "leaky_relu"}),
     ("ucvsw", {"n_slices": 3}),  # fewer slices than dimensions
-    ("lcvsw", {"detach": True}),
+    ("lcvsw", {"hold_weights": True}),
     ("maxsw", {"search": 20, "restarts": 3, "n_steps": 3}),
 ]
 

@@ -7,60 +7,69 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicewise.distance.objective import value_of_means
 from slicewise.distance.prepare import fixed_slices, prepare
-from slicewise.distance.request import problem_for, recipe_for
+from slicewise.distance.request import check_value, problem_for, recipe_for
 from slicewise.parts import weights_for
 from slicewise.problem import Problem, Target
 from slicewise.sampling import Generators
 from slicewise.steps import Pull, Rule, moved, pull_of, rule_for
-from slicewise.support import check_value, full_precision
+from slicewise.support import full_precision, takes_arrays
 from slicewise.variants import Recipe, Variant
 
 
+@takes_arrays("x", "y", "x_weights", "y_weights", "slices")
 def displacement(
     x: Tensor,
     y: Tensor | Target,
     variant: str | Variant | Recipe = "sw",
     *,
-    step: str | float | Rule = "cauchy",
+    step_rule: str | float | Rule = "cauchy",
     p: float = 2,
     n_slices: int | None = None,
     x_weights: Tensor | None = None,
     y_weights: Tensor | None = None,
-    hold_weights: bool = True,
+    hold_weights: bool | None = None,
     slices: Tensor | None = None,
     generator: Generators = None,
     backend: str = "auto",
     progress: float = 0.0,
     **options: Any,
 ) -> Tensor:
-    """The move −a D (*batch, n, d) that slices suggest for each sample of x, towards y.
+    """Compute the move that slices suggest for each sample of x, towards y.
 
-    `x + displacement(x, y)` is one step of a flow, with nothing to tune: the step a is computed from the
-    slices drawn. Samples of weight zero do not move. The other arguments are those of `sliced_wasserstein`.
+    `x + displacement(x, y)` is one step of a flow with nothing to tune: the length of the step is computed from the
+    slices drawn. Use it in a loop of your own; `flow` is the loop that is there. Samples of weight zero do not move.
 
     Args:
-        step: "cauchy" (the exact line search on these slices' plans), "tempered", "trace", "polyak", "constant", a
-            number (the dimensionless a itself) or a `slicewise.steps.theory.Rule` of your own.
-        hold_weights: take slice weights as constants. With False energies are differentiated, as the
-            loss does; slices may then push samples away.
+        step_rule: what computes the length: "cauchy" (the exact line search on the plans of these slices), "tempered",
+            "trace", "polyak", "constant", a number (the dimensionless step itself) or a `slicewise.steps.Rule`.
+        hold_weights: take slice weights as constants; None does. With False energies are differentiated, as the
+            gradient of the distance does; slices may then push samples away.
+        x, y, variant, p, n_slices, x_weights, y_weights, slices, generator, backend, progress, options: as in
+            `sliced_wasserstein`.
+
+    Returns:
+        The moves, (*batch, n, d): the gradient of SW_2^2 at sample i is −2 w_i times it, up to the step.
+
+    Raises:
+        ValueError: for arguments that do not fit together, and for variants whose slices are not linear in the samples.
 
     >>> x, y = torch.zeros(4, 2), torch.tensor([3.0, 4.0]).expand(4, 2)
     >>> displacement(x, y, "orthosw", n_slices=2)[0].round()  # one frame of R^2 sees all there is
     tensor([3., 4.])
     """
-    rule = rule_for(step)
+    rule = rule_for(step_rule)
     recipe = recipe_for(variant, n_slices, options)
     recipe.check_linear("a displacement")
     problem = problem_for(
         x, y, p, x_weights, y_weights, recipe.convention, progress, backend
     ).detached()
+    hold = hold_weights is None or hold_weights
     with torch.no_grad(), full_precision(problem.x.device.type):
         given = fixed_slices(y, slices)
         drawn = prepare(recipe, problem, generator, given, n_slices=n_slices).slices
-        pull = pull_of(
-            problem, drawn, weights_for(recipe.weighting, drawn, problem, hold=hold_weights)
-        )
+        pull = pull_of(problem, drawn, weights_for(recipe.weighting, drawn, problem, hold=hold))
         move = moved(pull, rule)
     check_value(pull.costs, problem)
     return move.to(x.dtype)
@@ -84,17 +93,13 @@ def displaced(recipe: Recipe, problem: Problem, slices: Tensor) -> Tensor:
 def valued(recipe: Recipe, problem: Problem, slices: Tensor) -> tuple[Tensor, Pull]:
     """The value (*batch,), and where the slices pull, their weights held constant."""
     pull = pull_of(problem, slices, weights_for(recipe.weighting, slices, problem, hold=True))
-    value = (pull.weights * pull.costs).sum(dim=-1)
-    if problem.convention == "reference":  # a sum over points, times their number
-        n = problem.n_points()
-        value = value * (n if isinstance(n, int) else n.squeeze(-1)) ** 2
+    value = value_of_means((pull.weights * pull.costs).sum(dim=-1), problem, "power")
     return value, pull
 
 
 def check_displaceable(problem: Problem) -> None:
     """Sample weights that ask for a gradient, of which moves have none."""
-    for name in ("x_weights", "y_weights"):
-        weights = getattr(problem, name)
+    for name, weights in (("x_weights", problem.x_weights), ("y_weights", problem.y_weights)):
         if weights is not None and weights.requires_grad:
             raise ValueError(
                 f"{name} asks for a gradient, which scale='displacement' has for samples only: "

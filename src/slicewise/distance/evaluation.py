@@ -1,4 +1,4 @@
-"""The distance itself: slice, price, weigh, add up."""
+"""The distance as a number, and as a number with what it was computed from."""
 
 from __future__ import annotations
 
@@ -9,25 +9,35 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicewise.distance.bounds import is_frame, most_of_slices
+from slicewise.distance.objective import Objective, check_objective, weigh
 from slicewise.distance.prepare import fixed_slices, prepare
-from slicewise.distance.request import problem_for, recipe_for
-from slicewise.parts import Curved, constant_weights
-from slicewise.problem import Problem, Target
+from slicewise.distance.replay import may_be_captured, replayed_value
+from slicewise.distance.request import check_value, problem_for, recipe_for
+from slicewise.problem import Problem, Target, WeightingPart, declared
 from slicewise.sampling import Generators
 from slicewise.steps import moved, pull_of
-from slicewise.support import check_value, full_precision, values_readable
+from slicewise.support import Result, full_precision, takes_arrays, values_readable
 from slicewise.transport import root
 from slicewise.variants import Recipe, Variant
 
+_ARRAYS = ("x", "y", "x_weights", "y_weights", "slices")
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Evaluation:
-    """A distance and what it was made of: what `evaluate` returns.
+class Evaluation(Result):
+    """A distance and what it was computed from: what `evaluate` returns.
 
-    `value` (*batch,) is SW_p, or SW_p^p if the power was asked for; `power` (*batch,) is SW_p^p = Σ `weights` · `costs`.
-    `costs` (*batch, L) are W_p^p on each slice, `weights` (*batch, L) how much each counted, `slices` (*batch, L, d)
-    the directions, as they were given or drawn. `recipe` is how, `problem` what was sliced. `group_size` says how many
-    successive slices depend on each other, None if that is not known.
+    Attributes:
+        value: (*batch,), the objective that was asked for: SW_p unless said otherwise.
+        power: (*batch,), SW_p^p = Σ `weights` · `costs`.
+        costs: (*batch, L), W_p^p on each slice.
+        weights: (*batch, L), how much each slice counted.
+        slices: (*batch, L, d), the directions, as they were given or drawn.
+        group_size: how many successive slices depend on each other; None if that is not known.
+        objective: "root", "power" or "mean_root".
+        recipe: the parts it was computed by.
+        problem: what was sliced.
     """
 
     value: Tensor
@@ -36,6 +46,7 @@ class Evaluation:
     weights: Tensor
     slices: Tensor
     group_size: int | None
+    objective: Objective
     recipe: Recipe
     problem: Problem
 
@@ -44,14 +55,14 @@ class Evaluation:
         known = self.value.dim() == 0 and values_readable(self.value)
         value = f"{self.value.item():.6g}" if known else f"of shape {tuple(self.value.shape)}"
         order, n_slices = self.problem.p, self.costs.shape[-1]
-        kind = "SW_p^p" if self.value is self.power else "SW_p"
+        kind = {"power": "SW_p^p", "root": "SW_p", "mean_root": "mean W_p"}[self.objective]
         return f"Evaluation({kind} {value}, p={order:g}, {n_slices} slices by {self.recipe!r})"
 
     @property
     def displacement(self) -> Tensor:
-        """The move these slices suggest for each sample of x (*batch, n, d): add it to x.
+        """The move that these slices suggest for each sample of x, (*batch, n, d): add it to x.
 
-        Scaled by the Cauchy step, with slice weights held constant; see `displacement`.
+        It has the length of the Cauchy step, with slice weights held constant; see `displacement`.
         """
         self.recipe.check_linear("a displacement")
         with torch.no_grad(), full_precision(self.costs.device.type):
@@ -62,26 +73,23 @@ class Evaluation:
 
     @property
     def bound(self) -> Tensor:
-        """What no unit slice of these samples exceeds (*batch,), in the unit of `value`: an upper bound of MaxSW.
+        """An upper bound (*batch,) of the largest slice of these samples, in the unit of `value`.
 
-        Of slices that are an orthonormal frame ("maxksw", "ksw") it is what the mean over no such frame exceeds.
-        Computed when it is asked for. `value` of "maxsw" lies below, and where the two agree it is the maximum.
+        The value of "maxsw" lies below it; where the two agree, it is the maximum. For slices that are an orthonormal
+        frame ("maxksw", "ksw") it bounds the mean over any such frame. Computed when it is asked for.
         """
-        if isinstance(self.problem, Curved):
+        if not self.problem.linear_slices:
             raise ValueError(
                 f"no bound is known for {self.recipe.lift!r}, whose slices are curves; use function='poly'"
             )
         if self.recipe.convention == "reference":
             raise ValueError("a bound is stated in convention='mean' alone: leave convention out")
-        from slicewise.distance.bounds import is_frame, most_of_slices
-
         slices = self.slices
         if not is_frame(slices):
             best = self.costs.detach().argmax(dim=-1, keepdim=True).unsqueeze(-1)
             slices = torch.take_along_dim(slices.expand(*self.problem.batch, -1, -1), best, dim=-2)
         power = most_of_slices(self.problem, slices)
-        is_root = self.value is not self.power
-        return root(power, self.problem.p) if is_root else power
+        return power if self.objective == "power" else root(power, self.problem.p)
 
     @property
     def stderr(self) -> Tensor:
@@ -93,20 +101,20 @@ class Evaluation:
         power, weights, costs = self.power.detach(), self.weights.detach(), self.costs.detach()
         n_slices = costs.shape[-1]
         size = n_slices if self.group_size is None else self.group_size
-        n = -(-n_slices // size)  # independent groups, the last one perhaps cut
+        n = -(-n_slices // size)  # independent groups, the last one perhaps incomplete
         if n < 2:
             return torch.full_like(power, math.nan)
         mean = power.unsqueeze(-1)
-        errors = getattr(self.recipe.weighting, "errors", None)
-        if errors is not None:
-            terms = errors(costs, self.slices, self.problem.detached())
-        else:
+        weighting = declared(self.recipe.weighting, WeightingPart)
+        terms = weighting.errors(costs, self.slices, self.problem.detached())
+        if terms is None:
             terms = weights * costs - mean / n_slices
         filled = torch.nn.functional.pad(terms, (0, n * size - n_slices))
         groups = filled.unflatten(-1, (n, size)).sum(dim=-1)
         return (groups.square().sum(dim=-1) * (n / (n - 1))).sqrt()
 
 
+@takes_arrays(*_ARRAYS)
 def sliced_wasserstein(
     x: Tensor,
     y: Tensor | Target,
@@ -116,55 +124,60 @@ def sliced_wasserstein(
     n_slices: int | None = None,
     x_weights: Tensor | None = None,
     y_weights: Tensor | None = None,
-    power: bool = False,
+    objective: Objective = "root",
     slices: Tensor | None = None,
     generator: Generators = None,
     backend: str = "auto",
     progress: float = 0.0,
     **options: Any,
 ) -> Tensor:
-    """The sliced-Wasserstein distance (*batch,) between samples x (*batch, n, d) and y (*batch, m, d).
+    """Compute the sliced-Wasserstein distance between two sets of samples.
+
+    Leading dimensions are batch dimensions and broadcast: one call computes one distance for each element of the batch.
+    Differentiable in the samples, their weights and given slices.
 
     Args:
-        variant: a name in `VARIANTS`, or a `Recipe` of your own.
+        x: samples (*batch, n, d): tensors, NumPy arrays or lists; the result is of the same kind.
+        y: samples (*batch, m, d), or a `Target`.
+        variant: a name in `VARIANTS`, e.g. "ebsw", or a `Recipe`.
+        p: the order, at least 1.
         n_slices: how many slices enter the weighted sum; None is the variant's own default.
-        x_weights, y_weights: sample weights (n,) or (*batch, n) that sum to one; zero means absent.
-        power: return SW_p^p instead of its root.
-        slices: directions (L, d) or (*batch, L, d) to use, as they are, instead of drawing some. What is left of the variant
-            is how it weighs them: "maxsw" of given slices is their mean, the largest is `evaluate(...).costs.max()`.
-        generator: None is torch's global one; a list holds one for each element of the batch.
-        backend: who sorts; the answer is the same. "auto" is the fastest there is (`backends`); "numba", "numpy" or "torch",
-            on a CUDA device "nvrtc", "torch-nvrtc", "triton" or "torch".
-        progress: in [0, 1], how much of a training run is over, for options that are schedules.
-        options: of the variant, and `defaults`, `convention`, `legacy`.
+        x_weights, y_weights: sample weights (n,) or (*batch, n) that sum to one; samples of weight zero are ignored.
+        objective: "root" (SW_p), "power" (SW_p^p) or "mean_root" (the mean W_p over slices).
+        slices: directions (L, d) or (*batch, L, d) to use as they are instead of drawing some. Of the variant only its
+            weighting is left: "maxsw" of given slices is their mean, the largest is `evaluate(...).costs.max()`.
+        generator: an int (a seed: the same slices every time), a `torch.Generator`, a list of either, one for each
+            element of the batch, or None for torch's global generator.
+        backend: what sorts; the result is the same. "auto" takes the fastest there is (`backends()`); on a CPU "numba",
+            "numpy" or "torch", on a CUDA device "nvrtc", "torch-nvrtc", "triton" or "torch".
+        progress: how much of a training run is over, in [0, 1], for options that are schedules.
+        options: those of the variant (`VARIANTS[name].options`), and `defaults`, `convention`, `legacy`.
+
+    Returns:
+        The value, (*batch,).
+
+    Raises:
+        ValueError: for arguments that do not fit together; the message says what to give instead.
 
     >>> x, y = torch.zeros(4, 2), torch.tensor([3.0, 4.0]).expand(5, 2)
     >>> sliced_wasserstein(x, y, "maxsw").round(decimals=4)  # all of the distance lies along one direction
     tensor(5.)
+    >>> round(sliced_wasserstein([[0.0], [1.0]], [[2.0], [3.0]]), 6)  # lists in, a number out
+    2.0
+
+    N. Bonneel et al., Sliced and Radon Wasserstein barycenters of measures, 2015.
     """
+    recipe = recipe_for(variant, n_slices, options)
+    check_objective(objective, recipe)
+    problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
     if may_be_captured(x, slices, generator):
-        recipe = recipe_for(variant, n_slices, options)
-        problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
-        value = by_graph(recipe, problem, power=power)
+        value = replayed_value(recipe, problem, objective)
         if value is not None:
             return value
-    return evaluate(
-        x,
-        y,
-        variant,
-        p=p,
-        n_slices=n_slices,
-        x_weights=x_weights,
-        y_weights=y_weights,
-        power=power,
-        slices=slices,
-        generator=generator,
-        backend=backend,
-        progress=progress,
-        **options,
-    ).value
+    return _evaluated(recipe, problem, y, slices, generator, n_slices, objective).value
 
 
+@takes_arrays(*_ARRAYS)
 def evaluate(
     x: Tensor,
     y: Tensor | Target,
@@ -174,14 +187,24 @@ def evaluate(
     n_slices: int | None = None,
     x_weights: Tensor | None = None,
     y_weights: Tensor | None = None,
-    power: bool = False,
+    objective: Objective = "root",
     slices: Tensor | None = None,
     generator: Generators = None,
     backend: str = "auto",
     progress: float = 0.0,
     **options: Any,
 ) -> Evaluation:
-    """`sliced_wasserstein` with its workings: costs, weights and slices beside the value.
+    """Compute the sliced-Wasserstein distance together with its costs, weights, slices and standard error.
+
+    Args:
+        x, y, variant, p, n_slices, x_weights, y_weights, objective, slices, generator, backend, progress, options: as in
+            `sliced_wasserstein`.
+
+    Returns:
+        An `Evaluation`: `value`, `power`, `costs`, `weights`, `slices`, `stderr`, `bound`, `displacement`.
+
+    Raises:
+        ValueError: for arguments that do not fit together.
 
     >>> x, y = torch.randn(100, 3), torch.randn(80, 3) + 1
     >>> found = evaluate(x, y, "ebsw", n_slices=20)
@@ -189,45 +212,23 @@ def evaluate(
     (torch.Size([20]), True)
     """
     recipe = recipe_for(variant, n_slices, options)
-    problem = problem_for(
-        x, y, p, x_weights, y_weights, recipe.convention, progress, backend=backend
-    )
+    check_objective(objective, recipe)
+    problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
+    return _evaluated(recipe, problem, y, slices, generator, n_slices, objective)
+
+
+def _evaluated(
+    recipe: Recipe,
+    problem: Problem,
+    y: Tensor | Target,
+    slices: Tensor | None,
+    generator: Generators,
+    n_slices: int | None,
+    objective: Objective,
+) -> Evaluation:
     with full_precision(problem.x.device.type):
         given = fixed_slices(y, slices)
         ready = prepare(recipe, problem, generator, given, n_slices=n_slices)
-        found = weigh(recipe, ready.problem, ready.slices, ready.group_size, power=power)
-    check_value(found.value, problem)
-    return found
-
-
-def may_be_captured(x: Any, slices: Tensor | None, generator: Generators) -> bool:
-    """Could this call be a CUDA graph, with slices from torch's global generator?"""
-    on_device = isinstance(x, Tensor) and x.is_cuda and not torch.compiler.is_compiling()
-    return on_device and slices is None and generator is None
-
-
-def by_graph(recipe: Recipe, problem: Problem, *, power: bool) -> Tensor | None:
-    """The value by a CUDA graph, if this very call has been made a few times."""
-    from slicewise.distance.replay import replayed_value
-
-    return replayed_value(recipe, problem, power=power)
-
-
-def weigh(
-    recipe: Recipe, problem: Problem, slices: Tensor, size: int | None, *, power: bool
-) -> Evaluation:
-    """Price the slices, weigh them, add up."""
-    weights = None
-    if not (slices.requires_grad and torch.is_grad_enabled()):  # through which weights may flow too
-        weights = constant_weights(recipe.weighting, slices, problem)
-    if weights is not None:
-        total, costs = problem.weighted_cost(slices, weights)
-    else:
-        costs = problem.costs(slices)  # (*batch, L)
-        weights = recipe.weighting(costs, slices, problem)
-        total = (weights * costs).sum(dim=-1)
-    value = total if power else root(total, problem.p)
-    if recipe.convention == "reference":
-        n = problem.n_points()
-        value = value * (n if isinstance(n, int) else n.squeeze(-1))
-    return Evaluation(value, total, costs, weights, slices, size, recipe, problem)
+        found = weigh(recipe, ready.problem, ready.slices, objective)
+    check_value(found[0], problem)
+    return Evaluation(*found, ready.slices, ready.group_size, objective, recipe, ready.problem)

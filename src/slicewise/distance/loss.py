@@ -1,9 +1,4 @@
-"""The distance as a loss to train with.
-
-What a loss is multiplied by, so that the dimension its samples are embedded in does not matter.
-
-What a part has learned, kept in the buffers of a module.
-"""
+"""The distance as a loss to train with: its scales, and what a learned part keeps in the module's buffers."""
 
 from __future__ import annotations
 
@@ -18,65 +13,62 @@ import torch
 from torch import Tensor, nn
 
 from slicewise.distance.displacement import check_displaceable, displaced
-from slicewise.distance.evaluation import by_graph, may_be_captured, weigh
+from slicewise.distance.objective import Objective, check_objective, weigh
 from slicewise.distance.prepare import fixed_slices, prepare
-from slicewise.distance.request import BACKENDS, problem_for, recipe_for
-from slicewise.parts import Circles, Gaussian, Networks, State, Summary
-from slicewise.problem import Problem, Target, basis_of, gaussian_constant
-from slicewise.sampling import Generators
+from slicewise.distance.replay import may_be_captured, replayed_value
+from slicewise.distance.request import BACKENDS, check_value, problem_for, recipe_for
+from slicewise.problem import LiftPart, Problem, SlicerPart, State, Target, basis_of, declared
+from slicewise.sampling import Generators, as_generators
 from slicewise.support import (
     check_choice,
     check_count,
     check_generator,
     check_order,
-    check_value,
     full_precision,
     values_readable,
 )
 from slicewise.variants import Recipe, Variant
 
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from slicewise.distributed import Exchange, Terms
+
+_log = logging.getLogger("slicewise")
 Scale = Literal["classic", "gaussian", "subspace", "displacement"]
 
 
-def check_scale(scale: Scale, recipe: Recipe, *, power: bool) -> None:
+def check_scale(scale: Scale, recipe: Recipe, objective: Objective) -> None:
     """Scales that mean something for this recipe."""
     check_choice("scale", scale, get_args(Scale))
     if scale == "displacement":
         recipe.check_linear("scale='displacement'")
-        if not power:
+        if objective != "power":
             raise ValueError(
-                "scale='displacement' with the root: moves have the right length for the power alone; "
-                "give power=True, or another scale"
+                f"scale='displacement' with objective={objective!r}: moves have the right length for the power alone; "
+                f"give objective='power', or another scale"
             )
-    if scale in ("gaussian", "subspace") and isinstance(recipe.lift, Circles | Networks):
+    straight = recipe.lift is None or declared(recipe.lift, LiftPart).linear_slices
+    if scale in ("gaussian", "subspace") and not straight:
         raise ValueError(
             f"scale={scale!r} with {recipe.lift!r}: how its costs depend on the dimension is not known; use "
             f"scale='classic', or function='poly'"
         )
 
 
-def measured(problem: Problem) -> Problem:
-    """The problem whose dimension counts: that of the samples, where a lift made single points of them."""
-    whole = problem.whole if isinstance(problem, Summary) else None
-    return problem if whole is None else whole
-
-
 def scale_factor(recipe: Recipe, d: int, k: int | None, *, p: float) -> float:
     """What makes W_p^p along slices of R^d independent of d (k = None), or that of slices of R^k."""
-
-    def length(d: int) -> float:
-        # Normal slices are as long as they are: for these E‖θ‖^p is in the value already.
-        return d ** (p / 2) if isinstance(recipe.slicer, Gaussian) else gaussian_constant(d, p=p)
-
+    slicer = declared(recipe.slicer, SlicerPart)
     if k is not None and not 1 <= k <= d:
         raise ValueError(f"k = {k} and d = {d}: a subspace of R^d has 1 <= k <= d")
-    return length(d) if k is None else length(d) / length(k)
+    factor = slicer.dimension_factor(d, p)
+    return factor if k is None else factor / slicer.dimension_factor(k, p)
 
 
 _STATE = "slicer_"  # begins the names of the buffers that hold what was learned; a lift's as well as a slicer's
 
 
-class KeepsLearner(nn.Module):
+class _KeepsLearner(nn.Module):
     """A module whose buffers hold what a slicer or a lift has learned: moved and saved with it."""
 
     def _forget(self) -> None:
@@ -116,14 +108,6 @@ class KeepsLearner(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest, **more)
 
 
-if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
-
-    from slicewise.distributed import Exchange, Terms
-
-_log = logging.getLogger("slicewise")
-
-
 def _check_not_forgotten(averaged: bool) -> None:
     """dist.group.WORLD is None until the processes have met: a loss made before would be one for each of them."""
     ranks = os.environ.get("WORLD_SIZE", "1")
@@ -134,34 +118,42 @@ def _check_not_forgotten(averaged: bool) -> None:
         )
 
 
-class SlicedWasserstein(KeepsLearner):
-    """Sliced Wasserstein as a loss: SW_p^p by default, averaged over the batch.
+class SlicedWasserstein(_KeepsLearner):
+    """The sliced-Wasserstein distance as a loss module: SW_p^p by default, averaged over the batch.
+
+    Every leading dimension is a batch dimension, of images too: a batch (B, C, H, W) has to be flattened to (B, C·H·W),
+    `images.flatten(1)`, to be B samples.
+
+    A learned part ("dsw", "asw") keeps its state in the module's buffers: one network for each element of the batch,
+    moved and saved with the module; `reset()` forgets it.
 
     Args:
-        variant, n_slices, options: as in `sliced_wasserstein`.
-        power: SW_p^p, which the theory of step sizes is about, or with False its root. None is the
-            power, except under `convention="reference"`, whose published loss is the root.
-        scale: "classic" is the distance as defined. "gaussian" multiplies SW_p^p by C_d, so that the
-            value no longer depends on the dimension the data are embedded in. "subspace" multiplies by
-            C_d / C_k, which makes it the value in the data's own k dimensions: k is `subspace_dim`, or
-            the rank of the first batch, kept in `subspace_dim` from then on. "displacement" leaves the
-            value as it is and makes the gradient at each sample minus its weight times the move that the
-            slices suggest (`sw.displacement`): one learning rate then serves every dimension, batch size,
-            slice count and variant. About 0.1 is a good one for plain SGD. Slice weights are constants
-            there, gradients go to samples alone, and the root is refused.
+        variant, p, n_slices, backend, options: as in `sliced_wasserstein`.
+        objective: "power" (SW_p^p, which the theory of step sizes is about), "root" or "mean_root". None is the power,
+            except under `convention="reference"`, whose published loss is the root.
+        scale: what the value or its gradient is multiplied by.
+            "classic": nothing; the distance as defined.
+            "gaussian": SW_p^p times C_d, so that the value does not depend on the dimension the data are embedded in.
+            "subspace": SW_p^p times C_d / C_k, the value in the data's own k dimensions; k is `subspace_dim`, or the
+            rank of the first batch, kept in `subspace_dim` from then on.
+            "displacement": the value is as it is; the gradient at sample i is −w_i · displacement_i, with w_i its sample
+            weight and the displacement of `sw.displacement`. Slice weights are constants, gradients go to samples
+            alone, and the objective must be the power. A rate of 0.1 for plain SGD is a good start.
+        subspace_dim: k of the scale "subspace".
         reduction: over batch dimensions only: "mean", "sum" or "none".
-        group: a process group of `torch.distributed`, e.g. `torch.distributed.group.WORLD`: x and y are then this
-            rank's shares, of any sizes, and the loss is that of all samples. Every rank gets the one value, and
-            `backward()` the gradient of it in its own samples. Slices are drawn by rank 0, from its generator.
-            Sample weights sum to one over all ranks. See docs/distributed.md.
+        generator: where slices come from if a call gives none: an int seeds a stream of its own, which continues from
+            call to call; None is torch's global generator.
+        group: a process group of `torch.distributed`, e.g. `torch.distributed.group.WORLD`. x and y are then this rank's
+            shares, of any sizes, and the loss is that of all samples: every rank gets the one value, and `backward()`
+            its gradient in the rank's own samples. Slices are drawn by rank 0. Sample weights sum to one over all ranks.
         samples: "sharded", or "replicated" where every rank of the group has all samples.
-        exchange: what the ranks send each other: "projections", "samples", or "auto", by size. `exchanged` says
-            what it was in the last call, why, and the bytes sent.
-        averaged: gradients will be averaged over ranks, as DDP and FSDP do: multiply them by the number of
-            ranks, so that the average is the gradient of the one loss. The value stays as it is.
+        exchange: what ranks send each other: "projections", "samples", or "auto", by size. `exchanged` says what it was
+            in the last call, why, and the bytes sent.
+        averaged: multiply gradients by the number of ranks, for gradients that are averaged over ranks afterwards, as
+            DDP and FSDP do. The value stays as it is.
 
-    What learns ("dsw", "asw") lives in the module's buffers: one network for each element of the batch,
-    moved and saved with the module, `reset()` to forget.
+    Raises:
+        ValueError: for arguments that do not fit together.
 
     >>> import torch
     >>> loss = SlicedWasserstein("sw", n_slices=20)
@@ -177,10 +169,11 @@ class SlicedWasserstein(KeepsLearner):
         *,
         p: float = 2,
         n_slices: int | None = None,
-        power: bool | None = None,
+        objective: Objective | None = None,
         scale: Scale = "classic",
         subspace_dim: int | None = None,
         reduction: Literal["mean", "sum", "none"] = "mean",
+        generator: Generators = None,
         backend: str = "auto",
         group: ProcessGroup | None = None,
         samples: Literal["sharded", "replicated"] = "sharded",
@@ -195,8 +188,13 @@ class SlicedWasserstein(KeepsLearner):
         check_count("subspace_dim", subspace_dim)
         self.recipe = recipe_for(variant, n_slices, options)
         self.p, self.scale = p, scale
-        self.power = self.recipe.convention == "mean" if power is None else power
-        check_scale(scale, self.recipe, power=self.power)
+        usual: Objective = "power" if self.recipe.convention == "mean" else "root"
+        self.objective: Objective = usual if objective is None else objective
+        check_objective(self.objective, self.recipe)
+        check_scale(scale, self.recipe, self.objective)
+        check_generator(generator)
+        self.generator = as_generators(generator)
+        self._warned = False
         self.subspace_dim = self._given_dim = subspace_dim
         self.reduction, self.backend = reduction, backend
         self.exchanged: Exchange | None = None
@@ -221,7 +219,24 @@ class SlicedWasserstein(KeepsLearner):
         generator: Generators = None,
         progress: float = 0.0,
     ) -> Tensor:
-        """The loss between x (*batch, n, d) and y (*batch, m, d): a scalar, or (*batch,) unreduced."""
+        """Compute the loss between x (*batch, n, d) and y (*batch, m, d).
+
+        Args:
+            x_weights, y_weights, slices, progress: as in `sliced_wasserstein`.
+            generator: as in `sliced_wasserstein`; None is the module's own.
+
+        Returns:
+            A scalar, or (*batch,) with `reduction="none"`.
+        """
+        if not self._warned and _looks_like_images(x):
+            self._warned = True
+            warnings.warn(
+                f"x has shape {tuple(x.shape)}, which looks like images (B, C, H, W): it is taken for {x.shape[0]} × "
+                f"{x.shape[1]} sets of {x.shape[2]} samples in {x.shape[3]} dimensions; to compare images as samples, give "
+                f"x.flatten(1) and y.flatten(1)",
+                stacklevel=2,
+            )
+        generator = self.generator if generator is None else generator
 
         def own() -> Problem:
             share = self.terms is not None and self.terms.samples == "sharded"
@@ -234,7 +249,7 @@ class SlicedWasserstein(KeepsLearner):
         # What a part learns is kept from call to call: no graph for that.
         plain = self.scale == "classic" and self.recipe.learner is None
         if plain and may_be_captured(x, slices, generator):
-            value = by_graph(self.recipe, problem, power=self.power)
+            value = replayed_value(self.recipe, problem, self.objective)
             if value is not None:
                 return self._reduced(value)
         return self._value(problem, fixed_slices(y, slices), generator)
@@ -249,10 +264,10 @@ class SlicedWasserstein(KeepsLearner):
             if self.scale == "displacement":
                 value = displaced(self.recipe, problem, ready.slices)
             else:
-                sliced, slices, size, _ = ready
-                value = weigh(self.recipe, sliced, slices, size, power=self.power).value
+                value = weigh(self.recipe, ready.problem, ready.slices, self.objective)[0]
             if self.scale in ("gaussian", "subspace"):
-                value = value * self._factor(ready.problem) ** (1 if self.power else 1 / self.p)
+                exponent = 1 if self.objective == "power" else 1 / self.p
+                value = value * self._factor(ready.problem) ** exponent
         check_value(value, problem)
         return self._reduced(value)
 
@@ -300,11 +315,11 @@ class SlicedWasserstein(KeepsLearner):
         return words if self.terms is None else f"{words}, {self.terms}"
 
     def _words(self) -> str:
-        words = f"p={self.p}, power={self.power}, scale={self.scale!r}"
+        words = f"p={self.p}, objective={self.objective!r}, scale={self.scale!r}"
         return words if self.subspace_dim is None else f"{words}, subspace_dim={self.subspace_dim}"
 
     def _factor(self, problem: Problem) -> float:
-        problem = measured(problem)
+        problem = problem.original
         if self.scale == "gaussian":
             return scale_factor(self.recipe, problem.d, None, p=self.p)
         if self.subspace_dim is None:
@@ -322,8 +337,20 @@ class SlicedWasserstein(KeepsLearner):
 
     def get_extra_state(self) -> dict[str, Any]:
         """What is saved beside the buffers: a dimension once estimated holds after a restart."""
-        return {"subspace_dim": self.subspace_dim}
+        one = isinstance(self.generator, torch.Generator)
+        state = self.generator.get_state() if isinstance(self.generator, torch.Generator) else None
+        return {"subspace_dim": self.subspace_dim} | ({"generator": state} if one else {})
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Take up what `get_extra_state` saved."""
         self.subspace_dim = state["subspace_dim"]
+        if isinstance(self.generator, torch.Generator) and state.get("generator") is not None:
+            self.generator.set_state(state["generator"].cpu())
+
+
+def _looks_like_images(x: object) -> bool:
+    """(B, 1 or 3 or 4, H, W), with sides of at least 8 pixels, neither more than twice the other."""
+    if not isinstance(x, Tensor) or x.dim() != 4 or x.shape[1] not in (1, 3, 4):
+        return False
+    low, high = sorted(x.shape[2:])
+    return low >= 8 and high <= 2 * low

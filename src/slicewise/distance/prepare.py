@@ -8,10 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from slicewise.parts import State, group_size, is_learned, learns
-from slicewise.problem import Problem, Target
+from slicewise.problem import Learner, Problem, SlicerPart, State, Target, declared
 from slicewise.sampling import Generators, Randomness
-from slicewise.support import check_finite, check_generator, check_slices
+from slicewise.support import check_finite, check_generator, check_slices, values_readable
 from slicewise.variants import Recipe
 
 
@@ -49,11 +48,12 @@ def prepare(
     if given is None:
         problem, slices, state = draw(recipe, problem, rng, state)
         # One learned lift made all that is sliced: no two slices of it are independent.
-        size = None if learns(recipe.lift) else group_size(recipe.slicer, problem.d)
+        slicer = declared(recipe.slicer, SlicerPart)
+        size = None if isinstance(recipe.lift, Learner) else slicer.group_size(problem.d)
         return Prepared(problem, slices, size, state)
     problem, state = lifted(recipe, problem, rng, state)
     check_slices(given, problem.x, problem.batch, problem.d)
-    given = problem.pool.agreed(given.to(problem.x.dtype))
+    given = problem.population.agreed(given.to(problem.x.dtype))
     check_finite(slices=given)
     if n_slices is not None and n_slices != given.shape[-2]:
         raise ValueError(
@@ -68,17 +68,31 @@ def draw(
     """What is sliced; fresh slices (*batch, L, d), constants for the gradient; a learner's state, in and out."""
     problem, state = lifted(recipe, problem, rng, state)
     with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
-        if is_learned(recipe.slicer):
+        if isinstance(recipe.slicer, Learner):
             state = recipe.slicer.cold(problem, rng) if state is None else state
             slices, state = recipe.slicer.learn(problem, rng, state)
         else:
             slices = recipe.slicer(problem.detached(), rng)
-        if slices.shape[-2] == 0 or slices.shape[-1] != problem.d:
+        _check_drawn(recipe, slices, problem)
+        return problem, problem.population.agreed(slices), state
+
+
+def _check_drawn(recipe: Recipe, slices: object, problem: Problem) -> None:
+    """Directions of the right dimension; from a part of a caller's own also finite, and none of them zero."""
+    wanted = f"a slicer gives (*batch, L, {problem.d}), at least one"
+    if not isinstance(slices, Tensor):
+        raise ValueError(f"{recipe.slicer!r} gave {type(slices).__name__}: {wanted}")
+    if slices.dim() < 2 or slices.shape[-2] == 0 or slices.shape[-1] != problem.d:
+        raise ValueError(f"{recipe.slicer!r} gave slices of shape {tuple(slices.shape)}: {wanted}")
+    # Values cannot be read in compiled code, which could not follow a cached property either.
+    if values_readable(slices) and not recipe.built_in:
+        lengths = torch.linalg.vector_norm(slices.detach(), dim=-1)
+        bad = int((~(lengths.isfinite() & (lengths > 0))).sum())
+        if bad:
             raise ValueError(
-                f"{recipe.slicer!r} gave slices of shape {tuple(slices.shape)}: a slicer gives (*batch, L, {problem.d}), "
-                f"at least one"
+                f"{recipe.slicer!r} gave {bad} of {lengths.numel()} slices that are zero, NaN or infinite: {wanted}, each a "
+                f"finite direction of length above 0"
             )
-        return problem, problem.pool.agreed(slices), state
 
 
 def lifted(
@@ -92,7 +106,7 @@ def lifted(
         raise ValueError(
             f"a Target with {lift!r}: its samples are projected as they are, before any lift; give y itself"
         )
-    if learns(lift):
+    if isinstance(lift, Learner):
         state = lift.cold(problem, rng) if state is None else state
         return lift.learn(problem, rng, state)
     return lift(problem, rng), state

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.distance.evaluation import weigh
-from slicewise.distance.gradient import Objective, priced
+from slicewise.distance.objective import Objective, weigh
 from slicewise.distance.prepare import draw
-from slicewise.problem import Problem
-from slicewise.sampling import Randomness
+from slicewise.distance.pricing import priced
+from slicewise.problem import Problem, SlicerPart, declared
+from slicewise.sampling import Generators, Randomness
 from slicewise.support import CapturedGraph, full_precision, kernels_for, side_stream
 from slicewise.variants import Recipe
 
@@ -30,26 +30,8 @@ _LARGEST = 2**25
 _KEPT_LINES = 2**26
 _LAUNCH_BOUND = 2**18
 _CALLS_BEFORE = 2
+_USUAL_SLICES = 64  # of a slicer that does not say how many it gives
 _KEPT = 16
-
-
-def can_replay(part: object) -> bool:
-    """Can this be captured as a CUDA graph: is it ours throughout, and not marked otherwise?
-
-    A part of a caller's own may look at numbers on the host. One that does not may say `replayable = True`.
-    """
-    if part is None or isinstance(part, (bool, int, float, str, Tensor)):
-        return True
-    if isinstance(part, tuple):
-        return all(can_replay(one) for one in part)
-    says = getattr(part, "replayable", None)
-    if says is not None or not dataclasses.is_dataclass(part):
-        return bool(says)
-    if not type(part).__module__.startswith("slicewise."):
-        return False
-    scheduled = getattr(part, "scheduled", ())  # numbers that may be functions of the moment
-    fields = [field.name for field in dataclasses.fields(part)]
-    return all(can_replay(getattr(part, name)) for name in fields if name not in scheduled)
 
 
 class _Graph:
@@ -138,16 +120,14 @@ def arithmetic() -> tuple[object, ...]:
     return precision, torch.are_deterministic_algorithms_enabled()
 
 
-def replayed_value(recipe: Recipe, problem: Problem, *, power: bool) -> Tensor | None:
+def replayed_value(recipe: Recipe, problem: Problem, objective: Objective) -> Tensor | None:
     """The value (*batch,) by a graph, differentiable in x; None where there is none, or not yet."""
     tracked = torch.is_grad_enabled()
     if tracked and problem.y.requires_grad:
         return None
     if tracked and problem.x.requires_grad and problem.x.shape[:-2] != problem.batch:
-        return (
-            None  # a gradient summed over the batch cannot be weighed element by element any more
-        )
-    objective: Objective = "power" if power else "root"
+        # A gradient summed over the batch cannot be multiplied element by element any more.
+        return None
     found = replayed(recipe, problem, objective)
     if found is None:
         return None
@@ -155,7 +135,13 @@ def replayed_value(recipe: Recipe, problem: Problem, *, power: bool) -> Tensor |
     if not (tracked and problem.x.requires_grad):
         return value
     known = (gradient, slices)
-    return _Replayed.apply(problem.x, problem.y, value, *known, recipe, problem, power)
+    return _Replayed.apply(problem.x, problem.y, value, *known, recipe, problem, objective)
+
+
+def may_be_captured(x: object, slices: Tensor | None, generator: Generators) -> bool:
+    """Could this call be a CUDA graph, with slices from torch's global generator?"""
+    on_device = isinstance(x, Tensor) and x.is_cuda and not torch.compiler.is_compiling()
+    return on_device and slices is None and generator is None
 
 
 def _suits(recipe: Recipe, problem: Problem) -> bool:
@@ -166,23 +152,12 @@ def _suits(recipe: Recipe, problem: Problem) -> bool:
         return False
     if torch.cuda.is_current_stream_capturing() or kernels_for(x.detach(), y.detach()) is None:
         return False
-    return max(_lines(recipe, problem), x.numel(), y.numel()) <= _LARGEST and _replays(recipe)
-
-
-def _replays(recipe: Recipe) -> bool:
-    """`can_replay`, found out once for each recipe: looking costs as much as the rest of a call."""
-    known: bool | None = recipe.__dict__.get("_replays")
-    if known is None:
-        known = can_replay(recipe)
-        object.__setattr__(
-            recipe, "_replays", known
-        )  # no field: equality and printing do not see it
-    return known
+    return max(_lines(recipe, problem), x.numel(), y.numel()) <= _LARGEST and recipe.graph_safe
 
 
 def _lines(recipe: Recipe, problem: Problem) -> int:
     """How many numbers lie on the lines, about."""
-    n_slices = getattr(recipe.slicer, "n", 64)
+    n_slices = declared(recipe.slicer, SlicerPart).n_slices(problem.d) or _USUAL_SLICES
     each = problem.x.shape[-2] + problem.y.shape[-2]
     return math.prod(problem.batch) * n_slices * each
 
@@ -197,7 +172,7 @@ class _Replayed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, value: Tensor, *rest: Any) -> Tensor:
-        gradient, slices, ctx.recipe, ctx.problem, ctx.power = rest
+        gradient, slices, ctx.recipe, ctx.problem, ctx.objective = rest
         ctx.save_for_backward(x, y, gradient, slices)
         return value
 
@@ -208,7 +183,7 @@ class _Replayed(torch.autograd.Function):
         if torch.is_grad_enabled():
             # A backward pass that is itself recorded: state the value anew, as a function of x.
             problem = dataclasses.replace(ctx.problem, x=x, y=y)
-            value = weigh(ctx.recipe, problem, slices, None, power=ctx.power).value
+            value = weigh(ctx.recipe, problem, slices, ctx.objective)[0]
             (gradient,) = torch.autograd.grad(value, x, upstream, create_graph=True)
         else:
             gradient = gradient * upstream.reshape(

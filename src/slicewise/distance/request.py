@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import torch
@@ -13,11 +14,13 @@ from slicewise.support import (
     check_broadcast,
     check_choice,
     check_count,
+    check_finite,
     check_order,
     check_samples,
     check_weights,
     is_transformed,
     registered,
+    values_readable,
 )
 from slicewise.transport import Matcher, match_slices
 from slicewise.variants import VARIANTS, Recipe, Variant
@@ -117,3 +120,25 @@ def _matcher_for(backend: str, x: Tensor, *others: Tensor | None) -> Matcher:
         return match_slices
     chosen = registered()
     return match_slices if chosen is None else chosen.matcher(backend, x.device)
+
+
+def check_value(value: Tensor, problem: Problem) -> None:
+    """Samples that are not finite show in the value: look there first, which costs one number.
+
+    A finite value needs no second look; the samples of one that is not are searched, and named. On a device
+    nobody looks: that would wait for it, in every step of a training. NaN goes in, NaN comes out.
+    """
+    if (
+        not value.is_cuda
+        and values_readable(value)
+        and not math.isfinite((value.sum() if value.dim() else value).item())
+    ):
+        # Every rank has the same value and comes here; those with good samples hear of the others'.
+        bad = any(not bool(torch.isfinite(t).all()) for t in (problem.x, problem.y))
+        somewhere = float(problem.population.total(torch.tensor(float(bad)))) > 0
+        check_finite(x=problem.x, y=problem.y)
+        if somewhere:
+            raise ValueError(
+                "samples on another rank have NaN or infinite entries: give finite values; the error there "
+                "says how many"
+            )

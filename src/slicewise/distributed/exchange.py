@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Literal
-
-from torch import Tensor
 
 from slicewise.distributed.handshake import Header
 from slicewise.support import broadcast
@@ -54,7 +51,7 @@ def route_for(
             )
         return "slices", f"for {numbers:,} numbers on every rank"
     numbers = batch * sum(h.n + h.m for h in headers) * max(first.d, _USUAL_SLICES)
-    if whole_plans or not sees_shares(recipe):
+    if whole_plans or recipe.needs_all_samples:
         reason = (
             "as scale='displacement' needs for p other than 2"
             if whole_plans
@@ -70,23 +67,3 @@ def route_for(
     if numbers <= SMALL:
         return "samples", f"for {numbers:,} numbers in all, no more than {SMALL:,}"
     return "projections", f"for {numbers:,} numbers in all, more than {SMALL:,}"
-
-
-def sees_shares(part: object) -> bool:
-    """Does this part look at samples through its problem's pool alone, as all of ours but a few do?
-
-    A part of a caller's own may look at `problem.x`, where with group= a share of the samples is; one that
-    does not may say `needs_all_samples = False`.
-    """
-    if part is None or isinstance(part, (bool, int, float, str, Tensor)):
-        return True
-    if isinstance(part, tuple):
-        return all(sees_shares(one) for one in part)
-    says = getattr(part, "needs_all_samples", None)
-    if says is not None or not dataclasses.is_dataclass(part):
-        return says is False
-    if not type(part).__module__.startswith("slicewise."):
-        return False
-    scheduled = getattr(part, "scheduled", ())  # functions of the moment alone
-    fields = [field.name for field in dataclasses.fields(part)]
-    return all(sees_shares(getattr(part, name)) for name in fields if name not in scheduled)

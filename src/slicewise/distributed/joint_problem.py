@@ -15,7 +15,7 @@ from slicewise.distributed.collectives import Ranks
 from slicewise.distributed.exchange import Exchange, route_for
 from slicewise.distributed.handshake import Header, exchange_headers
 from slicewise.distributed.matching import ByProjections, BySlices, Side
-from slicewise.distributed.populations import Amplified, Gathered, Shards, Together
+from slicewise.distributed.populations import Amplified, Gathered, Replicated, Shards
 from slicewise.problem import Problem
 from slicewise.support import check_weight_sum, is_transformed
 from slicewise.variants import Recipe
@@ -113,7 +113,7 @@ def meet(
     elif what == "slices":
         problem = dataclasses.replace(problem, matcher=BySlices(ranks, problem.matcher))
     if what != "projections":
-        problem = dataclasses.replace(problem, others=Together(ranks))
+        problem = dataclasses.replace(problem, others=Replicated(ranks))
     return problem, slices, Exchange(what, why, ranks.size)
 
 

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from slicewise.distributed.collectives import Ranks
 from slicewise.distributed.matching import Side
-from slicewise.problem import Pool, SideName, index_at
+from slicewise.problem import Population, SideName, index_at
 
 
 @dataclass(frozen=True, eq=False)
-class Together(Pool):
+class Replicated(Population):
     """Every process has all samples: only what is drawn has to be agreed on."""
 
     ranks: Ranks
@@ -24,7 +24,7 @@ class Together(Pool):
 
 
 @dataclass(frozen=True, eq=False)
-class Shards(Pool):
+class Shards(Population):
     """Every process has a share of the samples, in the order of ranks."""
 
     ranks: Ranks

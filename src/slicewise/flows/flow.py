@@ -31,10 +31,12 @@ from slicewise.support import (
     fingerprint,
     full_precision,
     meant,
+    takes_arrays,
 )
 from slicewise.variants import VARIANTS, Recipe, Variant
 
 
+@takes_arrays("x", "y", "x_weights", "y_weights")
 def flow(
     x: Tensor,
     y: Tensor,

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from slicewise.distance import Objective, can_replay
+from slicewise.distance import Objective
 from slicewise.flows.movers import Mover
 from slicewise.flows.replay import Replay
 from slicewise.flows.stepping import Trajectory, make_steps
 from slicewise.flows.stopping import EndDetector, RunEnd, Stopping, rows_of
-from slicewise.parts import State
-from slicewise.problem import Instant, Moment, Problem, Subspace
+from slicewise.problem import Instant, Moment, Problem, State, Subspace, graph_safe
 from slicewise.sampling import RunSeeds
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class Group:
     @property
     def replayable(self) -> bool:
         """Whether steps can be captured as a CUDA graph."""
-        return self._streams.counts_on_device and can_replay(self.mover)
+        return self._streams.counts_on_device and graph_safe(self.mover)
 
     def advance(
         self, first: int, total: int, plan: StepPlan, looks: list[int]
@@ -188,7 +187,7 @@ class Group:
         return self._lifted(_merged(self.snapshot()))
 
     def _lifted(self, particles: Tensor) -> Tensor:
-        return particles if self.frame is None else self.frame.lift(particles)
+        return particles if self.frame is None else self.frame.embed(particles)
 
     def snapshot(self) -> Snapshot:
         """Where the group is, in tensors that are never written to again."""

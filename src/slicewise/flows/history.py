@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicewise.support import Result
+
 
 @dataclass(frozen=True)
 class Recording:
@@ -43,7 +45,7 @@ class Recording:
             object.__setattr__(self, name, _step_numbers(name, getattr(self, name)))
 
 
-class History:
+class History(Result):
     """What was recorded of a flow, step by step. T is the largest number of steps that any run made.
 
     Entries are NaN after a run has ended, for steps that were not made, and for steps before a flow was resumed that

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from slicewise.distance import Objective, differentiated, stepped
+from slicewise.distance import Objective, differentiated, stepped, value_of_means
 from slicewise.flows.restarts import EscapeRule
 from slicewise.flows.slices import (
     PredrawnSlices,
@@ -23,11 +23,11 @@ from slicewise.flows.slices import (
     reset_where,
     slices_for_step,
 )
-from slicewise.parts import Orthonormal, State, Uniform, Weights, weights_for
-from slicewise.problem import Problem
+from slicewise.parts import Weights, weights_for
+from slicewise.problem import BuiltIn, Problem, SlicerPart, State, declared
 from slicewise.sampling import Randomness, RunSeeds, sphere
 from slicewise.steps import Cauchy, Pull, Rule, pull_of
-from slicewise.transport import project, root, root_slope, sorted_lines
+from slicewise.transport import project, root_slope, sorted_lines
 from slicewise.variants import Recipe
 
 
@@ -65,7 +65,7 @@ class Mover(Protocol):
 
 
 @dataclass(frozen=True)
-class RateMover:
+class RateMover(BuiltIn):
     """Plain gradient steps, with a given rate for each run."""
 
     recipe: Recipe
@@ -87,7 +87,7 @@ class RateMover:
         ahead: StepSlices | None = None,
     ) -> StepResult:
         rate = state["rate"]
-        if not self.recipe.by_hand:
+        if not self.recipe.closed_form_gradient:
             return self._by_autograd(problem, seeds, t, state)
         slices, learned, problem = slices_for_step(self.recipe, problem, seeds, t, state, ahead)
         if self._shares_y(problem, seeds):
@@ -116,7 +116,7 @@ class RateMover:
         return x if self.lower_bound is None else x.clamp(min=self.lower_bound)
 
     def _shares_y(self, problem: Problem, seeds: RunSeeds) -> bool:
-        alike = isinstance(self.recipe.slicer, Uniform | Orthonormal)  # whatever the particles are
+        alike = not declared(self.recipe.slicer, SlicerPart).looks_at_samples
         shared = problem.y.dim() == 2 and problem.y_weights is None and problem.x_weights is None
         same_size = problem.x.shape[-2] == problem.y.shape[-2]
         if problem.y_sorted is not None:
@@ -125,7 +125,7 @@ class RateMover:
 
 
 @dataclass(frozen=True)
-class RuleMover:
+class RuleMover(BuiltIn):
     """Steps that a rule computes from the slices drawn, for any variant.
 
     A run that is stuck makes some steps on random bases, and a slicer that learns is reset: it may have narrowed to
@@ -239,27 +239,7 @@ def _value(recipe: Recipe, pull: Pull, objective: Objective) -> Tensor:
     weights = weights_for(recipe.weighting, pull.slices, pull.problem, hold=True)
     weights = weights(pull.costs) if callable(weights) else weights
     costs = pull.costs if objective != "mean_root" else pull.costs ** (1 / pull.problem.p)
-    return objective_value((weights * costs).sum(dim=-1), pull.problem, objective)
-
-
-def objective_value(total: Tensor, problem: Problem, objective: Objective) -> Tensor:
-    """The value of an objective, in the convention of the problem, given Σ weights · costs with costs as means."""
-    p, published = problem.p, problem.convention == "reference"
-    n = problem.n_points() if published else 1
-    n = n if isinstance(n, int) else n.squeeze(-1)
-    if objective == "power":
-        return n * n * total if published else total
-    value = total if objective == "mean_root" else root(total, p)
-    return n * n ** (1 / p) * value if published else value
-
-
-def sliced_distance(value: Tensor, problem: Problem, objective: Objective) -> Tensor:
-    """The inverse of `objective_value`, as a distance: SW_p, or the mean W_p, in the unit of the samples."""
-    n: Tensor | float = problem.n_points() if problem.convention == "reference" else 1
-    n = n.squeeze(-1) if isinstance(n, Tensor) else n
-    if objective == "power":
-        return (value / (n * n)) ** (1 / problem.p)
-    return value / (n * n ** (1 / problem.p))
+    return value_of_means((weights * costs).sum(dim=-1), pull.problem, objective)
 
 
 # In more dimensions orthonormal frames are as evenly spread as slices that repel each other, and need no preparation.
@@ -267,7 +247,7 @@ _LOW_DISCREPANCY_UP_TO = 10
 
 
 @dataclass(frozen=True)
-class MomentumMover:
+class MomentumMover(BuiltIn):
     """Cauchy steps with Nesterov's momentum, restarts and escapes: the default for the plain distance.
 
     Each step is made from a point ahead of the particles. Slices are fresh at every step, so a loss that rises may be
@@ -342,7 +322,7 @@ class MomentumMover:
             after["loss"] = torch.where(escaping, math.inf, loss)
         if self.escapes is not None:
             after |= self.escapes.update(loss, state)
-        return StepResult(x, objective_value(loss, problem, self.objective), step, move, after)
+        return StepResult(x, value_of_means(loss, problem, self.objective), step, move, after)
 
     def _slices(
         self,

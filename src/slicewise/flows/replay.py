@@ -12,8 +12,7 @@ from torch import Tensor
 from slicewise.flows.movers import Mover
 from slicewise.flows.stepping import Trajectory, make_steps
 from slicewise.flows.stopping import EndDetector
-from slicewise.parts import State
-from slicewise.problem import Moment, Problem, Schedule
+from slicewise.problem import Moment, Problem, Schedule, State
 from slicewise.sampling import RunSeeds
 from slicewise.support import CapturedGraph, side_stream
 

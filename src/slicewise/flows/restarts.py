@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slicewise.parts import State
-from slicewise.problem import Problem
+from slicewise.problem import BuiltIn, Problem, State
 from slicewise.sampling import RunSeeds, Stream, sphere
 
 # A loss is at rest unless its least value in the second half of the patience is below this part of that in the first.
@@ -19,7 +18,7 @@ _LARGEST_RISE = 16
 
 
 @dataclass(frozen=True)
-class EscapeRule:
+class EscapeRule(BuiltIn):
     """When a run escapes, and how: steps on one random orthonormal basis each.
 
     A run whose loss has not halved for `patience` steps sits where slices disagree and cancel, or is merely slow. It

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from slicewise.flows.history import History
 from slicewise.flows.stopping import Outcome
-from slicewise.support import Status
+from slicewise.support import Result, Status
 from slicewise.transport import wasserstein
 
 _WORDS = {
@@ -21,11 +21,10 @@ _WORDS = {
     Outcome.DIVERGED: Status.DIVERGED,
     Outcome.ASSIGNED: Status.ARRIVED,
 }
-_RENAMED = {"trace": "history", "steps": "n_steps", "ranks": "dimensions"}
 
 
 @dataclass(eq=False)
-class Flow:
+class Flow(Result):
     """The result of `flow`: where the particles ended, and how they got there.
 
     Attributes:
@@ -51,6 +50,8 @@ class Flow:
         >>> sw.flow(x, y, lr=torch.tensor([1.0, 1e9]), seeds=0, max_steps=20).status
         ['out of steps', 'diverged']
     """
+
+    renamed = {"trace": "history", "steps": "n_steps", "ranks": "dimensions"}  # noqa: RUF012
 
     particles: Tensor
     target: Tensor
@@ -89,11 +90,6 @@ class Flow:
         x, y = self.particles.double(), self.target.double()
         left = wasserstein(x, y, x_weights=self.x_weights, y_weights=self.y_weights)
         return torch.where(self.diverged, torch.inf, left)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _RENAMED:
-            raise AttributeError(f"Flow has no attribute {name!r}: it is called {_RENAMED[name]!r}")
-        raise AttributeError(f"Flow has no attribute {name!r}")
 
     def __repr__(self) -> str:
         counts = Counter(_WORDS[Outcome(code)] for code in self.outcome.flatten().tolist())

@@ -8,12 +8,11 @@ from typing import Literal
 
 import torch
 
-from slicewise.distance import Objective
+from slicewise.distance import Objective, check_objective
 from slicewise.flows.movers import MomentumMover, Mover, RateMover, RuleMover
 from slicewise.flows.restarts import EscapeRule, escape_rule
 from slicewise.flows.stopping import Stopping
-from slicewise.parts import Equal, Uniform
-from slicewise.problem import Problem
+from slicewise.problem import Problem, SlicerPart, WeightingPart, declared
 from slicewise.steps import Cauchy, Rule, Tempered
 from slicewise.support import check_number
 from slicewise.variants import Recipe
@@ -56,13 +55,7 @@ class FlowSettings:
             )
         if not self.auto and self.step_factor != 1:
             raise ValueError("step_factor multiplies computed steps: give lr='auto' with it")
-        if self.objective == "mean_root" and getattr(
-            self.recipe.weighting, "self_normalised", False
-        ):
-            raise ValueError(
-                f"objective='mean_root' with {self.recipe.weighting!r}, whose weights follow the costs: "
-                f"use 'power' or 'root'"
-            )
+        check_objective(self.objective, self.recipe)
         if self.auto:
             self.recipe.check_linear("lr='auto'")
         if self.reduce not in (True, False, "auto"):
@@ -85,7 +78,8 @@ class FlowSettings:
 
     def _has_momentum(self, problem: Problem) -> bool:
         """Whether this is the plain distance with default steps, which the default mover is made for."""
-        plain = type(self.recipe.slicer) is Uniform and type(self.recipe.weighting) is Equal
+        uniform = declared(self.recipe.slicer, SlicerPart).is_uniform
+        plain = uniform and declared(self.recipe.weighting, WeightingPart).is_mean
         squares = problem.p == 2 and self.objective != "mean_root"
         return self.auto and self.rule is None and plain and squares
 
@@ -113,9 +107,8 @@ class FlowSettings:
                 escapes = _FIRST_STALL
             held = self.hold_weights
             return RuleMover(self.recipe, self.objective, rule, factor, held, shrink, escapes)
-        slicer = self.recipe.slicer
-        assert isinstance(slicer, Uniform)
-        n_slices = slicer.n if self.n_slices_given else default_slices(k)
+        own = declared(self.recipe.slicer, SlicerPart).n_slices(k)
+        n_slices = own if own is not None and self.n_slices_given else default_slices(k)
         escapes = _FIRST_STALL if self.assign else None
         if exact and n_slices >= 10 * k and not self.assign:
             escapes = escape_rule(k)

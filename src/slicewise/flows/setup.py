@@ -14,8 +14,7 @@ from torch import Tensor
 from slicewise.flows.group import Group, Snapshot
 from slicewise.flows.settings import FlowSettings
 from slicewise.flows.stopping import Stopping, rows_of
-from slicewise.parts import State
-from slicewise.problem import Problem, Subspace, shares_of, span_of
+from slicewise.problem import Problem, State, Subspace, shares_of, span_of
 from slicewise.sampling import Generators, draw_seeds
 from slicewise.support import check_broadcast
 

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from slicewise.distance import Prepared, draw
-from slicewise.parts import Orthonormal, State, Uniform, is_learned, learns
-from slicewise.problem import Problem
-from slicewise.sampling import Randomness, RunSeeds, Stream, sphere
+from slicewise.problem import Problem, SlicerPart, State, declared
+from slicewise.sampling import Randomness, RunSeeds, Stream
 from slicewise.transport import project, sorted_lines
 from slicewise.variants import Recipe
 
@@ -81,14 +80,13 @@ def predraw_slices(
     recipe: Recipe, problem: Problem, seeds: RunSeeds, steps: Tensor, *, order_y: bool
 ) -> PredrawnSlices | None:
     """Slices of a recipe drawn ahead; None if they depend on the particles."""
-    slicer = recipe.slicer
-    if not isinstance(slicer, Uniform | Orthonormal) or recipe.lift is not None:
+    slicer, d, dtype = declared(recipe.slicer, SlicerPart), problem.d, problem.x.dtype
+    n_slices = slicer.n_slices(d)
+    if slicer.looks_at_samples or n_slices is None or recipe.lift is not None:
         return None
-    draw = sphere.uniform if isinstance(slicer, Uniform) else sphere.orthonormal
-    n, d, dtype = slicer.n, problem.d, problem.x.dtype
     return predraw(
-        lambda batch, rng: draw((*batch, n, d), rng, dtype),
-        n,
+        lambda batch, rng: slicer.draw(batch, d, rng, dtype),
+        n_slices,
         problem,
         seeds,
         steps,
@@ -122,9 +120,7 @@ def prepare_step(
 def initial_state(recipe: Recipe, problem: Problem, seeds: RunSeeds, t: int | Tensor) -> State:
     """The state of a slicer or lift that learns, before it has learned anything; empty for other recipes."""
     rng = seeds.at(t, Stream.LEARNED_PARTS)
-    if is_learned(recipe.slicer):
-        return as_run_state(recipe.slicer.cold(problem, rng))
-    return as_run_state(recipe.lift.cold(problem, rng)) if learns(recipe.lift) else {}
+    return {} if recipe.learner is None else as_run_state(recipe.learner.cold(problem, rng))
 
 
 def reset_where(stuck: Tensor, initial: State, state: State) -> State:

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from slicewise.flows.movers import Mover
-from slicewise.parts import State
-from slicewise.problem import Moment, Problem
+from slicewise.problem import Moment, Problem, State
 from slicewise.sampling import RunSeeds
 from slicewise.support import kernels_for
 

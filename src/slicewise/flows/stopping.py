@@ -16,8 +16,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from slicewise.distance import Objective
-from slicewise.flows.movers import sliced_distance
+from slicewise.distance import Objective, distance_of_value
 from slicewise.flows.stepping import Trajectory, furthest, largest
 from slicewise.problem import Problem
 from slicewise.sampling import RunSeeds, Stream, sphere
@@ -121,7 +120,7 @@ class EndDetector:
         if len(loss) > 1:
             # The size is known at the end only. Before, the loss of the next step tells: uniform slices see a particle
             # that far out as at least this, and whatever comes near it is examined. So is NaN.
-            seen = sliced_distance(loss[1:].double(), self.problem, self.objective)
+            seen = distance_of_value(loss[1:].double(), self.problem, self.objective)
             near = seen <= 1e-2 * _DIVERGENCE_FACTOR * self.size / math.sqrt(n * d)
             reasons = torch.cat([_DIVERGED * ~near, reasons])
         if reach is not None and self.tolerance is not None:
@@ -130,7 +129,7 @@ class EndDetector:
             p = self.problem.p
             # No sliced W_p is above W_p, and that is at most n^(1/2 − 1/p) W_2 for p > 2. Ten times that: the loss
             # is from the start of the step, whose end may be a good deal nearer.
-            seen = sliced_distance(loss.double(), self.problem, self.objective)
+            seen = distance_of_value(loss.double(), self.problem, self.objective)
             near = seen <= 10 * n ** max(0.0, 1 / 2 - 1 / p) * stopping.w2
             reasons = reasons + _NEAR * near
         if escaping is not None:

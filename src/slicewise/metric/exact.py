@@ -100,7 +100,7 @@ class SlicedWassersteinMetric(Metric):
             y,
             self.recipe,
             p=self.p,
-            power=self.power,
+            objective="power" if self.power else "root",
             generator=torch.Generator().manual_seed(self.seed),
             backend=self.backend,
         )

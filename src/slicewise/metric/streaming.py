@@ -99,7 +99,7 @@ class StreamingSlicedWassersteinMetric(Metric):
             x_weights=a,
             y_weights=b,
             slices=u.new_ones(1, 1),
-            power=True,
+            objective="power",
         )
         # Minkowski once more, over slices.
         self.error_bound = (x.error() + y.error()).pow(self.p).mean().pow(1 / self.p)

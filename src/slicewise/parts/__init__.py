@@ -5,23 +5,10 @@ counts, `lifts` and `moments` replace the samples by something else that is slic
 used. `legacy` reproduces published mistakes.
 
 Imports `support`, `sampling`, `transport`, `problem`. Used by `variants`, which composes them, and by your own recipes.
-
 """
 
 from slicewise.parts.control_variates import ControlVariate
-from slicewise.parts.energies import Drawn, Metropolis, Resample
-from slicewise.parts.learned import (
-    Activation,
-    Augment,
-    LearnedLift,
-    LearnedSlicer,
-    PushForward,
-    State,
-    climb_by_adam,
-    cold_layer,
-    is_learned,
-    learns,
-)
+from slicewise.parts.learned import Activation, Augment, PushForward, climb_by_adam, cold_layer
 from slicewise.parts.legacy import AliasedTrace, RaisingMove, von_mises_fisher
 from slicewise.parts.lifts import Circles, Curved, Monomials, Networks, curved
 from slicewise.parts.moments import Between, Moments, Summary, normality
@@ -31,28 +18,31 @@ from slicewise.parts.moves import (
     Best,
     Concentration,
     InTurn,
+    Metropolis,
     Orthogonal,
+    Refine,
     Repeat,
+    Resample,
     Spread,
 )
-from slicewise.parts.searching import Principal, Refine
 from slicewise.parts.slicers import (
     Frame,
     Gaussian,
     LowDiscrepancy,
     Orthonormal,
+    Principal,
     Quasi,
     RandomPath,
     Then,
     Together,
     Trace,
     Uniform,
-    group_size,
     interleave,
 )
 from slicewise.parts.weightings import (
     Aligned,
     Alignment,
+    Drawn,
     Energy,
     EnergyKind,
     Equal,
@@ -88,8 +78,6 @@ __all__ = [
     "Frame",
     "Gaussian",
     "InTurn",
-    "LearnedLift",
-    "LearnedSlicer",
     "LowDiscrepancy",
     "Metropolis",
     "Moments",
@@ -110,7 +98,6 @@ __all__ = [
     "Repeat",
     "Resample",
     "Spread",
-    "State",
     "Summary",
     "Then",
     "Together",
@@ -122,10 +109,7 @@ __all__ = [
     "cold_layer",
     "constant_weights",
     "curved",
-    "group_size",
     "interleave",
-    "is_learned",
-    "learns",
     "normality",
     "slice_cost",
     "von_mises_fisher",

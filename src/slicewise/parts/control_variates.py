@@ -8,13 +8,21 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from slicewise.problem import Part, Pool, Problem, SideName, covariance_of, mean_of
+from slicewise.problem import (
+    BuiltIn,
+    Population,
+    Problem,
+    SideName,
+    WeightingPart,
+    covariance_of,
+    mean_of,
+)
 
 Bound = Literal["lower", "upper"]
 
 
 @dataclass(frozen=True, repr=False)
-class ControlVariate(Part):
+class ControlVariate(BuiltIn, WeightingPart):
     """The mean over uniform slices, less what a control variate c of known mean was off by on them.
 
     The estimate mean w − α (mean c − E c), α = Cov(w, c) / Var(c) over the slices at hand, is Σ weight · cost with
@@ -38,12 +46,12 @@ class ControlVariate(Part):
     detach: bool = False
 
     @property
-    def follows_samples(self) -> bool:
+    def follows_samples(self) -> bool:  # type: ignore[override]
         """Do gradients flow through the weights, past the costs?"""
         return not self.detach
 
     @property
-    def replayable(self) -> bool:
+    def graph_safe(self) -> bool:  # type: ignore[override]
         """Can it be captured? Not where gradients are autograd's."""
         return self.detach
 
@@ -84,15 +92,15 @@ class ControlVariate(Part):
 
 
 def _variances(
-    slices: Tensor, samples: Tensor, weights: Tensor | None, pool: Pool, side: SideName
+    slices: Tensor, samples: Tensor, weights: Tensor | None, population: Population, side: SideName
 ) -> tuple[Tensor, Tensor]:
     """Variance along each slice (*batch, L), and over all directions together (*batch, 1)."""
     if samples.shape[-1] <= slices.shape[-2]:
         # The covariance says it all, and costs n d² instead of L n d.
-        covariance = covariance_of(samples, weights, pool, side)
+        covariance = covariance_of(samples, weights, population, side)
         along = ((slices @ covariance) * slices).sum(dim=-1)
         return along, covariance.diagonal(dim1=-2, dim2=-1).sum(dim=-1, keepdim=True)
-    mean = mean_of(samples, weights, pool, side)
+    mean = mean_of(samples, weights, population, side)
     middle = mean.detach()  # a constant, as in `covariance_of`
 
     def squares(rows: Tensor) -> Tensor:
@@ -100,5 +108,5 @@ def _variances(
         along = (rows @ slices.mT).square()
         return torch.cat([along, whole.expand(*along.shape[:-1], 1)], dim=-1)
 
-    found = mean_of(squares(samples - middle), weights, pool, side) - squares(mean - middle)
+    found = mean_of(squares(samples - middle), weights, population, side) - squares(mean - middle)
     return found[..., 0, :-1], found[..., 0, -1:]

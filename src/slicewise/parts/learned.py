@@ -8,53 +8,24 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeGuard
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from slicewise.problem import Part, Problem, SideName, shares_of
+from slicewise.problem import (
+    BuiltIn,
+    Learner,
+    LiftPart,
+    Problem,
+    SideName,
+    SlicerPart,
+    State,
+    shares_of,
+)
 from slicewise.sampling import Randomness, sphere
 from slicewise.support import kernels_for
 from slicewise.transport import Needs, root_slope
-
-State = dict[str, Tensor]
-
-
-class LearnedSlicer(Protocol):
-    """A slicer that gets better with use. Its state is plain tensors, owned by whoever calls it."""
-
-    def __call__(self, problem: Problem, rng: Randomness) -> Tensor: ...
-
-    def cold(self, problem: Problem, rng: Randomness) -> State:
-        """The state before anything is learned, one for each element of the batch."""
-        ...
-
-    def learn(self, problem: Problem, rng: Randomness, state: State) -> tuple[Tensor, State]:
-        """Slices after some learning on this problem, and the state to go on from."""
-        ...
-
-
-class LearnedLift(Protocol):
-    """A lift that gets better with use, in the same way."""
-
-    def __call__(self, problem: Problem, rng: Randomness) -> Problem: ...
-
-    def cold(self, problem: Problem, rng: Randomness) -> State: ...
-
-    def learn(self, problem: Problem, rng: Randomness, state: State) -> tuple[Problem, State]:
-        """The samples lifted, after some learning on them, and the state to go on from."""
-        ...
-
-
-def is_learned(slicer: Any) -> TypeGuard[LearnedSlicer]:
-    """Does this slicer have something to learn?"""
-    return hasattr(slicer, "learn")
-
-
-def learns(lift: Any) -> TypeGuard[LearnedLift]:
-    """Does this lift have something to learn?"""
-    return hasattr(lift, "learn")
 
 
 def cold_layer(problem: Problem, rng: Randomness) -> State:
@@ -92,7 +63,7 @@ def climb_by_adam(
 
 
 @dataclass(frozen=True, repr=False)
-class PushForward(Part):
+class PushForward(BuiltIn, SlicerPart, Learner):
     """n uniform directions pushed through a learned map ε ↦ unit(Aε + b), one map a batch element.
 
     The map maximises (mean cost)^(1/p) − penalty · mean |θ·θ′| by `n_steps` steps of Adam a call, on
@@ -113,6 +84,9 @@ class PushForward(Part):
 
     def group_size(self, d: int) -> int:
         return self.n  # one map made them all
+
+    def n_slices(self, d: int) -> int:
+        return self.n
 
     def cold(self, problem: Problem, rng: Randomness) -> State:
         return cold_layer(problem, rng)
@@ -147,7 +121,7 @@ class PushForward(Part):
         closeness: Tensor,
     ) -> Tensor:
         """How the vectors behind the slices should turn, (*batch, n, d)."""
-        n = problem.n_points() if problem.convention == "reference" else 1
+        n = problem.cost_factor()
         kernels = kernels_for(slices)
         if kernels is not None and isinstance(n, int):
             return kernels.map_gradient(
@@ -181,7 +155,7 @@ _LEAK = 0.01
 
 
 @dataclass(frozen=True, repr=False)
-class Augment(Part):
+class Augment(BuiltIn, LiftPart, Learner):
     """Samples x as (x, h(x)), which no two of them share, h(x) = σ(Wx + b) a learned layer d → d.
 
     It maximises (mean cost)^(1/p) − penalty · (mean ‖(x, h(x))‖ + mean ‖(y, h(y))‖) over `n` fresh slices a
@@ -197,7 +171,8 @@ class Augment(Part):
     lr: float = 1e-3
     betas: tuple[float, float] = (0.5, 0.999)
     activation: Activation = "linear"
-    replayable = False  # gradients are autograd's
+    graph_safe = False  # gradients are autograd's
+    rotation_invariant = False  # its layer begins, and learns, coordinate by coordinate
 
     def __call__(self, problem: Problem, rng: Randomness) -> Problem:
         return self.learn(problem, rng, self.cold(problem, rng))[0]
@@ -208,7 +183,7 @@ class Augment(Part):
     def learn(self, problem: Problem, rng: Randomness, state: State) -> tuple[Problem, State]:
         still = problem.detached()
         with torch.no_grad():
-            state = {name: problem.pool.agreed(tensor) for name, tensor in state.items()}
+            state = {name: problem.population.agreed(tensor) for name, tensor in state.items()}
             for _ in range(self.n_steps):
                 self._improve(still, rng, state)
         return self._lifted(problem, state), state
@@ -229,17 +204,17 @@ class Augment(Part):
         """One step of Adam up the objective, whose gradient is written out."""
         wide = self._lifted(problem, state)
         slices = sphere.uniform((*wide.batch, self.n, wide.d), rng, wide.x.dtype)
-        slices = problem.pool.agreed(slices)
+        slices = problem.population.agreed(slices)
         equal = slices.new_full((*wide.batch, self.n), 1 / self.n)
         costs, gradients = wide.pull(slices, equal, Needs(x=True, y=True))
-        n = problem.n_points() if problem.convention == "reference" else 1
+        n = problem.cost_factor()
         outer = root_slope((costs * n).mean(dim=-1, keepdim=True), problem.p) * n
         turns = []
         found: tuple[tuple[SideName, Tensor | None], ...] = (("x", gradients.x), ("y", gradients.y))
         for name, gradient in found:
             assert gradient is not None
-            samples, weights, pool, side = wide.side(name)
-            share = shares_of(weights, pool.count(side, samples), slices.dtype, pool)
+            samples, weights, population, side = wide.side(name)
+            share = shares_of(weights, population.count(side, samples), slices.dtype, population)
             if isinstance(share, Tensor):
                 share = share.unsqueeze(-1)
                 samples = torch.where(share > 0, samples, 0)  # absent ones may lie anywhere
@@ -253,7 +228,7 @@ class Augment(Part):
             turns.append((up, samples[..., : problem.d]))
         state["step"] = state["step"] + 1
         (one, x), (other, y) = turns
-        weight = problem.pool.total(one.mT @ x + other.mT @ y)
-        bias = problem.pool.total(one.sum(dim=-2) + other.sum(dim=-2))
+        weight = problem.population.total(one.mT @ x + other.mT @ y)
+        bias = problem.population.total(one.sum(dim=-2) + other.sum(dim=-2))
         climb_by_adam(state, "weight", weight, self.lr, self.betas)
         climb_by_adam(state, "bias", bias, self.lr, self.betas)

@@ -11,7 +11,7 @@ from typing import Protocol
 from torch import Tensor
 
 from slicewise.parts.slicers import interleave
-from slicewise.problem import Move, Part, Problem, Slicer
+from slicewise.problem import BuiltIn, Move, Problem, Slicer, SlicerPart
 from slicewise.sampling import Randomness, sphere
 
 
@@ -24,7 +24,7 @@ class RaisingMove(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class AliasedTrace(Part):
+class AliasedTrace(BuiltIn, SlicerPart):
     """The chains of the published iMSW and viMSW code, whose record of visited slices is overwritten.
 
     The record refers to storage that the next update changes in place before it is normalised, so all

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.problem import Part, Problem, fields_of
+from slicewise.problem import BuiltIn, LiftPart, Problem, SideName, fields_of
 from slicewise.sampling import Randomness
 from slicewise.support import check_number
 from slicewise.transport import slice_costs
@@ -26,6 +26,7 @@ _MOST_FEATURES = 1_000_000
 
 # Samples (*batch, n, d) along slices (*batch, L, D): where they lie on each line, (*batch, L, n).
 Curve = Callable[[Tensor, Tensor], Tensor]
+_SIDES: tuple[SideName, SideName] = ("x", "y")
 
 
 def _straight(samples: Tensor, slices: Tensor) -> Tensor:
@@ -38,6 +39,7 @@ class Curved(Problem):
 
     curve: Curve = _straight
     dimension: int = 0
+    linear_slices = False
 
     @property
     def d(self) -> int:
@@ -46,7 +48,7 @@ class Curved(Problem):
 
     def costs(self, slices: Tensor) -> Tensor:
         means = self._means(slices)
-        return means if self.convention == "mean" else means * self.n_points()
+        return self.in_convention(means)
 
     def weighted_cost(self, slices: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         costs = self.costs(slices)
@@ -55,16 +57,19 @@ class Curved(Problem):
     def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
         still = self.detached()
         assert isinstance(still, Curved)
-        slices = self.pool.agreed(slices)
+        slices = self.population.agreed(slices)
         with torch.inference_mode(False), torch.enable_grad():
             live = slices.clone().detach().requires_grad_()
             costs = still._means(live)
             (ascent,) = torch.autograd.grad(costs.sum(), live)
         return costs.detach(), ascent
 
+    def positions(self, side: SideName, slices: Tensor) -> Tensor:
+        return self.curve(self.x if side == "x" else self.y, slices)
+
     def _means(self, slices: Tensor) -> Tensor:
         # Each curve carries the samples to a line of its own: L problems of one dimension.
-        u, v = (self.curve(t, slices).unsqueeze(-1) for t in (self.x, self.y))  # (*batch, L, n, 1)
+        u, v = (self.positions(s, slices).unsqueeze(-1) for s in _SIDES)  # (*batch, L, n, 1)
         a, b = (None if w is None else w.unsqueeze(-2) for w in (self.x_weights, self.y_weights))
         along = slices.new_ones(1, 1)
         costs = slice_costs(u, v, along, a, b, p=self.p, matcher=self.matcher).squeeze(-1)
@@ -77,14 +82,15 @@ def curved(problem: Problem, curve: Curve, dimension: int) -> Curved:
 
 
 @dataclass(frozen=True, repr=False)
-class Monomials(Part):
+class Monomials(BuiltIn, LiftPart):
     """Every product of `degree` coordinates: slices of these are homogeneous polynomials of that odd degree.
 
     g(x, θ) = Σ_{|α| = degree} θ_α x^α with θ on the sphere of R^D, D = C(d + degree − 1, degree).
     """
 
     degree: int
-    replayable = False  # gradients are autograd's
+    graph_safe = False  # gradients are autograd's
+    rotation_invariant = False  # the products of turned coordinates are others
 
     def __post_init__(self) -> None:
         if self.degree % 2 == 0 or self.degree < 1:
@@ -109,11 +115,12 @@ class Monomials(Part):
 
 
 @dataclass(frozen=True, repr=False)
-class Circles(Part):
+class Circles(BuiltIn, LiftPart):
     """Distances to a point at `radius` in the slice's direction: g(x, θ) = ‖x − radius θ‖."""
 
     radius: float
-    replayable = False
+    graph_safe = False
+    linear_slices = False
     needs_all_samples = True  # curves are matched by one process, which has them all
 
     def __post_init__(self) -> None:
@@ -124,7 +131,7 @@ class Circles(Part):
 
 
 @dataclass(frozen=True, repr=False)
-class Networks(Part):
+class Networks(BuiltIn, LiftPart):
     """Networks of one hidden layer of leaky rectifiers, one for each slice: all its weights are the slice.
 
     With z = θ √D, whose entries are of size one, g(x, θ) = a · σ(B x + c): B is z's first part over √d, c the
@@ -132,7 +139,8 @@ class Networks(Part):
     """
 
     width: int
-    replayable = False
+    graph_safe = False
+    linear_slices = False
     needs_all_samples = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Problem:

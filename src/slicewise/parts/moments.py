@@ -13,7 +13,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slicewise.problem import Part, Pool, Problem, SideName, fields_of, mean_of, shares_of
+from slicewise.problem import (
+    BuiltIn,
+    LiftPart,
+    Population,
+    Problem,
+    SideName,
+    SlicerPart,
+    fields_of,
+    mean_of,
+    shares_of,
+)
 from slicewise.sampling import Randomness, sphere
 from slicewise.support import values_readable
 from slicewise.transport import match_slices, root
@@ -30,12 +40,16 @@ class Summary(Problem):
 
     whole: Problem | None = None
 
+    @property
+    def original(self) -> Problem:
+        return self if self.whole is None else self.whole
+
     def n_points(self) -> Tensor | int:
         return 1 if self.whole is None else self.whole.n_points()
 
 
 @dataclass(frozen=True, repr=False)
-class Moments(Part):
+class Moments(BuiltIn, LiftPart):
     """Each set as one point of R^(d+1): its mean over √d, and s = √(mean ‖x − mean‖² / d).
 
     The squared distance of two such points, ‖mean_x − mean_y‖² / d + (s_x − s_y)², is SW_2² if along most
@@ -45,7 +59,7 @@ class Moments(Part):
     """
 
     check: bool = True
-    replayable = False  # looks at numbers
+    graph_safe = False  # looks at numbers
 
     def __call__(self, problem: Problem, rng: Randomness) -> Problem:
         if problem.p != 2:
@@ -64,7 +78,7 @@ class Moments(Part):
 
 
 @dataclass(frozen=True, repr=False)
-class Between(Part):
+class Between(BuiltIn, SlicerPart):
     """The one direction from the mean of x to the mean of y."""
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
@@ -100,13 +114,15 @@ def normality(samples: Tensor, weights: Tensor | None = None) -> tuple[Tensor, T
     return torch.where(mean > 0, dimensions, torch.inf), differ
 
 
-def _summary(samples: Tensor, weights: Tensor | None, pool: Pool, side: SideName) -> Tensor:
+def _summary(
+    samples: Tensor, weights: Tensor | None, population: Population, side: SideName
+) -> Tensor:
     d = samples.shape[-1]
-    mean = mean_of(samples, weights, pool, side)  # (..., 1, d)
+    mean = mean_of(samples, weights, population, side)  # (..., 1, d)
     middle = mean.detach()  # a constant, as in `covariance_of`
     squares = (samples - middle).square().sum(dim=-1, keepdim=True)
     off = (mean - middle).square().sum(dim=-1, keepdim=True)
-    variance = (mean_of(squares, weights, pool, side) - off) / d
+    variance = (mean_of(squares, weights, population, side) - off) / d
     return torch.cat([mean / d**0.5, root(variance, 2)], dim=-1)
 
 

@@ -9,13 +9,24 @@ import torch
 from torch import Tensor
 
 from slicewise.parts import legacy
-from slicewise.problem import Move, Part, Problem, Schedule, at_progress
+from slicewise.parts.weightings import Energy
+from slicewise.problem import (
+    BuiltIn,
+    Move,
+    MovePart,
+    Problem,
+    Schedule,
+    at_progress,
+    check_fit,
+    declared,
+    rows_at,
+)
 from slicewise.sampling import Randomness, sphere
 from slicewise.support import check_number, kernels_for
 
 
 @dataclass(frozen=True, repr=False)
-class Ascend(Part):
+class Ascend(BuiltIn, MovePart):
     """One step of each slice towards a larger cost.
 
     `rate=None` adds the *unit* gradient and returns to the sphere: scale-free, so that data in metres
@@ -113,7 +124,7 @@ class Concentration:
 
 
 @dataclass(frozen=True, repr=False)
-class Spread(Part):
+class Spread(BuiltIn, MovePart):
     """A fresh draw around each slice, `copies` of it, the closer the larger kappa.
 
     `law` is "vmf" (von Mises–Fisher) or "power_spherical"; kappa is a number or a schedule.
@@ -139,32 +150,33 @@ class Spread(Part):
 
 
 @dataclass(frozen=True, repr=False)
-class Orthogonal(Part):
+class Orthogonal(BuiltIn, MovePart):
     """A uniform draw among the directions orthogonal to each slice."""
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
-        if problem.d < 2:
-            raise ValueError(
-                "no direction is orthogonal to another in dimension d = 1: use variant 'sw'"
-            )
+        check_fit(self, problem.d)
         return sphere.orthogonal_to(slices, rng)
+
+    def unfit_for(self, d: int) -> str | None:
+        one = "no direction is orthogonal to another in dimension d = 1: use variant 'sw'"
+        return one if d < 2 else None
 
 
 @dataclass(frozen=True, repr=False)
-class Best(Part):
+class Best(BuiltIn, MovePart):
     """Of all slices, the n that cost most."""
 
     n: int = 1
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         with torch.no_grad():
-            costs = problem.detached().costs(problem.pool.agreed(slices))
+            costs = problem.detached().costs(problem.population.agreed(slices))
             best = costs.topk(min(self.n, costs.shape[-1]), dim=-1).indices
         return torch.take_along_dim(slices, best.unsqueeze(-1), dim=-2)
 
 
 @dataclass(frozen=True, repr=False)
-class Afresh(Part):
+class Afresh(BuiltIn, MovePart):
     """A uniform draw in place of each slice."""
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
@@ -172,7 +184,7 @@ class Afresh(Part):
 
 
 @dataclass(frozen=True, repr=False)
-class Repeat(Part):
+class Repeat(BuiltIn, MovePart):
     """The same move several times over."""
 
     move: Move
@@ -183,9 +195,17 @@ class Repeat(Part):
             slices = self.move(slices, problem, rng)
         return slices
 
+    @property
+    def copies(self) -> int:  # type: ignore[override]
+        return int(declared(self.move, MovePart).copies ** self.times)
+
+    @property
+    def mixes(self) -> bool:  # type: ignore[override]
+        return declared(self.move, MovePart).mixes
+
 
 @dataclass(frozen=True, repr=False)
-class InTurn(Part):
+class InTurn(BuiltIn, MovePart):
     """One move, then another."""
 
     first: Move
@@ -195,6 +215,67 @@ class InTurn(Part):
         return self.second(self.first(slices, problem, rng), problem, rng)
 
     @property
-    def copies(self) -> int:
-        """How many slices one becomes."""
-        return getattr(self.first, "copies", 1) * getattr(self.second, "copies", 1)
+    def copies(self) -> int:  # type: ignore[override]
+        return declared(self.first, MovePart).copies * declared(self.second, MovePart).copies
+
+    @property
+    def mixes(self) -> bool:  # type: ignore[override]
+        return declared(self.first, MovePart).mixes or declared(self.second, MovePart).mixes
+
+
+@dataclass(frozen=True, repr=False)
+class Refine(BuiltIn, MovePart):
+    """Steps towards a larger cost of which only those that reach one are made, each half as long after one that fails.
+
+    A full step overshoots a maximum that is a ridge, as those of W_p^p mostly are: it is the least of many
+    quadratics.
+    """
+
+    n_steps: int
+
+    def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
+        problem = problem.detached()
+        costs, ascent = problem.costs_and_ascent(slices)
+        length = torch.ones_like(costs)
+        for _ in range(self.n_steps):
+            along = ascent - (ascent * slices).sum(dim=-1, keepdim=True) * slices
+            there = sphere.normalize(slices + length.unsqueeze(-1) * sphere.normalize(along))
+            reached, onward = problem.costs_and_ascent(there)
+            better = reached > costs
+            costs = torch.where(better, reached, costs)
+            slices = torch.where(better.unsqueeze(-1), there, slices)
+            ascent = torch.where(better.unsqueeze(-1), onward, ascent)
+            length = torch.where(better, length, length / 2)
+        return slices
+
+
+@dataclass(frozen=True, repr=False)
+class Resample(BuiltIn, MovePart):
+    """As many slices again, drawn from those at hand by their energies, with replacement."""
+
+    energy: Energy
+    mixes = True  # what comes out depends on all that went in
+
+    def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
+        slices = problem.population.agreed(slices)
+        weights = self.energy(problem.costs(slices), slices, problem)
+        return rows_at(rng.uniform(*problem.batch, slices.shape[-2]), slices, weights)
+
+
+@dataclass(frozen=True, repr=False)
+class Metropolis(BuiltIn, MovePart):
+    """A proposal in place of each slice, if its energy is larger, else with the ratio of the two as probability.
+
+    Proposals must be as likely there as back: a uniform draw, or a spread around the slice.
+    """
+
+    propose: Move
+    energy: Energy
+
+    def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
+        proposed = self.propose(slices, problem, rng)
+        both = problem.costs(problem.population.agreed(torch.cat([slices, proposed], dim=-2)))
+        here, there = self.energy.log_energy(both).chunk(2, dim=-1)
+        level = rng.uniform(*there.shape)
+        accepted = torch.log(level).to(there.dtype) < there - here
+        return torch.where(accepted.unsqueeze(-1), proposed, slices)

@@ -7,57 +7,91 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slicewise.problem import Move, Part, Problem, Slicer
+from slicewise.problem import (
+    BuiltIn,
+    Move,
+    MovePart,
+    Problem,
+    Slicer,
+    SlicerPart,
+    check_fit,
+    covariance_of,
+    declared,
+    mean_of,
+    span_of,
+)
 from slicewise.sampling import Randomness, point_sets, sphere
-from slicewise.support import needs_gradient
+from slicewise.support import check_choice, needs_gradient
 
 
 @dataclass(frozen=True, repr=False)
-class Uniform(Part):
+class Uniform(BuiltIn, SlicerPart):
     """Independent directions, uniform on the sphere."""
 
     n: int
+    looks_at_samples = False
+    is_uniform = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
-        return sphere.uniform((*problem.batch, self.n, problem.d), rng, problem.x.dtype)
+        return self.draw(problem.batch, problem.d, rng, problem.x.dtype)
+
+    def draw(self, batch: tuple[int, ...], d: int, rng: Randomness, dtype: torch.dtype) -> Tensor:
+        return sphere.uniform((*batch, self.n, d), rng, dtype)
+
+    def n_slices(self, d: int) -> int:
+        return self.n
 
     def group_size(self, d: int) -> int:
         return 1
 
 
 @dataclass(frozen=True, repr=False)
-class Orthonormal(Part):
+class Orthonormal(BuiltIn, SlicerPart):
     """Random orthonormal frames, stacked when n exceeds the dimension."""
 
     n: int
+    looks_at_samples = False
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
-        return sphere.orthonormal((*problem.batch, self.n, problem.d), rng, problem.x.dtype)
+        return self.draw(problem.batch, problem.d, rng, problem.x.dtype)
+
+    def draw(self, batch: tuple[int, ...], d: int, rng: Randomness, dtype: torch.dtype) -> Tensor:
+        return sphere.orthonormal((*batch, self.n, d), rng, dtype)
+
+    def n_slices(self, d: int) -> int:
+        return self.n
 
     def group_size(self, d: int) -> int:
         return min(self.n, d)
 
 
 @dataclass(frozen=True, repr=False)
-class Frame(Part):
+class Frame(BuiltIn, SlicerPart):
     """One random orthonormal frame of n directions; n cannot exceed the dimension."""
 
     n: int
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
-        if self.n > problem.d:
-            raise ValueError(
-                f"n_slices = {self.n} orthonormal slices do not exist in dimension d = {problem.d}: "
-                f"use n_slices <= {problem.d}, or 'orthosw', which stacks frames"
-            )
+        check_fit(self, problem.d)
         return Orthonormal(self.n)(problem, rng)
+
+    def unfit_for(self, d: int) -> str | None:
+        if self.n <= d:
+            return None
+        return (
+            f"n_slices = {self.n} orthonormal slices do not exist in dimension d = {d}: use n_slices <= {d}, or "
+            f"'orthosw', which stacks frames"
+        )
+
+    def n_slices(self, d: int) -> int:
+        return self.n
 
     def group_size(self, d: int) -> int:
         return self.n
 
 
 @dataclass(frozen=True, repr=False)
-class Gaussian(Part):
+class Gaussian(BuiltIn, SlicerPart):
     """Independent normal vectors of covariance I / d: of length one in the mean square, and no shorter ones kept out.
 
     E W_p^p along them is (2/d)^(p/2) Γ((d+p)/2) / Γ(d/2) times that along uniform ones: the same for p = 2.
@@ -69,12 +103,18 @@ class Gaussian(Part):
         drawn = rng.normal(*problem.batch, self.n, problem.d).to(problem.x.dtype)
         return drawn / problem.d**0.5
 
+    def dimension_factor(self, d: int, p: float) -> float:
+        return d ** (p / 2)  # they are as long as they are: E‖θ‖^p is in the value already
+
+    def n_slices(self, d: int) -> int:
+        return self.n
+
     def group_size(self, d: int) -> int:
         return 1
 
 
 @dataclass(frozen=True, repr=False)
-class Quasi(Part):
+class Quasi(BuiltIn, SlicerPart):
     """Points chosen to cover the sphere evenly, always the same for the same n and d.
 
     `points` is "sobol" (through the normal quantile function, any d), or on the sphere of R^3 "spiral",
@@ -89,17 +129,30 @@ class Quasi(Part):
     turned: bool = False
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
+        check_choice("points", self.points, point_sets.KINDS)
+        check_fit(self, problem.d)
         fixed = point_sets.directions(self.points, self.n, problem.d, problem.x.device)
         if self.turned:
             fixed = fixed @ sphere.rotation(problem.batch, problem.d, rng, fixed.dtype)
         return sphere.normalize(fixed.to(problem.x.dtype)).expand(*problem.batch, -1, -1)
+
+    @property
+    def rotation_invariant(self) -> bool:  # type: ignore[override]
+        """Only under a random rotation: fixed directions favor some axes over others."""
+        return self.turned
+
+    def unfit_for(self, d: int) -> str | None:
+        return point_sets.unfit_for(self.points, d)
+
+    def n_slices(self, d: int) -> int:
+        return self.n
 
     def group_size(self, d: int) -> int:
         return self.n
 
 
 @dataclass(frozen=True, repr=False)
-class Together(Part):
+class Together(BuiltIn, SlicerPart):
     """The slices of two slicers, one after the other."""
 
     first: Slicer
@@ -111,7 +164,7 @@ class Together(Part):
 
 
 @dataclass(frozen=True, repr=False)
-class LowDiscrepancy(Part):
+class LowDiscrepancy(BuiltIn, SlicerPart):
     """Evenly spread directions under one random rotation a call: less noise than independent ones."""
 
     n: int
@@ -119,12 +172,15 @@ class LowDiscrepancy(Part):
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         return sphere.low_discrepancy((*problem.batch, self.n, problem.d), rng, problem.x.dtype)
 
+    def n_slices(self, d: int) -> int:
+        return self.n
+
     def group_size(self, d: int) -> int:
         return self.n
 
 
 @dataclass(frozen=True, repr=False)
-class RandomPath(Part):
+class RandomPath(BuiltIn, SlicerPart):
     """Directions from a random sample of x to a random sample of y, drawn by their weights.
 
     Pairs are independent, with replacement. Where the two samples coincide there is no direction,
@@ -147,12 +203,15 @@ class RandomPath(Part):
         same = path.abs().amax(dim=-1, keepdim=True) <= torch.finfo(path.dtype).eps * size
         return torch.where(same, spare, sphere.normalize(path))
 
+    def n_slices(self, d: int) -> int:
+        return self.n
+
     def group_size(self, d: int) -> int:
         return 1
 
 
 @dataclass(frozen=True, repr=False)
-class Then(Part):
+class Then(BuiltIn, SlicerPart):
     """Slices from `start`, carried by `move`: the end of a walk."""
 
     start: Slicer
@@ -162,14 +221,16 @@ class Then(Part):
         return self.move(self.start(problem, rng), problem, rng)
 
     def group_size(self, d: int) -> int | None:
-        size = group_size(self.start, d)
-        if getattr(self.move, "mixes", False):
-            return None
-        return None if size is None else size * getattr(self.move, "copies", 1)
+        size, move = declared(self.start, SlicerPart).group_size(d), declared(self.move, MovePart)
+        return None if size is None or move.mixes else size * move.copies
+
+    def n_slices(self, d: int) -> int | None:
+        n = declared(self.start, SlicerPart).n_slices(d)
+        return None if n is None else n * declared(self.move, MovePart).copies
 
 
 @dataclass(frozen=True, repr=False)
-class Trace(Part):
+class Trace(BuiltIn, SlicerPart):
     """Every slice a walk visits: chains of `n_steps` slices from `start`, each `move`d to the next.
 
     The first `burn_in` slices of a chain are left out, and of the rest only each `thin`-th is kept.
@@ -188,16 +249,44 @@ class Trace(Part):
         return interleave(visited[self.burn_in :: self.thin])
 
     def group_size(self, d: int) -> int | None:
-        size = group_size(self.start, d)
-        return None if size is None else size * len(range(self.burn_in, self.n_steps, self.thin))
+        size = declared(self.start, SlicerPart).group_size(d)
+        return None if size is None else size * self._kept
+
+    def n_slices(self, d: int) -> int | None:
+        n = declared(self.start, SlicerPart).n_slices(d)
+        return None if n is None else n * self._kept
+
+    @property
+    def _kept(self) -> int:
+        return len(range(self.burn_in, self.n_steps, self.thin))
+
+
+@dataclass(frozen=True, repr=False)
+class Principal(BuiltIn, SlicerPart):
+    """From mean to mean; along the first `n` principal directions of all samples; and where variances differ most.
+
+    Of normal laws the largest slice is a compromise of the first and the last.
+    """
+
+    n: int = 4
+    graph_safe = False  # finding the span looks at its rank
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
+        span = span_of(problem)
+        basis = span.basis  # (*batch, d, k), of principal directions, largest first
+        gap = mean_of(*problem.side("x")) - mean_of(*problem.side("y"))
+        x, y = (
+            covariance_of((samples - span.mean.unsqueeze(-2)) @ basis, weights, population, side)
+            for samples, weights, population, side in (problem.side("x"), problem.side("y"))
+        )
+        values, vectors = torch.linalg.eigh(x - y)
+        most = values.abs().topk(min(self.n, values.shape[-1]), dim=-1).indices
+        differ = torch.take_along_dim(vectors, most.unsqueeze(-2), dim=-1)  # (*batch, k, n)
+        rows = [gap, basis[..., : self.n].mT, (basis @ differ).mT]
+        found = torch.cat([row.expand(*problem.batch, -1, -1) for row in rows], dim=-2)
+        return sphere.normalize(found)
 
 
 def interleave(visited: list[Tensor]) -> Tensor:
     """Slices (..., chains, d) of successive steps as one set (..., chains · steps, d), chain by chain."""
     return torch.stack(visited, dim=-2).flatten(-3, -2)
-
-
-def group_size(slicer: Slicer, d: int) -> int | None:
-    """How many successive slices depend on each other; None where the slicer does not say."""
-    says = getattr(slicer, "group_size", None)
-    return None if says is None else says(d)

@@ -9,15 +9,25 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from slicewise.problem import Part, Problem, Weighting, basis_of
+from slicewise.problem import (
+    BuiltIn,
+    Problem,
+    Weighting,
+    WeightingPart,
+    basis_of,
+    check_fit,
+    declared,
+)
 from slicewise.sampling import sphere
 
 EnergyKind = Literal["exp", "identity", "poly"]
 
 
 @dataclass(frozen=True, repr=False)
-class Equal(Part):
+class Equal(BuiltIn, WeightingPart):
     """Every slice counts the same: φ ≡ 1."""
+
+    is_mean = True
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         return self.constant(slices, problem)
@@ -28,7 +38,7 @@ class Equal(Part):
 
 
 @dataclass(frozen=True, repr=False)
-class Energy(Part):
+class Energy(BuiltIn, WeightingPart):
     """Slices that separate more count more: weights ∝ f(cost), which sum to one.
 
     f is exp(cost / temperature), the cost itself ("identity") or its `exponent`-th power ("poly").
@@ -40,7 +50,7 @@ class Energy(Part):
     temperature: float = 1.0
     detach: bool = False
     exponent: float = 2.0
-    self_normalised = True  # their sum is one whatever the costs are
+    self_normalized = True  # their sum is one whatever the costs are
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         return self._weights(costs)
@@ -75,8 +85,28 @@ class Energy(Part):
         return total, weights + power * beyond / (costs + torch.finfo(costs.dtype).tiny)
 
 
+@dataclass(frozen=True, repr=False)
+class Drawn(BuiltIn, WeightingPart):
+    """Equal weights for slices that were drawn by their energy, whose derivative is that of the energy law.
+
+    With slices of density σ ∝ f(w), ∇ E_σ w = E_σ[∇w + (w − E_σ w) ∇ log f(w)]: weights that are 1/L and
+    whose gradient is that of a softmax of log f. Where published code estimates the integral of f from further
+    uniform slices, its derivative here is the mean over the slices at hand, which are draws of σ.
+    `detach` leaves the second term out.
+    """
+
+    energy: Energy
+    self_normalized = True
+
+    def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
+        if self.energy.detach:
+            return torch.full_like(costs, 1 / costs.shape[-1])
+        log_energy = self.energy.log_energy(costs)
+        return torch.softmax(log_energy - log_energy.detach(), dim=-1)
+
+
 @dataclass(frozen=True, repr=False, eq=False)
-class Aligned(Part):
+class Aligned(BuiltIn, WeightingPart):
     """The paper's weighting: ρ(r) = r^(−p) of the part r = ‖Uᵀθ‖ of a slice inside the subspace U.
 
     With it slicing the data in R^d is slicing their coordinates in the subspace: the same number,
@@ -85,26 +115,35 @@ class Aligned(Part):
     """
 
     basis: Tensor | None = None
-    replayable = False  # finding the span looks at its rank
+    graph_safe = False  # finding the span looks at its rank
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         return self.constant(slices, problem)
 
     def constant(self, slices: Tensor, problem: Problem) -> Tensor:
-        if self.basis is not None and self.basis.shape[-2] != problem.d:
-            raise ValueError(
-                f"basis has shape {tuple(self.basis.shape)}, but samples have d = {problem.d}: give "
-                f"({problem.d}, k), a column for each direction of the subspace"
-            )
+        check_fit(self, problem.d)
         costs = slices.new_zeros(*problem.batch, slices.shape[-2])  # these weights ignore them
         return Phi(Alignment(self.basis), Reciprocal(problem.p))(costs, slices, problem)
+
+    @property
+    def rotation_invariant(self) -> bool:  # type: ignore[override]
+        """A given basis belongs to the axes it is given in."""
+        return self.basis is None
+
+    def unfit_for(self, d: int) -> str | None:
+        if self.basis is None or self.basis.shape[-2] == d:
+            return None
+        return (
+            f"basis has shape {tuple(self.basis.shape)}, but samples have d = {d}: give ({d}, k), a column for each "
+            f"direction of the subspace"
+        )
 
 
 Informativeness = Callable[[Tensor, Tensor, Problem], Tensor]
 
 
 @dataclass(frozen=True, repr=False)
-class Phi(Part):
+class Phi(BuiltIn, WeightingPart):
     """The paper's general form: weights ρ(φ(θ_l)) / L.
 
     `phi(costs, slices, problem)` says how informative each slice is, (*batch, L); `rho` maps those
@@ -125,11 +164,11 @@ def slice_cost(costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Alignment(Part):
+class Alignment(BuiltIn):
     """A slice informs as far as it lies in the subspace: φ = ‖Uᵀθ‖."""
 
     basis: Tensor | None = None
-    replayable = False
+    graph_safe = False
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         basis = basis_of(problem) if self.basis is None else self.basis.to(slices)
@@ -138,9 +177,14 @@ class Alignment(Part):
         floor = 32 * torch.finfo(slices.dtype).eps * slices.shape[-1] ** 0.5
         return torch.where(inside > floor, inside, 0)
 
+    @property
+    def rotation_invariant(self) -> bool:  # type: ignore[override]
+        """A given basis belongs to the axes it is given in."""
+        return self.basis is None
+
 
 @dataclass(frozen=True, repr=False)
-class PathDensity(Part):
+class PathDensity(BuiltIn):
     """How likely random paths with power-spherical spread are to give this slice, uniform being 1.
 
     Averages over all n · m pairs of samples: a definition to check against, not a fast path.
@@ -158,7 +202,7 @@ class PathDensity(Part):
 
 
 @dataclass(frozen=True, repr=False)
-class Reciprocal(Part):
+class Reciprocal(BuiltIn):
     """ρ(r) = r^(−power), and 0 at 0."""
 
     power: float
@@ -168,7 +212,7 @@ class Reciprocal(Part):
 
 
 @dataclass(frozen=True, repr=False)
-class Peak(Part):
+class Peak(BuiltIn):
     """ρ ∝ exp(r / temperature), of mean one: all weight on the largest r as temperature → 0."""
 
     temperature: float
@@ -182,8 +226,7 @@ Weights = Tensor | Callable[[Tensor], Tensor]
 
 def constant_weights(weighting: Weighting, slices: Tensor, problem: Problem) -> Tensor | None:
     """Slice weights that do not depend on the costs, if the weighting knows them beforehand."""
-    known = getattr(weighting, "constant", None)
-    return None if known is None else known(slices, problem)
+    return declared(weighting, WeightingPart).constant(slices, problem)
 
 
 def weights_for(weighting: Weighting, slices: Tensor, problem: Problem, *, hold: bool) -> Weights:
@@ -194,12 +237,14 @@ def weights_for(weighting: Weighting, slices: Tensor, problem: Problem, *, hold:
     known = constant_weights(weighting, slices, problem)
     if known is not None:
         return known
-    n = problem.n_points() if problem.convention == "reference" else 1
 
     def follow(means: Tensor) -> Tensor:
-        if hold:
-            return weighting(means * n, slices, problem)
-        return coefficients(weighting, slices, problem, means * n)[1]
+        costs = problem.in_convention(means)
+        return (
+            weighting(costs, slices, problem)
+            if hold
+            else coefficients(weighting, slices, problem, costs)[1]
+        )
 
     return follow
 
@@ -208,8 +253,9 @@ def coefficients(
     weighting: Weighting, slices: Tensor, problem: Problem, costs: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Σ weights · costs and its derivative in each cost, for weights that follow the costs."""
-    if isinstance(weighting, Energy):
-        return weighting.total_and_slope(costs)
+    known = declared(weighting, WeightingPart).total_and_slope(costs)
+    if known is not None:
+        return known
     with torch.inference_mode(False), torch.enable_grad():
         live = costs.clone().requires_grad_()
         total = (weighting(live, slices, problem) * live).sum(dim=-1)

@@ -5,12 +5,34 @@ have; `population` computes sums and means over all samples, across processes to
 in the course of a run; `padding`, `target` and `subspace` prepare samples.
 
 Imports `support`, `sampling`, `transport`. Used by `parts` and every room after it.
+
 """
 
 from slicewise.problem.padding import pad
-from slicewise.problem.part import Part
+from slicewise.problem.part import (
+    BuiltIn,
+    Learner,
+    Lift,
+    LiftPart,
+    Move,
+    MovePart,
+    Part,
+    Slicer,
+    SlicerPart,
+    State,
+    Weighting,
+    WeightingPart,
+    check_fit,
+    declared,
+    follows_progress,
+    graph_safe,
+    needs_all_samples,
+    rotation_invariant,
+    unfit_for,
+    walk,
+)
 from slicewise.problem.population import (
-    Pool,
+    Population,
     SideName,
     covariance_of,
     index_at,
@@ -19,16 +41,7 @@ from slicewise.problem.population import (
     rows_at,
     shares_of,
 )
-from slicewise.problem.problem import (
-    Convention,
-    Lift,
-    Move,
-    Problem,
-    Slicer,
-    Weighting,
-    at_progress,
-    fields_of,
-)
+from slicewise.problem.problem import Convention, Problem, at_progress, fields_of
 from slicewise.problem.schedules import Anneal, Instant, Moment, Schedule
 from slicewise.problem.subspace import (
     Subspace,
@@ -43,33 +56,48 @@ from slicewise.problem.target import Target
 
 __all__ = [
     "Anneal",
+    "BuiltIn",
     "Convention",
     "Instant",
+    "Learner",
     "Lift",
+    "LiftPart",
     "Moment",
     "Move",
+    "MovePart",
     "Part",
-    "Pool",
+    "Population",
     "Problem",
     "Schedule",
     "SideName",
     "Slicer",
+    "SlicerPart",
+    "State",
     "Subspace",
     "Target",
     "Weighting",
+    "WeightingPart",
     "at_progress",
     "basis_of",
+    "check_fit",
     "covariance_of",
+    "declared",
     "effective_subspace",
     "empirical_essf",
     "essf",
     "fields_of",
+    "follows_progress",
     "gaussian_constant",
+    "graph_safe",
     "index_at",
     "mean_of",
+    "needs_all_samples",
     "pad",
     "present",
+    "rotation_invariant",
     "rows_at",
     "shares_of",
     "span_of",
+    "unfit_for",
+    "walk",
 ]

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from slicewise.support import as_tensor
+
 
 def pad(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Sample sets of unequal sizes as one batch: samples (B, n, d) and sample weights (B, n).
+    """Make one batch of sample sets of unequal sizes.
 
-    Set b has equal weights 1/n_b on its own samples and weight zero on its padding, which every
-    variant ignores: values and gradients are those of the sets taken one at a time.
+    Set b has equal weights 1/n_b on its own samples and weight zero on its padding, which every variant ignores: values
+    and gradients are those of the sets taken one at a time.
+
+    Args:
+        samples: B sets (n_b, d), tensors or NumPy arrays, of one dtype on one device.
+
+    Returns:
+        Samples (B, n, d), n the largest n_b, and sample weights (B, n): give them as `x` and `x_weights`.
+
+    Raises:
+        ValueError: for sets that do not fit together.
 
     >>> x, weights = pad([torch.ones(2, 3), torch.ones(1, 3)])
     >>> x.shape, weights
@@ -26,6 +38,9 @@ def pad(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
             f"size are a batch as they are, torch.stack(sets)"
         )
     samples = list(samples)
+    if samples and all(isinstance(s, np.ndarray) for s in samples):
+        padded, weights = pad([as_tensor(s) for s in samples])
+        return padded.numpy(), weights.numpy()  # type: ignore[return-value]
     kinds = {(s.dtype, s.device) if isinstance(s, Tensor) else type(s).__name__ for s in samples}
     if len(kinds) > 1 or not all(isinstance(s, Tensor) for s in samples):
         raise ValueError(

@@ -1,18 +1,88 @@
-"""How parts print themselves."""
+"""The kinds of parts that a sliced distance is composed of, and every capability a part may declare.
+
+A part is a callable of one of four kinds:
+
+    Slicer     (problem, rng)             -> slices   (*batch, L, d)   where slices come from
+    Move       (slices, problem, rng)     -> slices                    how slices travel
+    Weighting  (costs, slices, problem)   -> weights  (*batch, L)      how much each slice counts
+    Lift       (problem, rng)             -> problem                   what is sliced in place of the samples
+
+A plain function is a valid part. The library then knows nothing about it and is careful: its steps are not captured as a
+CUDA graph, samples are gathered when they are spread over processes, data are not rotated, no standard error is stated.
+A class derived from `SlicerPart`, `MovePart`, `WeightingPart` or `LiftPart` declares what it can do by overriding the
+attributes and methods below; their defaults are the careful ones. `declared(part, kind)` is the one way to ask, and
+`walk(recipe)` the one way to visit all parts of a recipe.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from torch import Tensor
 
+from slicewise.sampling import Randomness
+
+if TYPE_CHECKING:
+    import torch
+
+    from slicewise.problem.problem import Problem
+
+State = dict[str, Tensor]
+
+
+class Slicer(Protocol):
+    """Proposes directions, unit rows (*batch, L, d)."""
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Tensor: ...
+
+
+class Move(Protocol):
+    """Carries slices (*batch, L, d) to new slices."""
+
+    def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor: ...
+
+
+class Weighting(Protocol):
+    """Says how much each slice counts: weights (*batch, L), the φ-weights of the paper divided by L."""
+
+    def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor: ...
+
+
+class Lift(Protocol):
+    """Maps a problem to the one that is sliced in its place; differentiable in the samples.
+
+    Slices are then of `problem.d` dimensions of the new problem. They are not linear in the samples, so no step can be
+    computed from them.
+    """
+
+    def __call__(self, problem: Problem, rng: Randomness) -> Problem: ...
+
 
 class Part:
-    """Prints a dataclass as the call that makes it, defaults left out: a recipe one can read."""
+    """What every part may declare, with the defaults of a part that nothing is known about.
+
+    A dataclass derived from it prints as the call that makes it, defaults left out.
+    """
+
+    # May its work be captured as a CUDA graph? Not if it reads a number on the host.
+    graph_safe: bool = False
+    # With samples spread over processes, must one process hold all of them? Not if it asks `problem.population` only.
+    needs_all_samples: bool = True
+    # Does turning both sample sets turn the law of its slices with them? Flows then may work in rotated coordinates.
+    rotation_invariant: bool = False
+    # Names of fields that may be schedules: functions of how much of a run is over.
+    scheduled: tuple[str, ...] = ()
+
+    def unfit_for(self, d: int) -> str | None:
+        """Why it cannot work in d dimensions; None if it can."""
+        return None
 
     def __repr__(self) -> str:
+        fields = dataclasses.fields(self) if dataclasses.is_dataclass(self) else ()
         words = []
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+        for field in fields:
             value = getattr(self, field.name)
             default = field.metadata.get("stands_for", field.default)
             if isinstance(value, Tensor):
@@ -22,3 +92,163 @@ class Part:
             elif value is not default and value != default:
                 words.append(f"{field.name}={value!r}")
         return f"{type(self).__name__}({', '.join(words)})"
+
+
+class SlicerPart(Part):
+    """A slicer that declares what it can do."""
+
+    # Does it look at the samples? If not, `draw` gives its slices without them, many steps at a time.
+    looks_at_samples: bool = True
+    # Are its slices independent and uniform on the sphere? `flow` then may take evenly spread ones in their place.
+    is_uniform: bool = False
+
+    def n_slices(self, d: int) -> int | None:
+        """How many slices it gives in d dimensions; None if that is not known beforehand."""
+        return None
+
+    def group_size(self, d: int) -> int | None:
+        """After how many slices the next ones are independent of them; None if that is not known.
+
+        Without it an evaluation states no standard error.
+        """
+        return None
+
+    def draw(self, batch: tuple[int, ...], d: int, rng: Randomness, dtype: torch.dtype) -> Tensor:
+        """Its slices (*batch, L, d), for a slicer that does not look at samples."""
+        raise TypeError(f"{self!r} looks at samples: its slices cannot be drawn without them")
+
+    def dimension_factor(self, d: int, p: float) -> float:
+        """What W_p^p along its slices is multiplied by to be independent of the dimension of the space around the data.
+
+        C_d = E‖g‖^p of a standard normal g in R^d, for slices that are uniform on the sphere.
+        """
+        from slicewise.problem.subspace import gaussian_constant
+
+        return gaussian_constant(d, p=p)
+
+
+class MovePart(Part):
+    """A move that declares what it can do."""
+
+    # Into how many slices it turns each.
+    copies: int = 1
+    # Does each slice that comes out depend on all that went in? There are then no independent groups.
+    mixes: bool = False
+
+
+class WeightingPart(Part):
+    """A weighting that declares what it can do."""
+
+    # Are all weights 1/L?
+    is_mean: bool = False
+    # Is the sum of the weights one whatever the costs are, so that they follow the costs?
+    self_normalized: bool = False
+    # Are the weights functions of the samples beside the costs, through which gradients flow?
+    follows_samples: bool = False
+
+    def constant(self, slices: Tensor, problem: Problem) -> Tensor | None:
+        """The weights (*batch, L) if they do not depend on the costs; else None.
+
+        Gradients are then accumulated while slices are priced.
+        """
+        return None
+
+    def total_and_slope(self, costs: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Σ weights · costs (*batch,) and its derivative in each cost (*batch, L), if there is a formula for it."""
+        return None
+
+    def errors(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor | None:
+        """Each slice's share (*batch, L) of the error of Σ weights · costs, to first order.
+
+        None is weight · cost minus its mean.
+        """
+        return None
+
+
+class LiftPart(Part):
+    """A lift that declares what it can do."""
+
+    # Are slices of what it makes linear, so that costs depend on the dimension in a known way?
+    linear_slices: bool = True
+
+
+class Learner(Part):
+    """A slicer or lift that improves with use. Its state is a dict of tensors, kept by whoever calls it."""
+
+    def cold(self, problem: Problem, rng: Randomness) -> State:
+        """The state before anything is learned, one for each element of the batch."""
+        raise NotImplementedError
+
+    def learn(self, problem: Problem, rng: Randomness, state: State) -> tuple[Any, State]:
+        """What the part gives (slices, or the lifted problem) after some learning, and the state to continue from."""
+        raise NotImplementedError
+
+
+class BuiltIn(Part):
+    """The promises that the parts of this library keep, unless one declares otherwise; tests hold them to it."""
+
+    graph_safe = True
+    needs_all_samples = False
+    rotation_invariant = True
+
+
+def check_fit(part: Part, d: int) -> None:
+    """Raise a ValueError where a part cannot work in d dimensions."""
+    reason = part.unfit_for(d)
+    if reason is not None:
+        raise ValueError(reason)
+
+
+Kind = TypeVar("Kind", bound=Part)
+_ATOMS = (bool, int, float, str, Tensor)
+
+
+def declared(part: object, kind: type[Kind]) -> Kind:
+    """A part as its kind, to ask it for its capabilities; a plain function declares nothing and has the defaults."""
+    return part if isinstance(part, kind) else kind()
+
+
+def walk(part: object) -> Iterator[object]:
+    """A part and all parts inside it; schedules are left out."""
+    if part is None or isinstance(part, _ATOMS):
+        return
+    if isinstance(part, (tuple, list)):
+        for one in part:
+            yield from walk(one)
+        return
+    yield part
+    if isinstance(part, Part) and dataclasses.is_dataclass(part):
+        for field in dataclasses.fields(part):
+            if field.name not in part.scheduled:
+                yield from walk(getattr(part, field.name))
+
+
+def graph_safe(part: object) -> bool:
+    """May all of it be captured as a CUDA graph?"""
+    return all(declared(one, Part).graph_safe for one in walk(part))
+
+
+def needs_all_samples(part: object) -> bool:
+    """Does any of it have to see all samples in one process?"""
+    return any(declared(one, Part).needs_all_samples for one in walk(part))
+
+
+def rotation_invariant(part: object) -> bool:
+    """Is all of it independent of the axes that samples are given in?"""
+    return all(declared(one, Part).rotation_invariant for one in walk(part))
+
+
+def unfit_for(part: object, d: int) -> str | None:
+    """Why some part of it cannot work in d dimensions; None if all can."""
+    reasons = (declared(one, Part).unfit_for(d) for one in walk(part))
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def follows_progress(part: object) -> bool:
+    """Might any of it depend on how much of a run is over? A part of unknown kind might."""
+    for one in walk(part):
+        if not isinstance(one, Part):
+            return True
+        if any(callable(getattr(one, name)) for name in one.scheduled):
+            return True
+    return False

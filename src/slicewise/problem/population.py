@@ -10,10 +10,10 @@ from torch import Tensor
 SideName = Literal["x", "y"]
 
 
-class Pool:
+class Population:
     """One process that has all samples: there is nobody to add up with.
 
-    Whatever looks at samples as a whole (a sum, a largest entry, a draw) asks the pool of its problem. That of
+    Whatever looks at samples as a whole (a sum, a largest entry, a draw) asks the population of its problem. That of
     several processes gives the answer for the samples of all of them, and the same one to each; it has to be
     asked by all of them in the same order.
     """
@@ -42,12 +42,12 @@ class Pool:
         """The samples (*batch, k, d) at levels (*batch, k) of [0, 1), each spanning its weight."""
         return rows_at(level, samples, weights)
 
-    def swapped(self) -> Pool:
-        """The same pool seen from y."""
+    def swapped(self) -> Population:
+        """The same population seen from y."""
         return self
 
 
-ALONE = Pool()
+ALONE = Population()
 
 
 def index_at(level: Tensor, n: int, weights: Tensor | None) -> Tensor:
@@ -68,13 +68,13 @@ def rows_at(level: Tensor, rows: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def shares_of(
-    weights: Tensor | None, n: int, dtype: torch.dtype, pool: Pool = ALONE
+    weights: Tensor | None, n: int, dtype: torch.dtype, population: Population = ALONE
 ) -> Tensor | float:
     """Sample weights divided by their sum, (*batch, n), or 1/n where all are equal."""
     if weights is None:
         return 1 / n
     wide = weights.double()
-    return (wide / pool.total(wide.sum(dim=-1, keepdim=True))).to(dtype)
+    return (wide / population.total(wide.sum(dim=-1, keepdim=True))).to(dtype)
 
 
 def present(samples: Tensor, weights: Tensor | None) -> Tensor:
@@ -92,31 +92,31 @@ def present(samples: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def mean_of(
-    samples: Tensor, weights: Tensor | None, pool: Pool = ALONE, side: SideName = "x"
+    samples: Tensor, weights: Tensor | None, population: Population = ALONE, side: SideName = "x"
 ) -> Tensor:
     """The mean (*batch, 1, d) of samples by their weights; those of weight zero may lie anywhere."""
     if weights is None:
-        return pool.total(samples.sum(dim=-2, keepdim=True)) / pool.count(side, samples)
+        return population.total(samples.sum(dim=-2, keepdim=True)) / population.count(side, samples)
     # Two sums and then their ratio: either one's gradient is right where a process has a share of the samples.
     mass = weights.to(samples.dtype).unsqueeze(-2)  # (..., 1, n)
     there = torch.where(mass.mT > 0, samples, 0)
-    return pool.total(mass @ there) / pool.total(mass.sum(dim=-1, keepdim=True))
+    return population.total(mass @ there) / population.total(mass.sum(dim=-1, keepdim=True))
 
 
 def covariance_of(
-    samples: Tensor, weights: Tensor | None, pool: Pool = ALONE, side: SideName = "x"
+    samples: Tensor, weights: Tensor | None, population: Population = ALONE, side: SideName = "x"
 ) -> Tensor:
     """The covariance (*batch, d, d) of samples by their weights."""
-    mean = mean_of(samples, weights, pool, side)
+    mean = mean_of(samples, weights, population, side)
     # About a constant, less what that is off by: nothing now, but not to the second derivative.
     middle = mean.detach()
     centred, off = samples - middle, mean - middle
     if weights is None:
-        moment = pool.total(centred.mT @ centred) / pool.count(side, samples)
+        moment = population.total(centred.mT @ centred) / population.count(side, samples)
     else:
         mass = weights.to(samples.dtype).unsqueeze(-1)  # (..., n, 1)
         centred = torch.where(mass > 0, centred, 0)
-        moment = pool.total(centred.mT @ (mass * centred)) / pool.total(
+        moment = population.total(centred.mT @ (mass * centred)) / population.total(
             mass.sum(dim=-2, keepdim=True)
         )
     return moment - off.mT @ off

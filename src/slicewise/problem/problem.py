@@ -1,28 +1,16 @@
-"""What is compared, and the signatures of the parts that compare it.
-
-A sliced distance is made of a few kinds of parts, all plain callables, so that a function is as
-good a part as a class:
-
-    Slicer     (problem, rng)             -> slices   (*batch, L, d)   where slices come from
-    Move       (slices, problem, rng)     -> slices                    how slices travel
-    Weighting  (costs, slices, problem)   -> weights  (*batch, L)      how much a slice counts
-    Lift       (problem, rng)             -> problem                   what is sliced instead, if anything
-
-`Problem` holds the two sample sets and prices slices; it is what parts are allowed to look at.
-"""
+"""What is compared: two sample sets, ready to be sliced and priced."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from slicewise.problem.population import ALONE, Pool, SideName, shares_of
+from slicewise.problem.population import ALONE, Population, SideName, shares_of
 from slicewise.problem.schedules import Moment, Schedule
-from slicewise.sampling import Randomness
 from slicewise.support import broadcast
 from slicewise.transport import (
     Gradients,
@@ -30,6 +18,7 @@ from slicewise.transport import (
     Matcher,
     Needs,
     match_slices,
+    project,
     pull,
     slice_costs,
     slices_in_a_piece,
@@ -60,7 +49,7 @@ class Problem:
     precision: torch.dtype | None = None  # of the samples as they came, if they were widened
     matcher: Matcher = match_slices
     y_sorted: Tensor | None = None  # projections of y on the slices of a `Target`, sorted
-    others: Pool | None = None  # who has the other samples, if these are only a share of them
+    others: Population | None = None  # who has the other samples, if these are only a share of them
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -68,9 +57,17 @@ class Problem:
         weights = [w.shape[:-1] for w in (self.x_weights, self.y_weights) if w is not None]
         return broadcast(self.x.shape[:-2], self.y.shape[:-2], *weights)
 
+    # Are slices straight lines through the samples' own space? `parts.Curved` says no.
+    linear_slices = True
+
     @property
-    def pool(self) -> Pool:
-        """Who to ask about the samples as a whole."""
+    def original(self) -> Problem:
+        """The problem whose dimension counts: that of the samples, where a lift made single points of them."""
+        return self
+
+    @property
+    def population(self) -> Population:
+        """Computes sums and means over all samples, across processes if they are spread over several."""
         return ALONE if self.others is None else self.others  # a compiler knows no other default
 
     @property
@@ -82,39 +79,56 @@ class Problem:
         """How many samples x has, padding (zero weight) not counted; (*batch, 1) if weighted."""
         if self.x_weights is None:
             return self.n
-        return self.pool.total((self.x_weights > 0).sum(dim=-1, keepdim=True).to(self.x.dtype))
+        return self.population.total(
+            (self.x_weights > 0).sum(dim=-1, keepdim=True).to(self.x.dtype)
+        )
+
+    def cost_factor(self, inner: int = 1) -> Tensor | int:
+        """What a mean over points is multiplied by to be a cost in the problem's convention.
+
+        1, or under "reference", whose costs are sums, the number of points; with weights of shape (*batch, 1, …), to
+        multiply something with `inner` dimensions beside the batch's.
+        """
+        if self.convention == "mean":
+            return 1
+        n = self.n_points()
+        return n if isinstance(n, int) else n.reshape(n.shape[:-1] + (1,) * inner)
+
+    def in_convention(self, means: Tensor, inner: int = 1) -> Tensor:
+        """Means over points as costs in the problem's convention."""
+        return means if self.convention == "mean" else means * self.cost_factor(inner)
 
     @property
     def n(self) -> int:
         """How many samples x has, padding included."""
-        return self.pool.count("x", self.x)
+        return self.population.count("x", self.x)
 
     def shares(self, dtype: torch.dtype) -> Tensor | float:
         """The weights of x divided by their sum, (*batch, n), or 1/n where all are equal."""
-        return shares_of(self.x_weights, self.n, dtype, self.pool)
+        return shares_of(self.x_weights, self.n, dtype, self.population)
 
-    def side(self, name: SideName) -> tuple[Tensor, Tensor | None, Pool, SideName]:
+    def side(self, name: SideName) -> tuple[Tensor, Tensor | None, Population, SideName]:
         """The samples of one side, their weights, and who has the others: what `mean_of` takes."""
         samples, weights = (self.x, self.x_weights) if name == "x" else (self.y, self.y_weights)
-        return samples, weights, self.pool, name
+        return samples, weights, self.population, name
 
     def at(self, side: SideName, level: Tensor) -> Tensor:
         """The samples (*batch, k, d) of one side at levels (*batch, k) of [0, 1)."""
-        samples, weights, pool, _ = self.side(side)
-        return pool.at(side, samples, weights, level)
+        samples, weights, population, _ = self.side(side)
+        return population.at(side, samples, weights, level)
+
+    def positions(self, side: SideName, slices: Tensor) -> Tensor:
+        """Where the samples of one side lie along slices (*batch, L, d): (*batch, L, n)."""
+        return project(self.x if side == "x" else self.y, slices)
 
     def costs(self, slices: Tensor) -> Tensor:
         """W_p^p on each slice, (*batch, L), in the problem's convention; differentiable."""
-        means = slice_costs(*self._inputs(slices), **self._how())
-        return means if self.convention == "mean" else means * self.n_points()
+        return self.in_convention(slice_costs(*self._inputs(slices), **self._how()))
 
     def weighted_cost(self, slices: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Σ weights · costs (*batch,) and the costs, for slice weights that are constants."""
         total, means = weighted_cost(*self._inputs(slices), weights, **self._how())
-        if self.convention == "mean":
-            return total, means
-        n = self.n_points()
-        return total * (n if isinstance(n, int) else n.squeeze(-1)), means * n
+        return self.in_convention(total, inner=0), self.in_convention(means)
 
     def match(self, slices: Tensor, needs: Needs) -> Match:
         """Costs as means over points, and gradients on the lines, of all slices at once."""
@@ -136,17 +150,17 @@ class Problem:
 
     def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
         """Costs as means over points (*batch, L) and each one's gradient in its slice (*batch, L, d)."""
-        needs, slices = Needs(slices=True), self.pool.agreed(slices)
+        needs, slices = Needs(slices=True), self.population.agreed(slices)
         if self.fits(slices, needs):
             found = self.match(slices, needs)
             assert found.u_grad is not None
             assert found.v_grad is not None
             ascent = (found.u_grad @ self.x).add_(found.v_grad @ self.y)
-            return found.cost, self.pool.total(ascent)
+            return found.cost, self.population.total(ascent)
         ones = slices.new_ones(*self.batch, slices.shape[-2])
         costs, gradients = self.pull(slices, ones, needs)
         assert gradients.slices is not None
-        return costs, self.pool.total(gradients.slices)
+        return costs, self.population.total(gradients.slices)
 
     def _inputs(
         self, slices: Tensor
@@ -189,44 +203,6 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(Problem))  # no compi
 def fields_of(problem: Problem) -> dict[str, Any]:
     """What a problem is made of, for another kind of problem to be made of it."""
     return {name: getattr(problem, name) for name in _FIELDS}
-
-
-class Slicer(Protocol):
-    """Proposes directions, unit rows (*batch, L, d).
-
-    A slicer may also say `group_size(d)`: after how many slices the next ones are independent draws.
-    Without it an evaluation states no standard error.
-    """
-
-    def __call__(self, problem: Problem, rng: Randomness) -> Tensor: ...
-
-
-class Move(Protocol):
-    """Carries slices to new slices."""
-
-    def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor: ...
-
-
-class Weighting(Protocol):
-    """Says how much each slice counts: weights (*batch, L), the φ-weights of the paper over L.
-
-    One whose weights do not depend on the costs may also say `constant(slices, problem)`: gradients
-    are then accumulated while slices are priced. `follows_samples` says that the weights are functions of the
-    samples beside the costs, through which gradients flow. `errors(costs, slices, problem)` is each slice's
-    share (*batch, L) of the error of Σ weights · costs, to first order, where that is not weight · cost less
-    its mean.
-    """
-
-    def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor: ...
-
-
-class Lift(Protocol):
-    """Carries samples to where they are sliced; differentiable in them. Slices are of `problem.d` dimensions.
-
-    What comes out is no linear function of the samples, so no step can be computed from the slices.
-    """
-
-    def __call__(self, problem: Problem, rng: Randomness) -> Problem: ...
 
 
 def at_progress(value: float | Schedule, problem: Problem) -> float | Tensor:

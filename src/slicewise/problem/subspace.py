@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slicewise.problem.population import ALONE, Pool, present, shares_of
+from slicewise.problem.population import ALONE, Population, present, shares_of
 from slicewise.problem.problem import Problem
-from slicewise.support import check_finite, check_samples, check_weights
+from slicewise.support import Result, check_finite, check_samples, check_weights, takes_arrays
 
 
 def gaussian_constant(d: int, *, p: float = 2) -> float:
@@ -42,6 +42,7 @@ def essf(d: int, k: int, *, p: float = 2) -> float:
     return gaussian_constant(k, p=p) / gaussian_constant(d, p=p)
 
 
+@takes_arrays("slices", "basis")
 def empirical_essf(slices: Tensor, basis: Tensor, *, p: float = 2) -> Tensor:
     """`essf` on the slices actually drawn (*batch,): the mean of ‖Uᵀθ‖^p over slices θ (*batch, L, d).
 
@@ -59,12 +60,14 @@ def empirical_essf(slices: Tensor, basis: Tensor, *, p: float = 2) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Subspace:
+class Subspace(Result):
     """The affine subspace that holds the samples: `mean` + span of the columns of `basis`.
 
     `k` is its dimension, `spectrum` the standard deviations along all principal directions, largest
     first. For batched samples k is the largest of `ranks`, and bases of lower rank end in zero columns.
     """
+
+    renamed = {"lift": "embed"}  # noqa: RUF012
 
     basis: Tensor  # (*batch, d, k)
     mean: Tensor  # (*batch, d)
@@ -80,7 +83,7 @@ class Subspace:
         self._check_last("x", x, self.basis.shape[-2])
         return (x - self.mean.unsqueeze(-2)) @ self.basis
 
-    def lift(self, z: Tensor) -> Tensor:
+    def embed(self, z: Tensor) -> Tensor:
         """Samples (*batch, n, d) back from their coordinates; undoes `reduce` on the subspace."""
         self._check_last("z", z, self.k)
         return z @ self.basis.mT + self.mean.unsqueeze(-2)
@@ -93,6 +96,7 @@ class Subspace:
             )
 
 
+@takes_arrays("x", "y", "x_weights", "y_weights")
 def effective_subspace(
     x: Tensor,
     y: Tensor,
@@ -123,7 +127,7 @@ def span_of(problem: Problem) -> Subspace:
     """The span of a problem's samples."""
     precision = problem.x.dtype if problem.precision is None else problem.precision
     weights = (problem.x_weights, problem.y_weights)
-    return _span(problem.x, problem.y, 1.0, *weights, precision, problem.pool)
+    return _span(problem.x, problem.y, 1.0, *weights, precision, problem.population)
 
 
 def basis_of(problem: Problem) -> Tensor:
@@ -131,13 +135,13 @@ def basis_of(problem: Problem) -> Tensor:
     return span_of(problem).basis
 
 
-def _check_finite_everywhere(x: Tensor, y: Tensor, pool: Pool) -> None:
+def _check_finite_everywhere(x: Tensor, y: Tensor, population: Population) -> None:
     """A decomposition would fail on such samples with less to say; of several ranks, all say it or none."""
-    if pool is ALONE:
+    if population is ALONE:
         check_finite(x=x, y=y)
         return
     unfit = ~(x.isfinite().all() & y.isfinite().all())
-    if pool.total(unfit.double().reshape(1)) > 0:
+    if population.total(unfit.double().reshape(1)) > 0:
         check_finite(x=x, y=y)
         raise ValueError("x or y of another rank is not finite: check what it was given")
 
@@ -149,24 +153,27 @@ def _span(
     x_weights: Tensor | None,
     y_weights: Tensor | None,
     precision: torch.dtype,
-    pool: Pool = ALONE,
+    population: Population = ALONE,
 ) -> Subspace:
-    _check_finite_everywhere(x, y, pool)
+    _check_finite_everywhere(x, y, population)
     dtype, x, y = x.dtype, x.detach().double(), y.detach().double()
-    n_x, n_y = pool.count("x", x), pool.count("y", y)
-    x_share, y_share = _shares(x, x_weights, n_x, pool), _shares(y, y_weights, n_y, pool)
+    n_x, n_y = population.count("x", x), population.count("y", y)
+    x_share, y_share = (
+        _shares(x, x_weights, n_x, population),
+        _shares(y, y_weights, n_y, population),
+    )
     batch = torch.broadcast_shapes(
         x.shape[:-2], y.shape[:-2], x_share.shape[:-1], y_share.shape[:-1]
     )
     rows = torch.cat([x.expand(*batch, *x.shape[-2:]), y.expand(*batch, *y.shape[-2:])], dim=-2)
     share = torch.cat([x_share.expand(*batch, -1), y_share.expand(*batch, -1)], dim=-1) / 2
-    mean = pool.total((share.unsqueeze(-2) @ rows).squeeze(-2))  # (*batch, d)
+    mean = population.total((share.unsqueeze(-2) @ rows).squeeze(-2))  # (*batch, d)
     # Zero weight scales a padding row to nothing: it can turn no principal direction.
     centred = share.sqrt().unsqueeze(-1) * (rows - mean.unsqueeze(-2))
-    _, spectrum, directions = torch.linalg.svd(pool.stacked(centred), full_matrices=False)
+    _, spectrum, directions = torch.linalg.svd(population.stacked(centred), full_matrices=False)
     # Rounding moved each coordinate by up to eps of its size; as a matrix of n rows, scaled by 1/√n as
     # these are, such noise has singular values up to eps · size · (1 + √(d/n)).
-    size = pool.largest_entry(rows * (share > 0).unsqueeze(-1))[..., 0, 0]
+    size = population.largest_entry(rows * (share > 0).unsqueeze(-1))[..., 0, 0]
     relative = 2 * torch.finfo(precision).eps * (1 + math.sqrt(rows.shape[-1] / (n_x + n_y)))
     noise = relative * size
     threshold = torch.maximum(noise, 1e-10 * spectrum[..., 0])
@@ -183,8 +190,8 @@ def _span(
     return Subspace(basis.to(dtype), mean.to(dtype), spectrum.to(dtype), ranks)
 
 
-def _shares(samples: Tensor, weights: Tensor | None, n: int, pool: Pool) -> Tensor:
-    share = shares_of(None if weights is None else weights.detach(), n, torch.float64, pool)
+def _shares(samples: Tensor, weights: Tensor | None, n: int, population: Population) -> Tensor:
+    share = shares_of(None if weights is None else weights.detach(), n, torch.float64, population)
     return samples.new_full(samples.shape[-2:-1], share) if isinstance(share, float) else share
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from slicewise.sampling import Generators, Randomness, uniform
 from slicewise.support import (
+    as_tensor,
     check_count,
     check_finite,
     check_generator,
@@ -19,10 +21,19 @@ from slicewise.transport import project, sorted_lines
 
 
 class Target:
-    """Samples y with fixed slices, projected and sorted once: give it in place of `y`.
+    """A target prepared once: samples y with fixed slices, projected and sorted. Give it in place of `y`.
 
-    Half of the sorting of each later call is saved. Slices are uniform unless given; with fixed slices
-    a flow is deterministic, and converges to samples that agree with y on these slices only.
+    Use it where many calls compare with the same y along the same slices: each saves half of its sorting. With fixed
+    slices a flow is deterministic, and converges to samples that agree with y on these slices only.
+
+    Args:
+        y: samples (*batch, m, d).
+        slices: directions (L, d) or (*batch, L, d); None draws `n_slices` uniform ones.
+        y_weights: sample weights (m,) or (*batch, m) that sum to one.
+        generator: where slices are drawn from, as in `sliced_wasserstein`.
+
+    Raises:
+        ValueError: for arguments that do not fit together.
 
     >>> target = Target(torch.randn(100, 3), n_slices=20)
     >>> from slicewise import sliced_wasserstein
@@ -39,6 +50,9 @@ class Target:
         y_weights: Tensor | None = None,
         generator: Generators = None,
     ) -> None:
+        y, slices, y_weights = (
+            as_tensor(t) if isinstance(t, (np.ndarray, list)) else t for t in (y, slices, y_weights)
+        )
         check_set("y", y)
         check_count("n_slices", n_slices)
         check_weights("y_weights", y_weights, y)

@@ -7,7 +7,7 @@ directions that are spread evenly.
 Imports `support`. Used by every room that draws.
 """
 
-from slicewise.sampling.generators import Generators, Randomness, one_generator
+from slicewise.sampling.generators import Generators, Randomness, as_generators, one_generator
 from slicewise.sampling.philox import DRAWS
 from slicewise.sampling.point_sets import Points
 from slicewise.sampling.run_seeds import RunSeeds, Stream, draw_seeds
@@ -20,6 +20,7 @@ __all__ = [
     "Randomness",
     "RunSeeds",
     "Stream",
+    "as_generators",
     "draw_seeds",
     "normalize",
     "one_generator",

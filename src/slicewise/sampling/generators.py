@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Sequence
+from numbers import Integral
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from slicewise.support import DeviceDraws
 
-Generators = torch.Generator | Sequence[torch.Generator] | None
+# One source of draws: an int is a seed, a list holds one source for each element of the batch, None is torch's own.
+Generators = int | torch.Generator | Sequence[int | torch.Generator] | None
 
 # Marsaglia and Tsang accept at least 95.1 % of their proposals for shapes >= 1: ten rounds leave a
 # draw without an accepted proposal with probability below 1e-13.
@@ -29,6 +32,7 @@ class Randomness:
         self, generator: Generators, device: torch.device, batch: tuple[int, ...] = ()
     ) -> None:
         self.device = device
+        generator = as_generators(generator)
         self._one = generator if isinstance(generator, torch.Generator) else None
         self._runs: list[Randomness] | None = None
         if generator is not None and not isinstance(generator, torch.Generator):
@@ -88,6 +92,16 @@ class Randomness:
         )
         drawn = draw(shape, generator=self._one, device=device, dtype=dtype)
         return drawn if self._one is None else drawn.to(self.device)
+
+
+def as_generators(generator: Generators) -> torch.Generator | list[torch.Generator] | None:
+    """Seeds as fresh generators on the CPU; generators, a list of them and None as they are."""
+    if generator is None or isinstance(generator, torch.Generator):
+        return generator
+    if isinstance(generator, Integral):
+        return torch.Generator().manual_seed(int(generator))
+    many = (as_generators(one) for one in cast("Sequence[int | torch.Generator]", generator))
+    return [one for one in many if isinstance(one, torch.Generator)]
 
 
 def first_accepted(proposals: Tensor, accepted: Tensor) -> Tensor:

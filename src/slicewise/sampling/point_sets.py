@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize as unit
 
-from slicewise.support import check_choice
-
 _MOST_CHARGES = 4096
 Points = Literal["sobol", "spiral", "equal_area", "coulomb"]
+KINDS: tuple[Points, ...] = ("sobol", "spiral", "equal_area", "coulomb")
 
 
 def _apart(make: Callable[[int, int], Tensor]) -> Callable[[int, int], Tensor]:
@@ -36,14 +35,27 @@ def points(n: int, d: int, device: torch.device) -> Tensor:
     return fibonacci(n) if d == 3 else repelling(n, d) if n <= 512 else sobol(n, d)
 
 
+def unfit_for(kind: Points, d: int) -> str | None:
+    """Why there are no such points in d dimensions; None if there are."""
+    if kind != "sobol" and d != 3:
+        return (
+            f"points = {kind!r} lie on the sphere of R^3, but samples have d = {d}: use points='sobol', which there "
+            f"are in any dimension"
+        )
+    if kind == "sobol" and d > torch.quasirandom.SobolEngine.MAXDIM:
+        return _beyond_sobol(d)
+    return None
+
+
+def _beyond_sobol(d: int) -> str:
+    return (
+        f"low-discrepancy directions reach d = {torch.quasirandom.SobolEngine.MAXDIM}, got d = {d}: use orthonormal "
+        f"directions ('orthosw')"
+    )
+
+
 def directions(kind: Points, n: int, d: int, device: torch.device) -> Tensor:
     """n directions of R^d by the name of how they are spread; all but "sobol" live in R^3."""
-    check_choice("points", kind, ("sobol", *_ON_THE_SPHERE))
-    if kind != "sobol" and d != 3:
-        raise ValueError(
-            f"points = {kind!r} lie on the sphere of R^3, but samples have d = {d}: use points='sobol', "
-            f"which there are in any dimension"
-        )
     if device.type != "cpu":
         return _kept_directions(kind, n, d, device)
     return sobol(n, d) if kind == "sobol" else _ON_THE_SPHERE[kind](n)
@@ -123,10 +135,7 @@ def repelling(n: int, d: int) -> Tensor:
 def sobol(n: int, d: int) -> Tensor:
     """n scrambled Sobol points through the normal quantile function."""
     if d > torch.quasirandom.SobolEngine.MAXDIM:
-        raise ValueError(
-            f"low-discrepancy directions reach d = {torch.quasirandom.SobolEngine.MAXDIM}, "
-            f"got d = {d}: use orthonormal directions ('orthosw')"
-        )
+        raise ValueError(_beyond_sobol(d))
     # One fixed scramble: plain Sobol points start at a corner and at the centre, which have no
     # direction, and are correlated in high d. The chance of a call is in the rotation alone.
     engine = torch.quasirandom.SobolEngine(d, scramble=True, seed=0)

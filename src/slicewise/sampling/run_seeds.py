@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from slicewise.sampling.generators import Generators, Randomness
+from slicewise.sampling.generators import Generators, Randomness, as_generators
 from slicewise.sampling.philox import Counted
 from slicewise.support import check_generator
 
@@ -70,12 +69,10 @@ class RunSeeds:
         return Counted(self._seeds, self.which, self._distinct, step, stream)
 
 
-def draw_seeds(n: int, generator: int | Generators) -> Tensor:
+def draw_seeds(n: int, generator: Generators) -> Tensor:
     """A seed for each of n runs (n,), each from its own generator where a list is given."""
-    source: Generators = _seeded(generator)
-    if isinstance(generator, list | tuple):
-        source = [_seeded(one) for one in generator]
-    check_generator(source)
+    check_generator(generator)
+    source = as_generators(generator)
     if source is None or isinstance(source, torch.Generator):
         device = None if source is None else source.device
         return torch.randint(2**62, (n,), generator=source, device=device).cpu()
@@ -84,9 +81,3 @@ def draw_seeds(n: int, generator: int | Generators) -> Tensor:
             f"generator holds {len(source)} generators for {n} runs: give one for each, or one"
         )
     return torch.cat([draw_seeds(1, one) for one in source])
-
-
-def _seeded(generator: Any) -> Any:
-    """A generator for an int; anything else as it is."""
-    whole = isinstance(generator, int) and not isinstance(generator, bool)
-    return torch.Generator().manual_seed(generator) if whole else generator

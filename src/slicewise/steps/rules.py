@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from slicewise.parts import Weights
-from slicewise.problem import Part, Problem
+from slicewise.problem import BuiltIn, Problem
+from slicewise.steps.theory import best_step
 from slicewise.support import check_choice
 from slicewise.transport import Needs, plan_mean, project, pull_back
 
@@ -38,7 +39,7 @@ class Pull:
     def size(self) -> Tensor:
         """Σ_i q_i |D_i|², (*batch,)."""
         here = (self.masses * self.direction.square().sum(dim=-1)).sum(dim=-1)
-        return self.problem.pool.total(here)
+        return self.problem.population.total(here)
 
     def spread(self) -> Tensor:
         """Σ_l |w_l| Σ_i q_i (θ_l · D_i)², (*batch,): how much of D the slices see."""
@@ -51,7 +52,7 @@ class Pull:
             seen = ((self.slices @ moment) * self.slices).sum(dim=-1)
         else:
             seen = (self.masses_row() * project(self.direction, self.slices).square()).sum(dim=-1)
-        return self.problem.pool.total((self.weights.abs() * seen).sum(dim=-1))
+        return self.problem.population.total((self.weights.abs() * seen).sum(dim=-1))
 
     def masses_row(self) -> Tensor | float:
         """Sample weights shaped against projections, (*batch, 1, n)."""
@@ -66,7 +67,7 @@ class Rule(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class Cauchy(Part):
+class Cauchy(BuiltIn):
     """The exact line search on the plans at hand: a = Σ q|D|² / Σ_l |w_l| Σ q (θ_l·D)².
 
     With its 1-D plans held, the cost is a quadratic in x that lies above the true one and touches it
@@ -82,7 +83,7 @@ class Cauchy(Part):
         if pull.problem.p != 2:
             return self._curved(pull)
         # The ratio does not depend on D's size; its squares must neither underflow nor overflow.
-        largest = pull.problem.pool.largest_entry(pull.direction)
+        largest = pull.problem.population.largest_entry(pull.direction)
         unit = pull.direction / torch.where(largest > 0, largest, 1)
         pull = dataclasses.replace(pull, direction=unit)
         return _ratio(pull.size(), pull.spread()).unsqueeze(-1)
@@ -110,7 +111,7 @@ class Cauchy(Part):
 
 
 @dataclass(frozen=True, repr=False)
-class Tempered(Part):
+class Tempered(BuiltIn):
     """Cauchy's step, but three quarters of it where that would set every slice right at once. p = 2 only.
 
     So it is for one slice, and for any orthonormal frame: a = L. Samples then go where their ranks on these few slices say,
@@ -126,7 +127,7 @@ class Tempered(Part):
 
 
 @dataclass(frozen=True, repr=False)
-class Trace(Part):
+class TraceRatio(BuiltIn):
     """The best step for an error of unknown direction: a = tr M / tr M². It looks at slices alone.
 
     For uniform slices the mean of 1/a is 1/a*. p = 2 only.
@@ -144,7 +145,7 @@ class Trace(Part):
 
 
 @dataclass(frozen=True, repr=False)
-class Polyak(Part):
+class Polyak(BuiltIn):
     """The step to zero loss if the loss were a parabola with its minimum there: a = Σ w·cost / Σ q|D|².
 
     Free and often fastest, but it takes the smallest loss for zero: only for equal numbers of equally
@@ -156,7 +157,7 @@ class Polyak(Part):
 
 
 @dataclass(frozen=True, repr=False)
-class Constant(Part):
+class Constant(BuiltIn):
     """One step always. None is 0.7 a* of uniform slices, right for `sw` alone. p = 2 only."""
 
     step: float | None = None
@@ -167,7 +168,6 @@ class Constant(Part):
 
     def __call__(self, pull: Pull) -> Tensor:
         _only_squares(self, pull)
-        from slicewise.steps.theory import best_step
 
         step = 0.7 * best_step(*pull.slices.shape[-2:]) if self.step is None else self.step
         return pull.direction.new_full((*pull.direction.shape[:-2], 1), step)
@@ -176,22 +176,24 @@ class Constant(Part):
 RULES: dict[str, Rule] = {
     "cauchy": Cauchy(),
     "tempered": Tempered(),
-    "trace": Trace(),
+    "trace": TraceRatio(),
     "polyak": Polyak(),
     "constant": Constant(),
 }
 
 
-def rule_for(step: str | float | Rule) -> Rule:
+def rule_for(step_rule: str | float | Rule) -> Rule:
     """A rule by name, a number as a constant one, or a rule as it is."""
-    if isinstance(step, str):
-        check_choice("step", step, RULES)
-        return RULES[step]
-    if isinstance(step, (int, float)):
-        return Constant(float(step))
-    if not callable(step):
-        raise ValueError(f"step = {step!r}: give a name ({', '.join(RULES)}), a number or a rule")
-    return step
+    if isinstance(step_rule, str):
+        check_choice("step_rule", step_rule, RULES)
+        return RULES[step_rule]
+    if isinstance(step_rule, (int, float)):
+        return Constant(float(step_rule))
+    if not callable(step_rule):
+        raise ValueError(
+            f"step_rule = {step_rule!r}: give a name ({', '.join(RULES)}), a number or a rule"
+        )
+    return step_rule
 
 
 def pull_of(problem: Problem, slices: Tensor, weights: Weights) -> Pull:
@@ -238,5 +240,5 @@ def _ratio(above: Tensor, below: Tensor) -> Tensor:
 def _only_squares(rule: Rule, pull: Pull) -> None:
     if pull.problem.p != 2:
         raise ValueError(
-            f"{rule!r} knows p = 2 only, got p = {pull.problem.p:g}: use step='cauchy' or 'polyak'"
+            f"{rule!r} knows p = 2 only, got p = {pull.problem.p:g}: use step_rule='cauchy' or 'polyak'"
         )

@@ -7,6 +7,7 @@ graphs; `files`, `checkpoint`, `progress` and `status` serve long runs.
 Imports no other room. Used by all.
 """
 
+from slicewise.support.arrays import Result, as_tensor, takes_arrays
 from slicewise.support.checkpoint import CheckpointFile, fingerprint
 from slicewise.support.dispatch import (
     DeviceDraws,
@@ -20,8 +21,7 @@ from slicewise.support.dispatch import (
 from slicewise.support.files import check_writable, write_whole
 from slicewise.support.graphs import CapturedGraph, side_stream
 from slicewise.support.progress import progress_bar
-from slicewise.support.renamed import keep_old_paths
-from slicewise.support.renamed_arguments import renamed_arguments
+from slicewise.support.renamed import keep_old_paths, renamed_arguments
 from slicewise.support.status import Status
 from slicewise.support.torch_modes import broadcast, full_precision, is_transformed
 from slicewise.support.validation import (
@@ -38,7 +38,6 @@ from slicewise.support.validation import (
     check_samples,
     check_set,
     check_slices,
-    check_value,
     check_weight_sum,
     check_weights,
     comes_from_elsewhere,
@@ -52,7 +51,9 @@ __all__ = [
     "CheckpointFile",
     "DeviceDraws",
     "Kernels",
+    "Result",
     "Status",
+    "as_tensor",
     "broadcast",
     "check_basis",
     "check_broadcast",
@@ -67,7 +68,6 @@ __all__ = [
     "check_samples",
     "check_set",
     "check_slices",
-    "check_value",
     "check_weight_sum",
     "check_weights",
     "check_writable",
@@ -86,6 +86,7 @@ __all__ = [
     "registered",
     "renamed_arguments",
     "side_stream",
+    "takes_arrays",
     "values_readable",
     "write_whole",
 ]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any, TypeVar
+
+Returned = TypeVar("Returned")
 
 # Old module -> where its names are now. Pickled recipes name these modules, too.
 MOVED = {
@@ -23,7 +27,7 @@ MOVED = {
     "slicewise.energies": "slicewise.parts",
     "slicewise.searching": "slicewise.parts",
     "slicewise.legacy": "slicewise.parts.legacy",
-    "slicewise.recipe": "slicewise.variants.recipe",
+    "slicewise.recipe": "slicewise.variants.registry",
     "slicewise.registry": "slicewise.variants.registry",
     "slicewise.schedules": "slicewise.problem.schedules",
     "slicewise.learn": "slicewise",
@@ -59,6 +63,23 @@ class _Moved(MetaPathFinder, Loader):
         if module.__name__ == "slicewise.learn.latent":
             judging = importlib.import_module("slicewise.judging")
             vars(module).update({name: getattr(judging, name) for name in judging.__all__})
+
+
+def renamed_arguments(**new: str) -> Callable[[Callable[..., Returned]], Callable[..., Returned]]:
+    """Answer the old names of a function's arguments by the new ones."""
+
+    def decorate(function: Callable[..., Returned]) -> Callable[..., Returned]:
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Returned:
+            for old in kwargs.keys() & new.keys():
+                raise TypeError(
+                    f"{function.__name__}() has no argument {old!r}: it is called {new[old]!r} now"
+                )
+            return function(*args, **kwargs)
+
+        return called
+
+    return decorate
 
 
 def keep_old_paths() -> None:

@@ -9,7 +9,6 @@ import difflib
 import math
 import numbers
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +16,26 @@ from torch import Tensor
 from slicewise.support.torch_modes import broadcast, is_transformed
 
 # What every call takes beside the options of its variant.
-OF_THE_CALL = ("p", "x_weights", "y_weights", "power", "slices", "generator", "backend", "progress")
+OF_THE_CALL = (
+    "p",
+    "x_weights",
+    "y_weights",
+    "objective",
+    "slices",
+    "generator",
+    "backend",
+    "progress",
+)
+
+# Arguments of slicewise 0.1, and what to write now.
+RENAMED = {
+    "power": "objective='power' for SW_p^p, objective='root' for SW_p",
+    "detach": "hold_weights=True takes slice weights as constants",
+    "seed": "generator=0, a seed, a torch.Generator or a list of either",
+    "step": "step_rule='cauchy', the rule that computes a step",
+    "laws": "properties",
+    "breaks": "lacks={...}, the properties that do not hold",
+}
 
 # Arguments as other libraries (POT, geomloss, optimisers) have them, and what comes nearest.
 _ELSEWHERE = {
@@ -42,7 +60,6 @@ _ELSEWHERE = {
 
 # Where another name is not the whole answer: what to write.
 _INSTEAD = {
-    "seed": "for a seed, generator=torch.Generator().manual_seed(seed)",
     "projections": "slices are rows, (L, d): slices=projections.T",
     "log": "costs, slices and the error are those of evaluate(x, y)",
     "return_log": "costs, slices and the error are those of evaluate(x, y)",
@@ -105,6 +122,8 @@ def check_option(variant: str, option: str, options: Iterable[str]) -> None:
     what = f"option of variant {variant!r} = {option!r} is unknown"
     if option in OF_THE_CALL:
         raise ValueError(f"{what}: it is no option, but given where the distance is computed")
+    if option in RENAMED:
+        raise ValueError(f"{what}: it has another name now, {RENAMED[option]}")
     if option in _INSTEAD:
         near = did_you_mean([k for k in _ELSEWHERE.get(option, ()) if k in OF_THE_CALL])
         raise ValueError(f"{what}: {near}{_INSTEAD[option]}")
@@ -285,40 +304,22 @@ def check_finite(**tensors: Tensor | None) -> None:
             )
 
 
-def check_value(value: Tensor, problem: Any) -> None:
-    """Samples that are not finite show in the value: look there first, which costs one number.
-
-    A finite value needs no second look; the samples of one that is not are searched, and named. On a device
-    nobody looks: that would wait for it, in every step of a training. NaN goes in, NaN comes out.
-    """
-    if (
-        not value.is_cuda
-        and values_readable(value)
-        and not math.isfinite((value.sum() if value.dim() else value).item())
-    ):
-        # Every rank has the same value and comes here; those with good samples hear of the others'.
-        bad = any(not bool(torch.isfinite(t).all()) for t in (problem.x, problem.y))
-        somewhere = float(problem.pool.total(torch.tensor(float(bad)))) > 0
-        check_finite(x=problem.x, y=problem.y)
-        if somewhere:
-            raise ValueError(
-                "samples on another rank have NaN or infinite entries: give finite values; the error there "
-                "says how many"
-            )
-
-
 def check_generator(generator: object) -> None:
-    """A generator, a list of them, or None; not a seed."""
+    """A seed, a generator, a list of either, or None."""
     if generator is None or isinstance(generator, torch.Generator):
         return
     many = generator if isinstance(generator, (list, tuple)) else [generator]
-    wrong = [g for g in many if not isinstance(g, torch.Generator)]
+    wrong = [g for g in many if not (isinstance(g, torch.Generator) or _is_seed(g))]
     if wrong:
         raise ValueError(
-            f"generator is a {type(generator).__name__} of {wrong[0]!r}: give a torch.Generator, a list "
-            f"of them (one for each element of the batch) or None; for a seed, "
-            f"torch.Generator().manual_seed(seed)"
+            f"generator is a {type(generator).__name__} of {wrong[0]!r}: give a seed (a whole number), a "
+            f"torch.Generator, a list of them (one for each element of the batch) or None"
         )
+
+
+def _is_seed(value: object) -> bool:
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    return whole and -(2**63) <= int(value) < 2**64  # type: ignore[call-overload]
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> None:

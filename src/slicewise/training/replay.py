@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from slicewise.distance import can_replay
 from slicewise.flows import Scheduled, Timetable
 from slicewise.support import CapturedGraph
 from slicewise.training.optimizers import StackedOptimizer
@@ -25,7 +24,7 @@ def can_capture(trainer: Trainer) -> bool:
     refuses = any(not group.get("capturable", True) for group in trainer.optimizer.param_groups)
     recipe = trainer.settings.recipe
     # Where autograd differentiates the loss, nothing was written with a capture in mind.
-    draws = trainer.seeds.counts_on_device and recipe.by_hand and can_replay(recipe)
+    draws = trainer.seeds.counts_on_device and recipe.closed_form_gradient and recipe.graph_safe
     return draws and not refuses
 
 

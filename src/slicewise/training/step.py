@@ -18,8 +18,7 @@ from slicewise.flows import (
     prepare_step,
     slices_for_step,
 )
-from slicewise.parts import State
-from slicewise.problem import Instant, Moment, Problem
+from slicewise.problem import Instant, Moment, Problem, State
 from slicewise.sampling import RunSeeds
 from slicewise.steps import moved
 from slicewise.support import check_samples, full_precision
@@ -165,7 +164,7 @@ class Trainer:
         )
         classic, objective = self.settings.scale == "classic", self.settings.objective
         with full_precision(made.device.type):
-            if classic and not recipe.by_hand:
+            if classic and not recipe.closed_form_gradient:
                 value, gradient, found = differentiated(
                     recipe,
                     problem,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.support import check_order, check_samples, check_weights
+from slicewise.support import check_order, check_samples, check_weights, takes_arrays
 
 # Not from ‖x‖² + ‖y‖² − 2 x·y, whose rounding puts equal samples apart.
 _DIFFERENCES = "donot_use_mm_for_euclid_dist"
@@ -21,6 +21,7 @@ _DIFFERENCES = "donot_use_mm_for_euclid_dist"
 _SMALL, _FEW = 500, 32
 
 
+@takes_arrays("x", "y", "x_weights", "y_weights")
 def wasserstein(
     x: Tensor,
     y: Tensor,

@@ -14,7 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.support import check_basis, check_choice, check_finite, check_samples, check_weights
+from slicewise.support import (
+    Result,
+    check_basis,
+    check_choice,
+    check_finite,
+    check_samples,
+    check_weights,
+    takes_arrays,
+)
 from slicewise.transport.exact import exact_extra, masses_of, pairs_of
 from slicewise.transport.powers import root
 
@@ -23,7 +31,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Detour:
+class Detour(Result):
     """A plan by way of a subspace, and the distance it moves samples by: at least W_2."""
 
     value: Tensor  # (*batch,), √ E_π ‖x − y‖², float64; differentiable in x and y
@@ -31,7 +39,7 @@ class Detour:
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianDetour:
+class GaussianDetour(Result):
     """The same between two normal laws. `map` is the matrix of the Monge–Knothe map; the other plan is no map."""
 
     value: Tensor  # (*batch,)
@@ -39,6 +47,7 @@ class GaussianDetour:
     map: Tensor | None  # (*batch, d, d): y − mean_y = map (x − mean_x)
 
 
+@takes_arrays("x", "y", "basis", "x_weights", "y_weights")
 def subspace_detour(
     x: Tensor,
     y: Tensor,
@@ -83,6 +92,7 @@ def subspace_detour(
     return Detour(root(moved, 2), plan)
 
 
+@takes_arrays("x_mean", "x_covariance", "y_mean", "y_covariance", "basis")
 def gaussian_detour(
     x_mean: Tensor,
     x_covariance: Tensor,

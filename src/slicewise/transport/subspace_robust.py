@@ -11,7 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.support import check_count, check_finite, check_samples, check_weights
+from slicewise.support import (
+    Result,
+    check_count,
+    check_finite,
+    check_samples,
+    check_weights,
+    renamed_arguments,
+    takes_arrays,
+)
 from slicewise.transport.exact import exact_extra, masses_of, pairs_of
 from slicewise.transport.powers import root
 
@@ -19,20 +27,24 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class SubspaceRobust:
+class SubspaceRobust(Result):
     """S_k and what proves it: `lower` ≤ S_k ≤ `upper`.
 
     With an entropy, bounds and value are of max over Ω of min over π of ⟨Ω, V_π⟩ + entropy · KL(π, a ⊗ b).
     """
+
+    renamed = {"steps": "n_steps"}  # noqa: RUF012
 
     value: Tensor  # (*batch,), the root of the larger of what was found; differentiable in x and y
     lower: Tensor  # (*batch,)
     upper: Tensor
     metric: Tensor  # (*batch, d, d), Ω: eigenvalues in [0, 1] that sum to k
     plan: Tensor  # (*batch, n, m), π
-    steps: Tensor  # (*batch,), how many transports were solved
+    n_steps: Tensor  # (*batch,), how many transports were solved
 
 
+@renamed_arguments(steps="max_steps")
+@takes_arrays("x", "y", "x_weights", "y_weights")
 def subspace_robust_wasserstein(
     x: Tensor,
     y: Tensor,
@@ -42,7 +54,7 @@ def subspace_robust_wasserstein(
     x_weights: Tensor | None = None,
     y_weights: Tensor | None = None,
     tolerance: float = 1e-3,
-    steps: int = 500,
+    max_steps: int = 500,
 ) -> SubspaceRobust:
     """S_k = √ min_π Σ of the k largest eigenvalues of V_π, V_π = E_π (x − y)(x − y)ᵀ; a metric for exact transport.
 
@@ -57,7 +69,7 @@ def subspace_robust_wasserstein(
     """
     check_samples(x, y)
     check_count("k", k)
-    check_count("steps", steps)
+    check_count("max_steps", max_steps)
     check_finite(x=x, y=y)
     check_weights("x_weights", x_weights, x)
     check_weights("y_weights", y_weights, y)
@@ -72,7 +84,13 @@ def subspace_robust_wasserstein(
     batch, pairs = pairs_of(x.cpu(), y.cpu(), *there)
     found = [
         _solved(
-            one.numpy(), other.numpy(), *masses_of(one, other, a, b), k, entropy, tolerance, steps
+            one.numpy(),
+            other.numpy(),
+            *masses_of(one, other, a, b),
+            k,
+            entropy,
+            tolerance,
+            max_steps,
         )
         for one, other, a, b in pairs
     ]
@@ -85,7 +103,7 @@ def subspace_robust_wasserstein(
     # With Ω and π as they are, the value follows the samples: the derivative of a saddle point.
     cost = _cost(x, y, metric, plan)
     value = root(cost + (lower.square().to(cost.device) - cost.detach()), 2)
-    return SubspaceRobust(value, lower, upper, metric, plan, stacked("steps"))
+    return SubspaceRobust(value, lower, upper, metric, plan, stacked("n_steps"))
 
 
 @dataclass(frozen=True)
@@ -94,11 +112,18 @@ class _Found:
     upper: float
     metric: Array
     plan: Array
-    steps: int
+    n_steps: int
 
 
 def _solved(
-    x: Array, y: Array, a: Array, b: Array, k: int, entropy: float | None, goal: float, steps: int
+    x: Array,
+    y: Array,
+    a: Array,
+    b: Array,
+    k: int,
+    entropy: float | None,
+    goal: float,
+    max_steps: int,
 ) -> _Found:
     # Samples of weight zero take no part; their rows of the plan stay empty.
     whole, rows, columns = np.zeros((len(x), len(y))), np.flatnonzero(a), np.flatnonzero(b)
@@ -113,7 +138,7 @@ def _solved(
     best, upper = _Found(-np.inf, 0.0, omega, np.outer(a, b), 0), np.inf
     total, mass = np.zeros((d, d)), 0.0  # the moments of all plans so far, and their weights
     transport = _Transport(x, y, a, b, entropy)
-    for solved in range(1, steps + 1):  # noqa: B007
+    for solved in range(1, max_steps + 1):  # noqa: B007
         plan, value, beside = transport(omega)
         moment = _moment(x, y, plan)
         if value > best.lower:

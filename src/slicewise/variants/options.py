@@ -53,11 +53,11 @@ def chains_for(n_slices: int | None, n_steps: int, burn_in: int, thin: int) -> i
     return n_slices // kept
 
 
-def energy_of(energy: EnergyKind, temperature: float, detach: bool) -> Energy:
-    """The energy of a slice's cost."""
+def energy_of(energy: EnergyKind, temperature: float, hold_weights: bool | None) -> Energy:
+    """The energy of a slice's cost; None differentiates the weights."""
     check_choice("energy", energy, ("exp", "identity", "poly"))
     check_number("temperature", temperature, above=0)
-    return Energy(energy, temperature, detach)
+    return Energy(energy, temperature, bool(hold_weights))
 
 
 def check_learning(

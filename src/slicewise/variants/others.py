@@ -35,10 +35,17 @@ from slicewise.variants.registry import variant
 Function = Literal["linear", "poly", "circular", "neural"]
 
 # What slices that are not linear in the samples lose.
-_CURVED = {"linear", "homogeneous", "translation_invariant", "bounded", "exact_on_a_line"}
+_CURVED = {
+    "linear",
+    "homogeneous",
+    "translation_invariant",
+    "rotation_invariant",
+    "bounded",
+    "exact_on_a_line",
+}
 
 
-@variant(breaks=_CURVED, cost="L n (log n + D)")
+@variant(lacks=_CURVED, cost="L n (log n + D)")
 def gsw(
     n_slices: int = 50,
     function: Function = "poly",
@@ -55,7 +62,7 @@ def gsw(
     return Recipe(Uniform(n_slices), lift=_lift(function, degree, radius, width))
 
 
-@variant(breaks=_CURVED, cost="R T n (log n + D)", climbs=True)
+@variant(lacks=_CURVED, cost="R T n (log n + D)", climbs=True)
 def maxgsw(
     n_slices: int = 1,
     function: Function = "poly",
@@ -73,7 +80,7 @@ def maxgsw(
     return Recipe(climb_from(n_steps, ascent_step, restarts, 0), lift=lift)
 
 
-@variant(breaks={*_CURVED, "metric"}, cost="T (L n (log n + d) + n d²)")
+@variant(lacks={*_CURVED, "metric"}, cost="T (L n (log n + d) + n d²)")
 def asw(
     n_slices: int = 50,
     n_steps: int = 5,
@@ -93,7 +100,7 @@ def asw(
     return Recipe(Uniform(n_slices), lift=lift)
 
 
-@variant(breaks={"fresh", "metric"})
+@variant(lacks={"fresh", "metric", "rotation_invariant"})
 def qsw(n_slices: int = 50, points: Points = "sobol") -> Recipe:
     """Quasi-SW: the mean over fixed slices that cover the sphere evenly (Nguyen et al., 2024).
 
@@ -110,25 +117,25 @@ def rqsw(n_slices: int = 50, points: Points = "sobol") -> Recipe:
 
 
 @variant()
-def lcvsw(n_slices: int = 50, detach: bool = False) -> Recipe:
+def lcvsw(n_slices: int = 50, hold_weights: bool | None = None) -> Recipe:
     """SW with the lower control variate: the distance of the means along a slice (Nguyen, Ho, 2023)."""
-    return Recipe(Uniform(n_slices), ControlVariate("lower", detach))
+    return Recipe(Uniform(n_slices), ControlVariate("lower", bool(hold_weights)))
 
 
 @variant()
-def ucvsw(n_slices: int = 50, detach: bool = False) -> Recipe:
+def ucvsw(n_slices: int = 50, hold_weights: bool | None = None) -> Recipe:
     """SW with the upper control variate: that and both variances along a slice (Nguyen, Ho, 2023)."""
-    return Recipe(Uniform(n_slices), ControlVariate("upper", detach))
+    return Recipe(Uniform(n_slices), ControlVariate("upper", bool(hold_weights)))
 
 
-@variant(breaks={"unit_slices", "bounded", "exact_on_a_line"})
+@variant(lacks={"unit_slices", "bounded", "exact_on_a_line"})
 def gaussiansw(n_slices: int = 50) -> Recipe:
     """SW with normal slices of covariance I / d: for p = 2 the same mean, with more noise (Nadjahi et al., 2021)."""
     return Recipe(Gaussian(n_slices))
 
 
 @variant(
-    breaks={"metric", "every_order", "fresh", "linear", "exact_on_a_line"},
+    lacks={"metric", "every_order", "fresh", "linear", "exact_on_a_line"},
     cost="n d",
 )
 def momentsw(check: bool = True) -> Recipe:
@@ -139,47 +146,47 @@ def momentsw(check: bool = True) -> Recipe:
     return Recipe(Between(), lift=Moments(check))
 
 
-@variant(breaks={"homogeneous", "metric"}, cost="2 L n (log n + d)")
+@variant(lacks={"homogeneous", "metric"}, cost="2 L n (log n + d)")
 def sirebsw(
     n_slices: int = 50,
     energy: EnergyKind = "exp",
     temperature: float = 1.0,
-    detach: bool = False,
+    hold_weights: bool | None = None,
 ) -> Recipe:
     """EBSW with slices resampled by their energy (Nguyen, Ho, 2023)."""
-    law = energy_of(energy, temperature, detach)
+    law = energy_of(energy, temperature, hold_weights)
     return Recipe(Then(Uniform(n_slices), Resample(law)), Drawn(law))
 
 
-@variant(breaks={"homogeneous", "metric"}, cost="3 L n (log n + d)")
+@variant(lacks={"homogeneous", "metric"}, cost="3 L n (log n + d)")
 def imhebsw(
     n_slices: int | None = None,
     n_steps: int = 50,
     energy: EnergyKind = "exp",
     temperature: float = 1.0,
-    detach: bool = False,
+    hold_weights: bool | None = None,
     burn_in: int = 0,
     thin: int = 1,
 ) -> Recipe:
     """EBSW with slices of a Metropolis–Hastings chain, proposals uniform (Nguyen, Ho, 2023)."""
-    law = energy_of(energy, temperature, detach)
+    law = energy_of(energy, temperature, hold_weights)
     start = Uniform(chains_for(n_slices, n_steps, burn_in, thin))
     return Recipe(Trace(start, Metropolis(Afresh(), law), n_steps, burn_in, thin), Drawn(law))
 
 
-@variant(breaks={"homogeneous", "metric"}, cost="3 L n (log n + d)")
+@variant(lacks={"homogeneous", "metric"}, cost="3 L n (log n + d)")
 def rmhebsw(
     n_slices: int | None = None,
     n_steps: int = 50,
     kappa: Kappa = 10.0,
     energy: EnergyKind = "exp",
     temperature: float = 1.0,
-    detach: bool = False,
+    hold_weights: bool | None = None,
     burn_in: int = 0,
     thin: int = 1,
 ) -> Recipe:
     """EBSW with slices of a Metropolis–Hastings chain that walks by von Mises–Fisher steps (Nguyen, Ho, 2023)."""
-    law = energy_of(energy, temperature, detach)
+    law = energy_of(energy, temperature, hold_weights)
     start = Uniform(chains_for(n_slices, n_steps, burn_in, thin))
     walk = Metropolis(Spread(kappa), law)
     return Recipe(Trace(start, walk, n_steps, burn_in, thin), Drawn(law))

@@ -81,7 +81,7 @@ def ksw(n_slices: int = 2) -> Recipe:
     return Recipe(Frame(n_slices))
 
 
-@variant(breaks={"homogeneous"}, cost="T (L n (log n + d) + L d² + L² d)")
+@variant(lacks={"homogeneous"}, cost="T (L n (log n + d) + L d² + L² d)")
 def dsw(
     n_slices: int = 50,
     n_steps: int = 10,
@@ -136,7 +136,7 @@ def rmsw(
     return Recipe(Trace(start, Spread(kappa, legacy=legacy), n_steps, burn_in, thin))
 
 
-@variant(breaks={"metric"}, cost="2 L n (log n + d)")
+@variant(lacks={"metric"}, cost="2 L n (log n + d)")
 def imsw(
     n_slices: int | None = None,
     n_steps: int = 10,
@@ -153,7 +153,7 @@ def imsw(
     return Recipe(Trace(start, climb, n_steps, burn_in, thin))
 
 
-@variant(breaks={"metric"}, cost="2 L n (log n + d)")
+@variant(lacks={"metric"}, cost="2 L n (log n + d)")
 def vimsw(
     n_slices: int | None = None,
     n_steps: int = 10,
@@ -171,18 +171,18 @@ def vimsw(
     return Recipe(Trace(start, InTurn(climb, spread), n_steps, burn_in, thin))
 
 
-@variant(breaks={"homogeneous", "metric"})
+@variant(lacks={"homogeneous", "metric"})
 def ebsw(
     n_slices: int = 50,
     energy: EnergyKind = "exp",
     temperature: float = 1.0,
-    detach: bool = False,
+    hold_weights: bool | None = None,
 ) -> Recipe:
     """Energy-based SW: uniform slices, weighted by the energy of their cost (Nguyen, Ho, 2023)."""
-    return Recipe(Uniform(n_slices), energy_of(energy, temperature, detach))
+    return Recipe(Uniform(n_slices), energy_of(energy, temperature, hold_weights))
 
 
-@variant(breaks={"symmetric", "permutation_invariant", "metric"})
+@variant(lacks={"symmetric", "permutation_invariant", "metric"})
 def rpsw(n_slices: int = 50, kappa: Kappa = 50.0) -> Recipe:
     """Random-path SW: slices spread around paths from x to y (Nguyen et al., 2024).
 
@@ -191,20 +191,20 @@ def rpsw(n_slices: int = 50, kappa: Kappa = 50.0) -> Recipe:
     return Recipe(Then(RandomPath(n_slices), Spread(kappa, "power_spherical")))
 
 
-@variant(breaks={"symmetric", "permutation_invariant", "homogeneous", "metric"})
+@variant(lacks={"symmetric", "permutation_invariant", "homogeneous", "metric"})
 def ebrpsw(
     n_slices: int = 50,
     kappa: Kappa = 50.0,
     energy: EnergyKind = "exp",
     temperature: float = 1.0,
-    detach: bool = False,
+    hold_weights: bool | None = None,
 ) -> Recipe:
     """Energy-weighted random-path SW, IWRPSW in its paper (Nguyen et al., 2024)."""
     path = Then(RandomPath(n_slices), Spread(kappa, "power_spherical"))
-    return Recipe(path, energy_of(energy, temperature, detach))
+    return Recipe(path, energy_of(energy, temperature, hold_weights))
 
 
-@variant(breaks={"metric"}, cost="L n (log n + d) + n d min(n, d)")
+@variant(lacks={"metric"}, cost="L n (log n + d) + n d min(n, d)")
 def phisw(
     n_slices: int | None = None, basis: Tensor | None = None, slicer: Slicer | None = None
 ) -> Recipe:

@@ -80,7 +80,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "vimsw": {"n_steps": 10, **_KAPPA, **_SLOW_ASCENT},
         "omsw": _chains(1000, 10),
         "rmsw": _chains(1000, 10, **_KAPPA),
-        "ebsw": {"n_slices": 10, "energy": "poly", "detach": True},
+        "ebsw": {"n_slices": 10, "energy": "poly", "hold_weights": True},
         "rpsw": {"n_slices": 10_000, "kappa": Anneal(100.0)},
         "ebrpsw": {"n_slices": 10_000, "kappa": Anneal(100.0)},
     },

@@ -19,7 +19,7 @@ def test_a_cost_speaks_of_what_the_variant_has(name):
     letters = set(re.findall(r"\b[A-Z]\b", variant.cost))
     owned = {"L": "n_slices", "T": "n_steps", "R": "restarts"}
     known = {letter for letter, option in owned.items() if option in variant.options}
-    assert letters <= known | (set() if "linear" in variant.laws else {"D"})
+    assert letters <= known | (set() if "linear" in variant.properties else {"D"})
     assert ("log n" in variant.cost) == ("n_slices" in variant.options)  # who slices, sorts
 
 
@@ -39,7 +39,7 @@ def test_as_json(capsys):
     for facts in found:
         variant = sw.VARIANTS[facts["name"]]
         assert facts["summary"] == variant.summary
-        assert facts["metric"] == ("metric" in variant.laws)
+        assert facts["metric"] == ("metric" in variant.properties)
         assert facts["recipe"] == repr(variant())
         assert list(facts["options"]) == list(variant.options)
         assert facts["cost"].startswith("O(")

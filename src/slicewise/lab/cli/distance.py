@@ -107,7 +107,7 @@ def distance(
             p=p,
             x_weights=sets.x_weights,
             y_weights=sets.y_weights,
-            power=power,
+            objective="power" if power else "root",
             generator=generator,
             backend=backend,
         )

@@ -46,7 +46,7 @@ def measure(task: Task) -> Measures:
 
     def once() -> float:
         begun = time.perf_counter()
-        sw.value_and_grad(x, y, recipe, power=True, generator=generator)
+        sw.value_and_grad(x, y, recipe, objective="power", generator=generator)
         return time.perf_counter() - begun
 
     for _ in range(3):

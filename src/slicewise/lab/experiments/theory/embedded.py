@@ -33,11 +33,11 @@ class Embedded:
 
     def values(self, slices: Tensor, p: float) -> Tensor:
         """SW_p^p (runs,) on each set of slices, (runs, L, 2) of the plane or (runs, L, d) of R^d."""
-        return sw.sliced_wasserstein(*self._seen_by(slices), p=p, power=True, slices=slices)
+        return sw.sliced_wasserstein(*self._seen_by(slices), p=p, objective="power", slices=slices)
 
     def gradients(self, slices: Tensor, p: float) -> Tensor:
         """Its gradients in x, (runs, n, 2) or (runs, n, d)."""
-        return sw.value_and_grad(*self._seen_by(slices), p=p, power=True, slices=slices)[1]
+        return sw.value_and_grad(*self._seen_by(slices), p=p, objective="power", slices=slices)[1]
 
     def _seen_by(self, slices: Tensor) -> tuple[Tensor, Tensor]:
         in_plane = slices.shape[-1] == K

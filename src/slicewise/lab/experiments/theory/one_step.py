@@ -72,7 +72,7 @@ def measure(task: Task) -> Measures:
     left = []
     for runs in chunks(task["runs"], n_slices * d):
         slices = law((runs, n_slices, d), rng)
-        _, gradient = sw.value_and_grad(x.expand(runs, 1, d), y, power=True, slices=slices)
+        _, gradient = sw.value_and_grad(x.expand(runs, 1, d), y, objective="power", slices=slices)
         moved = x - theory.rate_of_step(step, n=1) * gradient  # (runs, 1, d)
         left.append((moved - y).square().sum(dim=(-2, -1)) / (x - y).square().sum())
     share = math.sqrt(theory.contraction(step, n_slices, d)) if independent else abs(1 - step / d)

@@ -63,7 +63,7 @@ def measure(task: Task) -> Measures:
         y = task["y_mean"] + task["y_std"] * rng.normal(n, k).double()
         outer, inner = (
             sw.sliced_wasserstein(
-                *pair, p=p, power=True, slices=uniform((task["n_slices"], m), rng)
+                *pair, p=p, objective="power", slices=uniform((task["n_slices"], m), rng)
             )
             for pair, m in (((x @ frame, y @ frame), d), ((x, y), k))
         )
