@@ -544,14 +544,16 @@ class TestKeeping:
 class TestRefusals:
     def test_old_words_name_the_new_ones(self, cat, cup, fitted):
         for call in (ColorTransfer, lambda **old: transfer(cat, cup, **old)):
-            with pytest.raises(TypeError, match="no argument 'seed': write generator= instead"):
+            with pytest.raises(TypeError, match="no argument 'seed': it is called 'generator' now"):
                 call(seed=1)
         for call in (
             lambda **old: transfer(cat, cup, **old),
             lambda **old: fitted.fit(cat, cup, **old),
             lambda **old: fitted.transform(cat, **old),
         ):
-            with pytest.raises(TypeError, match="no argument 'bar': write progress_bar= instead"):
+            with pytest.raises(
+                TypeError, match="no argument 'bar': it is called 'progress_bar' now"
+            ):
                 call(bar=False)
 
     @pytest.mark.parametrize("strength", [-0.1, 1.5, float("nan")])
@@ -610,7 +612,8 @@ class TestRefusals:
 
 
 def test_scikit_learn_can_make_another_like_it(fitted, cat):
-    given = {"variant": "ebsw", "space": "srgb", "palette": 7, "smoothness": 2.0, "n_pixels": 50, "generator": 3}  # fmt: skip
+    given = {"variant": "ebsw", "space": "srgb", "palette": 7, "smoothness": 2.0}
+    given |= {"n_pixels": 50, "generator": 3}
     again = clone(ColorTransfer(**given))
     assert again.get_params() == given
     fresh = clone(fitted)

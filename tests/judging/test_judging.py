@@ -394,5 +394,5 @@ def test_old_words_name_the_new_ones():
         lambda **old: TranslationJudge(x, x, x, x, **old),
         lambda **old: judge_translation(x, x, x, source_train=x, target_train=x, **old),
     ):
-        with pytest.raises(TypeError, match="no argument 'seed': write generator= instead"):
+        with pytest.raises(TypeError, match="no argument 'seed': it is called 'generator' now"):
             call(seed=1)

@@ -15,8 +15,8 @@ from tests.ranks import run, seeded, shares
 from tests.tolerances import assert_close
 
 torchmetrics = pytest.importorskip("torchmetrics")
-from slicewise.metric.exact import SlicedWassersteinMetric
-from slicewise.metric.streaming import StreamingSlicedWassersteinMetric
+from slicewise.metric.exact import SlicedWassersteinMetric  # noqa: E402
+from slicewise.metric.streaming import StreamingSlicedWassersteinMetric  # noqa: E402
 
 BOTH = [SlicedWassersteinMetric, StreamingSlicedWassersteinMetric]
 
@@ -104,6 +104,46 @@ def test_samples_have_one_dimension(kind):
         metric.update(y=samples(5, d=4))
     metric.update(y=samples(5) + 1)
     assert metric.compute() > 0
+
+
+def test_slices_are_the_same_at_each_compute_and_an_int_chooses_them():
+    x, y = samples(50), samples(40, 0.5, 2)
+    metric, other = (SlicedWassersteinMetric(generator=g) for g in (3, 4))
+    for one in (metric, other):
+        one.update(x, y)
+    first = metric.compute()
+    assert first == sw.sliced_wasserstein(x, y, generator=seeded(3))
+    assert other.compute() != first
+    metric.reset()
+    metric.update(x, y)
+    assert metric.compute() == first
+
+
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize(
+    "wrong", [None, 0.5, torch.Generator()], ids=["None", "float", "Generator"]
+)
+def test_only_an_int_seeds_the_slices(kind, wrong):
+    with pytest.raises(ValueError, match=r"generator = .*: give an int"):
+        kind(generator=wrong)
+
+
+def test_the_objective_is_the_root_or_the_power():
+    x, y = samples(50), samples(40, 0.5, 2)
+    root, power = (SlicedWassersteinMetric(p=3, objective=o) for o in ("root", "power"))
+    for one in (root, power):
+        one.update(x, y)
+    assert_close(power.compute(), root.compute() ** 3)
+    with pytest.raises(ValueError, match="objective = 'square' is unknown"):
+        SlicedWassersteinMetric(objective="square")
+
+
+def test_old_words_name_the_new_ones():
+    for kind in BOTH:
+        with pytest.raises(TypeError, match="no argument 'seed': it is called 'generator' now"):
+            kind(seed=1)
+    with pytest.raises(TypeError, match="no argument 'power': it is called 'objective'"):
+        SlicedWassersteinMetric(power=True)
 
 
 def test_a_stream_is_finite():

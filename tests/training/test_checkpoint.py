@@ -141,7 +141,8 @@ target = torch.randn(90, 5, generator=torch.Generator().manual_seed(7)) + 1
 slow = lambda progress: time.sleep(float(sys.argv[2])) or 1 - progress
 slow.__qualname__ = "slow"
 network = Generator(5, noise=3, hidden=(8,), generator=0)
-found = train(network, target, max_steps=40, batch=20, decay=slow, checkpoint=sys.argv[1], checkpoint_every=0, progress_bar=False)
+how = {"max_steps": 40, "batch": 20, "decay": slow, "progress_bar": False}
+found = train(network, target, checkpoint=sys.argv[1], checkpoint_every=0, **how)
 print(found.losses.sum().item(), sum(p.sum().item() for p in network.parameters()))
 """
 

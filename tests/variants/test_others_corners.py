@@ -200,7 +200,7 @@ def test_as_a_metric(name):
     from slicewise.metric.exact import SlicedWassersteinMetric
 
     x, y = pair()
-    metric = SlicedWassersteinMetric(name, seed=3)
+    metric = SlicedWassersteinMetric(name, generator=3)
     metric.update(x[:2], y)
     metric.update(x=x[2:])
     assert_close(metric.compute(), sw.sliced_wasserstein(x, y, name, generator=seeded(3)))

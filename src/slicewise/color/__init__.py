@@ -1,8 +1,8 @@
 """The colors of one image carried to another.
 
 `color_transfer` has the call `transfer` and the fitted map; `images` reads arrays as colors, `spaces` converts them,
-`field` fits a smooth displacement of all colors, `detail` keeps it from magnifying grain, `apply` moves an image band by
-band on one thread (`threads`), `map_files` saves maps.
+`field` fits a smooth displacement of all colors, `detail` keeps it from magnifying grain, `apply` moves an image band
+by band on one thread (`threads`), `map_files` saves maps.
 
 Imports `flows` and the rooms before it. Used by `lab`.
 """

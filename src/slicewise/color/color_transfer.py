@@ -30,7 +30,7 @@ _PALETTE_PIXELS = 20_000
 _LEAST_SPREAD = 1e-3  # variance assumed of a target of one color, or nearly
 _PARAMETERS = ("variant", "space", "palette", "smoothness", "n_pixels", "generator")
 
-_renamed = renamed_arguments(seed="generator=", bar="progress_bar=")
+_renamed = renamed_arguments(seed="generator", bar="progress_bar")
 
 
 @_renamed
@@ -47,8 +47,8 @@ class ColorTransfer:
             stands for: faster and less exact. Needs scikit-learn (the extra `lab`).
         smoothness: How much the map is smoothed. 1 brings the palettes close; 10 is gentler and less close.
         n_pixels: Number of pixels that flow in each of three rounds.
-        generator: Source of all that is drawn: an int (a seed below 2^62), a `torch.Generator`, or None for torch's global
-            generator. An int gives the same map at each `fit`.
+        generator: Source of all that is drawn: an int (a seed below 2^62), a `torch.Generator`, or None for torch's
+            global generator. An int gives the same map at each `fit`.
 
     Attributes:
         field_: The fitted displacements (S, S, S, 3) at the nodes of a grid over [0, 1]³; None before `fit`.
@@ -197,8 +197,8 @@ class ColorTransfer:
             progress_bar: Show a progress bar; None shows one on a terminal.
 
         Returns:
-            The image with its colors moved: an array for an array, a tensor for a tensor, of the same dtype and size. Alpha
-            is kept; a gray image becomes RGB.
+            The image with its colors moved: an array for an array, a tensor for a tensor, of the same dtype and size.
+            Alpha is kept; a gray image becomes RGB.
 
         Raises:
             ValueError: If nothing was fitted, or an argument is out of range.

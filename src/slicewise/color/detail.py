@@ -25,9 +25,9 @@ MAX_GAIN = 2.0
 class SmoothImage:
     """An image without its grain: near calm areas the mean of similar neighbors of a pixel, elsewhere the pixel itself.
 
-    A bilateral filter (Tomasi and Manduchi, 1998) on a small copy, which is then enlarged, so that an image of any size is
-    processed a few rows at a time. Next to an edge only neighbors on the same side count. Where no square nearby is calm
-    there is texture, which is left as it is.
+    A bilateral filter (Tomasi and Manduchi, 1998) on a small copy, which is then enlarged, so that an image of any size
+    is processed a few rows at a time. Next to an edge only neighbors on the same side count. Where no square nearby is
+    calm there is texture, which is left as it is.
     """
 
     def __init__(self, rows: Callable[[int, int], Tensor], height: int, width: int) -> None:
@@ -78,8 +78,9 @@ class SmoothImage:
 def limit_detail(colors: Tensor, smooth: Tensor, move: Tensor, smooth_move: Tensor) -> Tensor:
     """Return the displacements (..., 3) of pixels, changed so that detail grows to at most `MAX_GAIN` times its size.
 
-    Detail is the difference between a pixel and its smooth color, which the map makes detail + move − smooth_move. Where
-    that is too long it is shortened, elsewhere the displacement is that of the map. Zero displacements stay exactly zero.
+    Detail is the difference between a pixel and its smooth color, which the map makes detail + move − smooth_move.
+    Where that is too long it is shortened, elsewhere the displacement is that of the map. Zero displacements stay
+    exactly zero.
     """
     detail = colors - smooth
     mapped = detail + (move - smooth_move)

@@ -28,8 +28,8 @@ def fit_field(
 ) -> Tensor:
     """Fit a smooth field by least squares to the moves of some colors, with preconditioned conjugate gradients.
 
-    The regularization is a sum of the same matrix along each of the three axes, so that one small eigenbasis inverts it:
-    that is the preconditioner.
+    The regularization is a sum of the same matrix along each of the three axes, so that one small eigenbasis inverts
+    it: that is the preconditioner.
 
     Args:
         colors: (n, 3), in [0, 1].

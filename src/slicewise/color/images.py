@@ -101,8 +101,8 @@ def mask_weights(mask: Image, parts: ImageParts, name: str) -> Array:
 class PixelSampler:
     """Pixels of some images, sorted along a curve that fills the color cube, to draw even samples from.
 
-    Neighbors on the curve have similar colors, so that every n-th pixel is a sample without clusters. It does not depend on
-    where in the image the pixels are.
+    Neighbors on the curve have similar colors, so that every n-th pixel is a sample without clusters. It does not
+    depend on where in the image the pixels are.
     """
 
     def __init__(

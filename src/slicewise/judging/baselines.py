@@ -29,7 +29,7 @@ def constant(train: Tensor, n: int) -> Tensor:
     return train.mean(dim=0).expand(n, -1)
 
 
-@renamed_arguments(seed="generator=")
+@renamed_arguments(seed="generator")
 def gaussian(train: Tensor, n: int, *, generator: int | torch.Generator | None = 0) -> Tensor:
     """Draw samples of the Gaussian with the mean and covariance of samples.
 
@@ -52,7 +52,7 @@ def gaussian(train: Tensor, n: int, *, generator: int | torch.Generator | None =
     return (mean + noise.to(root.device) @ root).to(train.dtype)
 
 
-@renamed_arguments(seed="generator=")
+@renamed_arguments(seed="generator")
 def baselines(
     train: Tensor,
     held_out: Tensor,
@@ -126,8 +126,8 @@ def mean_shift(source: Tensor, target: Tensor) -> AffineMap:
 def gaussian_map(source: Tensor, target: Tensor) -> AffineMap:
     """Return the optimal map between the Gaussians with the means and covariances of two sets of samples.
 
-    Its matrix is A = C^-½ (C^½ C' C^½)^½ C^-½ with the covariances C of the source and C' of the target. Where the source
-    has no variance, C^-½ is taken as 0: these directions go to the center of the target.
+    Its matrix is A = C^-½ (C^½ C' C^½)^½ C^-½ with the covariances C of the source and C' of the target. Where the
+    source has no variance, C^-½ is taken as 0: these directions go to the center of the target.
 
     Args:
         source: Samples (n, d).

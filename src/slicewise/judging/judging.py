@@ -1,8 +1,8 @@
 """Score generated samples against held-out real ones, and rank several sets of them.
 
 SW_2 on fixed slices and the energy distance decide a ranking. The exact W_2 is reported but does not: in high dimension
-it is mostly the distance between neighbors and prefers samples that are too close together, so that always returning the
-mean scores nearly as well as real data. The fraction of the variance that is left tells the two apart.
+it is mostly the distance between neighbors and prefers samples that are too close together, so that always returning
+the mean scores nearly as well as real data. The fraction of the variance that is left tells the two apart.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Scores:
         }
 
 
-@renamed_arguments(seed="generator=")
+@renamed_arguments(seed="generator")
 @dataclass(frozen=True, eq=False)
 class Judge:
     """Scores sets of samples against the same held-out ones; use `judge` for a single set.
@@ -179,7 +179,7 @@ class Judge:
         return Target(self._real, slices.to(self.real.device))
 
 
-@renamed_arguments(seed="generator=")
+@renamed_arguments(seed="generator")
 def judge(
     made: Tensor,
     real: Tensor,
@@ -208,7 +208,7 @@ def judge(
     return Judge(real, generator)(made, exact=exact, another=another)
 
 
-@renamed_arguments(seed="generator=")
+@renamed_arguments(seed="generator")
 def real_scores(
     train: Tensor,
     held_out: Tensor,

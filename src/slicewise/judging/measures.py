@@ -12,8 +12,8 @@ _PAIRS_AT_ONCE = 2**24
 def energy_distance(x: Tensor, y: Tensor) -> Tensor:
     """Estimate the energy distance 2 E‖X − Y‖ − E‖X − X'‖ − E‖Y − Y'‖, without a root.
 
-    The estimate is unbiased, since no sample is compared with itself: for equal distributions it is 0 on average and may
-    be negative.
+    The estimate is unbiased, since no sample is compared with itself: for equal distributions it is 0 on average and
+    may be negative.
 
     Args:
         x: Samples (*batch, n, d).

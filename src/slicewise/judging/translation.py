@@ -43,7 +43,7 @@ class TranslationScores:
         return self.scores.eligible
 
 
-@renamed_arguments(seed="generator=", most="max_samples=")
+@renamed_arguments(seed="generator", most="max_samples")
 @dataclass(frozen=True, eq=False)
 class TranslationJudge:
     """Scores translations from one domain to another; use `judge_translation` for a single one.
@@ -133,7 +133,8 @@ class TranslationJudge:
         """Score translations that need no training.
 
         Returns:
-            Scores of the source "not moved", after a "mean shift", after the "Gaussian map", and of the "target's mean".
+            Scores of the source "not moved", after a "mean shift", after the "Gaussian map", and of the "target's
+            mean".
         """
         domains = self.source_train, self.target_train
         return {
@@ -175,7 +176,7 @@ class TranslationJudge:
         return (before - now) / (before - least)
 
 
-@renamed_arguments(seed="generator=")
+@renamed_arguments(seed="generator")
 def judge_translation(
     source: Tensor,
     moved: Tensor,

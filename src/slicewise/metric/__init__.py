@@ -1,6 +1,6 @@
 """Sliced Wasserstein as a `torchmetrics.Metric`: exact, or in bounded memory. Needs the extra `metric`.
 
-`exact` keeps all samples, `streaming` none: it keeps a `sketch` of their projections.
+`exact` keeps all samples; `streaming` keeps none, but a `sketch` of their projections.
 
 Imports `distance` and the rooms before it. Used by nobody here; `slicewise.metric` is public.
 """

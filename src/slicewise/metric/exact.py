@@ -1,8 +1,9 @@
-"""The distance between all samples seen, kept until it is asked for."""
+"""The distance between all samples seen, computed from all of them."""
 
 from __future__ import annotations
 
 import itertools
+import numbers
 from typing import Any
 
 import torch
@@ -11,11 +12,11 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
-from slicewise.distance import recipe_for, sliced_wasserstein
-from slicewise.support import check_order
+from slicewise.distance import Objective, recipe_for, sliced_wasserstein
+from slicewise.support import check_choice, check_order, renamed_arguments
 from slicewise.variants import Recipe, Variant
 
-# What torchmetrics itself understands; everything else is an option of the variant.
+# Options of torchmetrics; all others are options of the variant.
 _OF_TORCHMETRICS = {
     "compute_on_cpu",
     "compute_with_cache",
@@ -25,22 +26,33 @@ _OF_TORCHMETRICS = {
     "process_group",
     "sync_on_compute",
 }
+_OBJECTIVES = ("root", "power")
 
 
+@renamed_arguments(seed="generator", power="objective")
 class SlicedWassersteinMetric(Metric):
-    """Sliced Wasserstein between all x and all y given to `update`, exactly; over ranks, between those of all.
+    """The sliced Wasserstein distance between all x and all y given to `update`; over ranks, between those of all.
 
-    Keeps every sample. `StreamingSlicedWassersteinMetric` keeps none.
+    Keeps every sample. For more samples than fit into memory use `StreamingSlicedWassersteinMetric`.
 
     Args:
-        variant, p, n_slices, power, options: as in `sliced_wasserstein`.
-        seed: of the slices. A metric is compared from epoch to epoch and computed on every rank, so its slices are
-            the same each time; another seed gives others.
+        variant: The sliced distance: a name of `VARIANTS`, a `Variant` or a `Recipe`.
+        p: Order of the distance.
+        n_slices: Number of slices; None is the default of the variant.
+        objective: "root" (SW_p) or "power" (SW_p to the power p).
+        generator: An int that seeds the slices. They are the same at each `compute` and on every rank, so that values
+            can be compared from epoch to epoch.
+        backend: As in `sliced_wasserstein`.
+        **options: Options of the variant, or of `torchmetrics.Metric`.
 
-    >>> metric = SlicedWassersteinMetric(n_slices=20)
-    >>> for _ in range(3): metric.update(torch.zeros(10, 2), torch.ones(10, 2))
-    >>> metric.compute().item() > 0
-    True
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> metric = SlicedWassersteinMetric(n_slices=20)
+        >>> for _ in range(3): metric.update(torch.zeros(10, 2), torch.ones(10, 2))
+        >>> metric.compute().item() > 0
+        True
     """
 
     is_differentiable = True
@@ -55,67 +67,86 @@ class SlicedWassersteinMetric(Metric):
         *,
         p: float = 2,
         n_slices: int | None = None,
-        power: bool = False,
-        seed: int = 0,
+        objective: Objective = "root",
+        generator: int = 0,
         backend: str = "auto",
         **options: Any,
     ) -> None:
         super().__init__(**{k: v for k, v in options.items() if k in _OF_TORCHMETRICS})
         check_order(p)
+        check_choice("objective", objective, _OBJECTIVES)
+        check_seed(generator)
         own = {k: v for k, v in options.items() if k not in _OF_TORCHMETRICS}
         self.recipe = recipe_for(variant, n_slices, own)
-        self.p, self.power, self.seed, self.backend = p, power, seed, backend
+        self.p, self.objective, self.backend = p, objective, backend
+        self.generator = generator
         self.add_state("x", default=[], dist_reduce_fx="cat")
         self.add_state("y", default=[], dist_reduce_fx="cat")
 
     def update(self, x: Tensor | None = None, y: Tensor | None = None) -> None:
-        """Further samples (n, d) of either side, or of both."""
+        """Add samples.
+
+        Args:
+            x: Samples (n, d), or None.
+            y: Samples (m, d), or None.
+
+        Raises:
+            ValueError: If their shape or dtype is another, or d differs from that of earlier samples.
+        """
         given = {name: t for name, t in (("x", x), ("y", y)) if t is not None}
         for name, samples in given.items():
             check_rows(name, samples)
             first = next(itertools.chain(self.x, self.y, given.values()))
             check_dimension(samples, first.shape[-1])
         for name, samples in given.items():
-            # Without this a metric that is only looked at would keep what every batch was computed from.
+            # Detached where nobody differentiates: else the metric would keep the graph of every batch.
             getattr(self, name).append(samples if torch.is_grad_enabled() else samples.detach())
 
     def _sync_dist(self, dist_sync_fn: Any = gather_all_tensors, process_group: Any = None) -> None:
-        # What torchmetrics sends for a rank without samples has another shape: gloo would end the process.
+        # A rank without samples would send a tensor of another shape, at which gloo ends the process.
         mine = tuple(bool(sum(map(len, kept))) for kept in (self.x, self.y))
         every: list[Any] = [None] * dist.get_world_size(process_group)
         dist.all_gather_object(every, mine, group=process_group)
         for rank, (has_x, has_y) in enumerate(every):
             if not (has_x and has_y):
                 raise ValueError(
-                    f"rank {rank} has no samples of {'y' if has_x else 'x'}: give every rank some of either side, or take the "
-                    f"streaming metric"
+                    f"rank {rank} has no samples of {'y' if has_x else 'x'}: give every rank some of either side, or "
+                    f"take the streaming metric"
                 )
         super()._sync_dist(dist_sync_fn, process_group)
 
     def compute(self) -> Tensor:
-        """The distance between what has been seen."""
+        """Return the distance between all samples given so far, ()."""
         x, y = (joined(name, kept) for name, kept in (("x", self.x), ("y", self.y)))
         return sliced_wasserstein(
             x,
             y,
             self.recipe,
             p=self.p,
-            objective="power" if self.power else "root",
-            generator=torch.Generator().manual_seed(self.seed),
+            objective=self.objective,
+            generator=torch.Generator().manual_seed(self.generator),
             backend=self.backend,
         )
 
 
 def joined(name: str, kept: list[Tensor] | Tensor) -> Tensor:
-    """All samples of a side: a list here, one tensor once it has been synchronised."""
+    """Return all samples (n, d) of a side, which is a list, or a tensor once it has been synchronized."""
     whole = kept if isinstance(kept, Tensor) else torch.cat(kept) if kept else torch.empty(0, 0)
     if not len(whole):
         raise ValueError(f"no samples of {name} yet: call update({name}=...) before compute()")
     return whole
 
 
+def check_seed(generator: object) -> None:
+    """Check that `generator` is an int: anything else would not give the same slices each time."""
+    if isinstance(generator, bool) or not isinstance(generator, numbers.Integral):
+        raise ValueError(
+            f"generator = {generator!r}: give an int (a seed); a metric has the same slices at each compute()"
+        )
+
+
 def check_rows(name: str, samples: Tensor) -> None:
-    """Samples (n, d)."""
+    """Check that samples are (n, d) and floating-point."""
     if not isinstance(samples, Tensor) or samples.dim() != 2 or not samples.is_floating_point():
         got = type(samples).__name__
         if isinstance(samples, Tensor):
@@ -127,7 +158,7 @@ def check_rows(name: str, samples: Tensor) -> None:
 
 
 def check_dimension(samples: Tensor, earlier: int | None) -> None:
-    """Samples of the dimension that earlier ones had, if there were any."""
+    """Check that samples have the dimension of earlier ones, if there were any."""
     d = samples.shape[-1]
     if earlier not in (None, d):
         raise ValueError(

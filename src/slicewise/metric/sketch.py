@@ -1,4 +1,4 @@
-"""Many lines of numbers, too long to keep, as short weighted lines that are provably near to them."""
+"""A sketch of quantile functions: long sequences of numbers as short weighted ones, with an error bound."""
 
 from __future__ import annotations
 
@@ -7,31 +7,36 @@ import math
 import torch
 from torch import Tensor
 
-# A long batch is taken in so many numbers a line at a time: what is added takes no memory of its own.
+# Numbers per line added at a time, which bounds the memory that adding takes.
 _AT_ONCE = 2**15
 
 
 class Sketch:
-    """The quantile functions of lines that arrive piece by piece, in memory that does not grow.
+    """The quantile functions of several sequences ("lines") that arrive piece by piece, in memory that does not grow.
 
-    Level h holds up to `capacity` numbers a line, each standing for 2^h. A full level is sorted; its eighths at
-    both ends stay, where numbers are far apart; between them neighbours are joined in their middle, and the
-    middles go up a level. Nothing is drawn: equal streams give equal sketches, and sketches can be merged.
+    Level h holds up to `capacity` numbers per line, each of weight 2^h. A full level is sorted; the eighth at either
+    end stays, where numbers are far apart; between them each pair of neighbors is replaced by its midpoint, which moves
+    up a level. Nothing is random: equal streams give equal sketches, and sketches can be merged.
 
-    How far joining has moved the numbers is added up on the way. With moved_h(q) = Σ over pairs joined at
-    level h of 2^(h+1) (gap / 2)^q, each number moving once a level, W_p between a line and its sketch is at most
+    The error is known from how far merging has moved the numbers. With moved_h(q) = Σ over pairs merged at level h of
+    2^(h+1) (gap / 2)^q, each number moving once per level, W_p between a line and its sketch is at most
 
-        Σ_h (moved_h(p) / n)^(1/p)      by Minkowski's inequality, and for p <= 2 also
-        (Σ_h moved_h(2) / n)^(1/2)      as a middle is the mean of what it stands for: moves are uncorrelated,
+        Σ_h (moved_h(p) / n)^(1/p)      by Minkowski's inequality, and for p ≤ 2 also
+        (Σ_h moved_h(2) / n)^(1/2)      since a midpoint is the mean of what it replaces: moves are uncorrelated,
 
-    whatever the order in which numbers came. Before seeing any it is known to be at most `promise` times
-    the line's range.
+    whatever the order of the numbers. Before any are seen it is at most `promise` times the range of the line.
 
-    All of it lies in one tensor, `state`, which other processes can be sent.
+    Args:
+        state: All numbers of the sketch in one tensor, which can be sent to other processes; made by `empty`.
+        n_lines: Number of lines.
+        capacity: Numbers per line and level, even.
+        levels: Number of levels.
+        p: Order of the distance in which the error is bounded.
 
-    >>> sketch = Sketch.empty(n_lines=3, capacity=64)
-    >>> sketch.add(torch.randn(3, 1000)); sketch.n, sketch.numbers()[0].shape
-    (1000, torch.Size([3, 184]))
+    Example:
+        >>> sketch = Sketch.empty(n_lines=3, capacity=64)
+        >>> sketch.add(torch.randn(3, 1000)); sketch.n, sketch.numbers()[0].shape
+        (1000, torch.Size([3, 184]))
     """
 
     def __init__(self, state: Tensor, n_lines: int, capacity: int, levels: int, p: float) -> None:
@@ -53,7 +58,7 @@ class Sketch:
         p: float = 2,
         device: object = "cpu",
     ) -> Sketch:
-        """A sketch of nothing yet, for `capacity` · 2^(`levels` − 1) numbers a line, or more."""
+        """Return an empty sketch with room for `capacity` · 2^(`levels` − 1) numbers per line, or more."""
         if capacity < 2 or capacity % 2:
             raise ValueError(f"capacity = {capacity}: give an even number of at least 2")
         size = 1 + levels + (2 * levels + 2 + levels * capacity) * n_lines
@@ -64,11 +69,11 @@ class Sketch:
 
     @property
     def n(self) -> int:
-        """How many numbers each line has had."""
+        """Number of numbers added to each line."""
         return int(self._count)
 
     def add(self, lines: Tensor) -> None:
-        """Further numbers (n_lines, n) of each line."""
+        """Add numbers (n_lines, n)."""
         for piece in lines.detach().split(_AT_ONCE, dim=-1):
             if piece.shape[-1]:
                 new = piece.to(self.state.dtype)
@@ -78,7 +83,7 @@ class Sketch:
                 self._push(0, new)
 
     def merge(self, other: Sketch) -> None:
-        """Take in what another sketch of the same shape has seen."""
+        """Add the numbers of another sketch of the same shape."""
         self._count += other._count
         self._moved += other._moved
         self._ends[0] = torch.minimum(self._ends[0], other._ends[0])
@@ -88,20 +93,20 @@ class Sketch:
                 self._push(level, other._items[level, :, : int(fill)])
 
     def numbers(self) -> tuple[Tensor, Tensor]:
-        """What is left of each line (n_lines, k), and the weights (k,) of it, which sum to one."""
+        """Return the numbers (n_lines, k) of the sketch and their weights (k,), which sum to one."""
         fills = [int(fill) for fill in self._fills.tolist()]
         kept = [self._items[level, :, :fill] for level, fill in enumerate(fills)]
         weights = [self.state.new_full((fill,), 2.0**level) for level, fill in enumerate(fills)]
         return torch.cat(kept, dim=-1), torch.cat(weights) / self._count
 
     def error(self) -> Tensor:
-        """A bound (n_lines,) on W_p between each line and what is left of it, from what was joined."""
+        """Return a bound (n_lines,) on W_p between each line and its sketch."""
         by_level, squares = self._moved / self._count  # (levels, n_lines) each
         bound = by_level.pow(1 / self.p).sum(dim=0)
         return torch.minimum(bound, squares.sum(dim=0).sqrt()) if self.p <= 2 else bound
 
     def ranges(self) -> Tensor:
-        """The largest number of each line minus its smallest."""
+        """Return the largest minus the smallest number of each line, (n_lines,)."""
         return self._ends[1] - self._ends[0]
 
     def _push(self, level: int, new: Tensor) -> None:
@@ -111,14 +116,14 @@ class Sketch:
             here[:, fill : fill + some.shape[-1]] = some
             fill += some.shape[-1]
             if fill == self.capacity:
-                middles.append(self._joined(level))
+                middles.append(self._merge_pairs(level))
                 fill = 2 * self._tail
         self._fills[level] = fill
         if middles:
             self._push(level + 1, torch.cat(middles, dim=-1))
 
-    def _joined(self, level: int) -> Tensor:
-        """The middles of a full level's neighbours; what stays is moved to its front."""
+    def _merge_pairs(self, level: int) -> Tensor:
+        """The midpoints of neighbors in a full level; what stays is moved to its front."""
         if level + 1 == self.levels:
             raise ValueError(
                 f"a sketch of capacity {self.capacity} with {self.levels} levels is full after {self.n} numbers a "
@@ -138,22 +143,28 @@ class Sketch:
 
 
 def promise(n: int, capacity: int, p: float) -> float:
-    """The error of a sketch of n numbers a line, as a share of a line's range, that no order can exceed.
+    """Return a bound of the error of any sketch of n numbers per line, as a fraction of the line's range.
 
-    Level h joins at most n / (3/4 · capacity · 2^h) times; the gaps of one time add up to the range at most.
+    Level h is full at most n / (3/4 · capacity · 2^h) times, and the gaps of one time add up to the range at most.
 
-    >>> round(promise(10**7, 1024, 1), 4), promise(1000, 1024, 1)
-    (0.0182, 0.0)
+    Args:
+        n: Numbers per line.
+        capacity: As in `Sketch`.
+        p: Order of the distance.
+
+    Example:
+        >>> round(promise(10**7, 1024, 1), 4), promise(1000, 1024, 1)
+        (0.0182, 0.0)
     """
     levels = max(0, math.floor(math.log2(n / capacity)) + 1) if n else 0
-    joined = capacity - 2 * (capacity // 8)
-    bound = levels / 2 * (2 / joined) ** (1 / p)
-    return min(bound, math.sqrt(levels / (2 * joined))) if p <= 2 else bound
+    merged = capacity - 2 * (capacity // 8)
+    bound = levels / 2 * (2 / merged) ** (1 / p)
+    return min(bound, math.sqrt(levels / (2 * merged))) if p <= 2 else bound
 
 
 def _sorted(rows: Tensor) -> Tensor:
     if rows.device.type != "cpu":
         return rows.sort(dim=-1).values
     rows = rows.clone()
-    rows.numpy().sort(axis=1)  # vectorised, which torch's sort on the CPU is not
+    rows.numpy().sort(axis=1)  # vectorized, unlike torch's sort on the CPU
     return rows

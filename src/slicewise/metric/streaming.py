@@ -1,4 +1,4 @@
-"""The distance between streams of samples, none of which is kept."""
+"""The distance between streams of samples, in bounded memory."""
 
 from __future__ import annotations
 
@@ -10,31 +10,47 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from slicewise.distance import sliced_wasserstein
-from slicewise.metric.exact import check_dimension, check_rows
+from slicewise.metric.exact import check_dimension, check_rows, check_seed
 from slicewise.metric.sketch import Sketch
 from slicewise.sampling import Randomness, uniform
-from slicewise.support import check_count, check_finite, check_order, full_precision
+from slicewise.support import (
+    check_count,
+    check_finite,
+    check_order,
+    full_precision,
+    renamed_arguments,
+)
 from slicewise.transport import project
 
 
+@renamed_arguments(seed="generator")
 class StreamingSlicedWassersteinMetric(Metric):
     """SW_p between all x and all y given to `update`, over fixed uniform slices, in memory that does not grow.
 
-    Each side is a `Sketch` of its projections: 2 · `levels` · `n_slices` · `capacity` numbers in all, 20 MB as
-    it comes. `compute()` is within `error_bound` of the exact distance over the same slices, whatever the order
-    of samples; over ranks sketches are merged, and the bound holds for the samples of all.
+    Keeps a `Sketch` of the projections of each side: 2 · `levels` · `n_slices` · `capacity` numbers in all, 20 MB by
+    default. `compute()` is within `error_bound` of the exact distance over the same slices, whatever the order of
+    samples. Over ranks sketches are merged, and the bound holds for the samples of all.
 
     Args:
-        n_slices: how many slices.
-        capacity: numbers a level keeps of a slice. The error falls as 1 / capacity, the memory grows with it.
-        levels: room for `capacity` · 2^(`levels` − 1) samples a side, or more.
-        seed: of the slices, which are the same on every rank.
+        p: Order of the distance.
+        n_slices: Number of slices.
+        capacity: Numbers per slice and level. The error falls as 1 / capacity, the memory grows with it.
+        levels: There is room for `capacity` · 2^(`levels` − 1) samples per side, or more.
+        generator: An int that seeds the slices, which are the same on every rank.
+        **options: Options of `torchmetrics.Metric`.
 
-    >>> metric = StreamingSlicedWassersteinMetric(n_slices=20, capacity=64)
-    >>> for _ in range(30): metric.update(torch.randn(100, 2), torch.randn(100, 2) + 1)
-    >>> distance = metric.compute()
-    >>> abs(distance - 1) < 0.2 and 0 < metric.error_bound < 0.3
-    tensor(True)
+    Attributes:
+        error_bound: Of the last `compute()`, (); None before.
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> metric = StreamingSlicedWassersteinMetric(n_slices=20, capacity=64)
+        >>> for _ in range(30): metric.update(torch.randn(100, 2), torch.randn(100, 2) + 1)
+        >>> distance = metric.compute()
+        >>> abs(distance - 1) < 0.2 and 0 < metric.error_bound < 0.3
+        tensor(True)
     """
 
     is_differentiable = False
@@ -51,27 +67,37 @@ class StreamingSlicedWassersteinMetric(Metric):
         n_slices: int = 50,
         capacity: int = 1024,
         levels: int = 24,
-        seed: int = 0,
+        generator: int = 0,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         check_order(p)
         check_count("n_slices", n_slices)
-        self.p, self.seed = float(p), seed
+        check_seed(generator)
+        self.p, self.generator = float(p), generator
         self._shape = (n_slices, capacity, levels, self.p)
         empty = Sketch.empty(*self._shape).state
         merge = functools.partial(merged, shape=self._shape)
         for name in ("x", "y"):
             self.add_state(name, default=empty.clone(), dist_reduce_fx=merge)
         self.add_state("d", default=torch.zeros(1, dtype=torch.int64), dist_reduce_fx=one_dimension)
-        # In a collection, metrics whose states are equal share one: those of another p must not.
-        order = torch.tensor([self.p, float(seed)], dtype=torch.float64)
+        # In a MetricCollection, metrics with equal states share one: those of another p or seed must not.
+        order = torch.tensor([self.p, float(generator)], dtype=torch.float64)
         self.add_state("order", default=order, dist_reduce_fx="max")
         self._slices: Tensor | None = None
-        self.error_bound: Tensor | None = None  # of the last `compute()`
+        self.error_bound: Tensor | None = None
 
     def update(self, x: Tensor | None = None, y: Tensor | None = None) -> None:
-        """Further samples (n, d) of either side, or of both; they are projected and forgotten."""
+        """Add samples, which are projected and not kept.
+
+        Args:
+            x: Samples (n, d), or None.
+            y: Samples (m, d), or None.
+
+        Raises:
+            ValueError: If their shape or dtype is another, d differs from that of earlier samples, or an entry is not
+                finite.
+        """
         given = {name: t for name, t in (("x", x), ("y", y)) if t is not None}
         for name, samples in given.items():
             check_rows(name, samples)
@@ -84,7 +110,7 @@ class StreamingSlicedWassersteinMetric(Metric):
                     self._sketch(name).add(project(wide, slices))
 
     def compute(self) -> Tensor:
-        """The distance between what has been seen; `error_bound` is then how far off it may be."""
+        """Return the distance between all samples given so far, (), and set `error_bound`."""
         x, y = self._sketch("x"), self._sketch("y")
         for name, sketch in (("x", x), ("y", y)):
             if not sketch.n:
@@ -93,7 +119,7 @@ class StreamingSlicedWassersteinMetric(Metric):
                 )
         (u, a), (v, b) = x.numbers(), y.numbers()
         costs = sliced_wasserstein(
-            u.unsqueeze(-1),  # each line is a problem of its own, in one dimension
+            u.unsqueeze(-1),  # each slice is a problem in one dimension
             v.unsqueeze(-1),
             p=self.p,
             x_weights=a,
@@ -101,7 +127,7 @@ class StreamingSlicedWassersteinMetric(Metric):
             slices=u.new_ones(1, 1),
             objective="power",
         )
-        # Minkowski once more, over slices.
+        # By Minkowski's inequality over slices.
         self.error_bound = (x.error() + y.error()).pow(self.p).mean().pow(1 / self.p)
         return costs.mean().pow(1 / self.p)
 
@@ -115,15 +141,15 @@ class StreamingSlicedWassersteinMetric(Metric):
         wide = torch.promote_types(samples.dtype, torch.float32)
         known = self._slices
         if known is None or known.shape[-1] != d:
-            # On the CPU: a seed gives the same numbers on every device then.
-            rng = Randomness(torch.Generator().manual_seed(self.seed), torch.device("cpu"))
+            # Drawn on the CPU: a seed gives the same slices on every device.
+            rng = Randomness(torch.Generator().manual_seed(self.generator), torch.device("cpu"))
             known = uniform((self._shape[0], d), rng, torch.float64)
         self._slices = known.to(samples.device)
         return self._slices.to(wide)
 
 
 def merged(states: Tensor, *, shape: tuple[int, int, int, float]) -> Tensor:
-    """The sketches of several processes (R, size) as one."""
+    """Merge the sketches (R, size) of several processes into one (size,)."""
     whole = Sketch.empty(*shape, device=states.device)
     for state in states:
         whole.merge(Sketch(state, *shape))
@@ -131,7 +157,7 @@ def merged(states: Tensor, *, shape: tuple[int, int, int, float]) -> Tensor:
 
 
 def one_dimension(dimensions: Tensor) -> Tensor:
-    """The dimension of the samples, which all processes that have some must share."""
+    """Return the dimension of the samples, which must be the same on all ranks that have some."""
     known = dimensions.flatten().unique().tolist()
     known = [d for d in known if d > 0]
     if len(known) > 1:

@@ -110,7 +110,7 @@ def first_accepted(proposals: Tensor, accepted: Tensor) -> Tensor:
     return proposals.gather(-1, first).squeeze(-1)
 
 
-def one_generator(generator: int | torch.Generator | None) -> torch.Generator | None:
+def one_generator(generator: object) -> torch.Generator | None:
     """Return the one generator to draw from: an int seeds a new one on the CPU, None is torch's global one."""
     if generator is None or isinstance(generator, torch.Generator):
         return generator

@@ -1,4 +1,7 @@
-"""Modules that have moved: their old paths work for one version, with a `DeprecationWarning`."""
+"""What has another name now.
+
+Modules: their old paths work for one version, with a `DeprecationWarning`. Arguments: an error says the new name.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, TypeVar
 
-Returned = TypeVar("Returned")
+Renamed = TypeVar("Renamed", bound=Callable[..., Any])
 
 # Old module -> where its names are now. Pickled recipes name these modules, too.
 MOVED = {
@@ -65,19 +68,38 @@ class _Moved(MetaPathFinder, Loader):
             vars(module).update({name: getattr(judging, name) for name in judging.__all__})
 
 
-def renamed_arguments(**new: str) -> Callable[[Callable[..., Returned]], Callable[..., Returned]]:
-    """Answer the old names of a function's arguments by the new ones."""
+def renamed_arguments(**new: str) -> Callable[[Renamed], Renamed]:
+    """Decorate a function or class so that old names of its arguments raise a `TypeError` that says the new ones.
 
-    def decorate(function: Callable[..., Returned]) -> Callable[..., Returned]:
-        @functools.wraps(function)
-        def called(*args: Any, **kwargs: Any) -> Returned:
+    Args:
+        new: For each old name, the new one.
+
+    Returns:
+        The decorator. The signature of what it decorates stays as it is.
+
+    Example:
+        >>> @renamed_arguments(seed="generator")
+        ... def draw(*, generator=0): return generator
+        >>> draw(seed=1)
+        Traceback (most recent call last):
+        TypeError: draw() has no argument 'seed': it is called 'generator' now
+    """
+
+    def decorate(target: Renamed) -> Renamed:
+        is_class = isinstance(target, type)
+        wrapped: Callable[..., Any] = vars(target)["__init__"] if is_class else target
+
+        @functools.wraps(wrapped)
+        def called(*args: Any, **kwargs: Any) -> Any:
             for old in kwargs.keys() & new.keys():
-                raise TypeError(
-                    f"{function.__name__}() has no argument {old!r}: it is called {new[old]!r} now"
-                )
-            return function(*args, **kwargs)
+                name = getattr(target, "__name__", "call")
+                raise TypeError(f"{name}() has no argument {old!r}: it is called {new[old]!r} now")
+            return wrapped(*args, **kwargs)
 
-        return called
+        if is_class:
+            setattr(target, "__init__", called)  # noqa: B010 (mypy refuses an assignment)
+            return target
+        return called  # type: ignore[return-value]
 
     return decorate
 

@@ -14,7 +14,7 @@ from slicewise.sampling import one_generator
 from slicewise.support import check_choice, check_count, renamed_arguments
 
 _ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
-_renamed = renamed_arguments(seed="generator=", bend="activation=")
+_renamed = renamed_arguments(seed="generator", bend="activation")
 
 
 @_renamed
@@ -109,7 +109,7 @@ class Generator(Layers):
     ) -> None:
         super().__init__((noise, *hidden, d), activation=activation, generator=generator)
 
-    @renamed_arguments(seed="generator=")
+    @renamed_arguments(seed="generator")
     @torch.no_grad()
     def sample(self, n: int, *, generator: int | torch.Generator | None = 0) -> Tensor:
         """Draw samples from the network.

@@ -34,8 +34,8 @@ class StackedOptimizer(torch.optim.Optimizer):
     """SGD, momentum or Adam steps for the parameters (R, ...) of a `Stack`, each network with its own kind and rate.
 
     Each network moves as the optimizer of torch would move it alone. A network with a weight that is not finite, or
-    beyond 1000, has diverged: it keeps the weights it had before, its entry of `alive` (R,) becomes False, and the others
-    are not affected.
+    beyond 1000, has diverged: it keeps the weights it had before, its entry of `alive` (R,) becomes False, and the
+    others are not affected.
 
     The parameters become views of one tensor (R, n_weights), so that a step is a few operations on it: move a stack to
     its device before making its optimizer.

@@ -78,13 +78,13 @@ class Training:
 
 
 @renamed_arguments(
-    steps="max_steps=",
-    optimiser="optimizer=",
-    seed="seeds=",
-    generator="seeds=",
-    every="checkpoint_every=",
-    bar="progress_bar=",
-    power="objective='power' or objective='root'",
+    steps="max_steps",
+    optimiser="optimizer",
+    seed="seeds",
+    generator="seeds",
+    every="checkpoint_every",
+    bar="progress_bar",
+    power="objective",
 )
 def train(
     network: nn.Module,
@@ -115,13 +115,13 @@ def train(
     """Train a network so that its outputs are distributed as the target samples.
 
     Use it for a generator (noise in, samples out) or for a translation (samples of one set in, samples of another out).
-    To write the training loop yourself, use the loss `SlicedWasserstein`. With the default scale a rate of 0.1 for plain
-    SGD works across batch sizes, slice counts and variants; for "dsw" use 0.02 (measurements: docs/latents.md). What
-    a step draws depends on the seed and the step number alone, on every device.
+    To write the training loop yourself, use the loss `SlicedWasserstein`. With the default scale a rate of 0.1 for
+    plain SGD works across batch sizes, slice counts and variants; for "dsw" use 0.02 (measurements: docs/latents.md).
+    What a step draws depends on the seed and the step number alone, on every device.
 
     Args:
-        network: A `Generator`, a `Translator`, a `Stack` of either, or any module from (B, d_in) to (B, d). It is trained
-            in place, on the device of its weights.
+        network: A `Generator`, a `Translator`, a `Stack` of either, or any module from (B, d_in) to (B, d). It is
+            trained in place, on the device of its weights.
         target: Samples (N, d).
         variant: The sliced distance: a name of `VARIANTS`, a `Variant` or a `Recipe`.
         source: Input samples (M, d_in), or the dimension of standard normal noise. None is the noise of a `Generator`.
@@ -129,18 +129,20 @@ def train(
         batch: Rows of the target, and of the source, per step: without replacement within an epoch, with replacement
             if there are fewer rows than that.
         n_slices: Number of slices; None is the default of the variant.
-        objective: What is minimized: "power" (SW_2 squared), "root" (SW_2) or "mean_root" (the mean of W_2 over slices).
+        objective: What is minimized: "power" (SW_2 squared), "root" (SW_2) or "mean_root" (the mean of W_2 over
+            slices).
         scale: How gradients are scaled: "displacement" (minus the displacement that the slices suggest, divided by
             the batch; for the power only) or "classic" (the gradient of the objective).
         optimizer: "sgd", "momentum" or "adam" (for a stack, one or one for each network), or a function that makes
             one of torch's optimizers from the parameters.
-        lr: Learning rate; for a stack, one or one for each network. None is 0.1 for "sgd", 0.03 for "momentum", 0.001 for
-            "adam"; with the classic scale, which has no rate that works everywhere, only "adam" has a default.
-        decay: Factor of the rate over the training: "linear", "cosine", "tail" (linear over the last 30 % of the steps),
-            or a function of the fraction of steps made.
+        lr: Learning rate; for a stack, one or one for each network. None is 0.1 for "sgd", 0.03 for "momentum", 0.001
+            for "adam"; with the classic scale, which has no rate that works everywhere, only "adam" has a default.
+        decay: Factor of the rate over the training: "linear", "cosine", "tail" (linear over the last 30 % of the
+            steps), or a function of the fraction of steps made.
         clip: Largest norm of a gradient; in a stack, of each network's.
         ema: Average the weights over steps with this factor, e.g. 0.999; see `Training.ema_network`.
-        precision: "tf32" for matrix products on a CUDA device, "bf16" for the network; weights and loss stay as they are.
+        precision: "tf32" for matrix products on a CUDA device, "bf16" for the network; weights and loss stay as they
+            are.
         seeds: Seed of everything that is drawn; for a stack, one or one for each network. Networks with the same seed
             see the same batches, noise and slices.
         checkpoint: A file to resume from if it exists, and to save to. A resumed training continues bit for bit.
@@ -238,8 +240,8 @@ def _source(source: Tensor | int | None, network: nn.Module) -> Tensor | int:
         width = source.shape[1] if isinstance(source, Tensor) else source
         if sizes is not None and width != sizes[0]:
             raise ValueError(
-                f"source has {width} coordinates, the network takes {sizes[0]} ({' → '.join(map(str, sizes))}): they must "
-                f"agree"
+                f"source has {width} coordinates, the network takes {sizes[0]} ({' → '.join(map(str, sizes))}): "
+                f"they must agree"
             )
         return source
     if isinstance(network, (Layers, Stack)) and not network.residual:
@@ -261,7 +263,8 @@ def _optimizer(
         if lr is not None or stacked:
             what = "a stack has" if stacked else "lr is given, too"
             raise ValueError(
-                f"optimizer is a function, but {what}: use a name ({', '.join(KINDS)}), or let the function set the rate"
+                f"optimizer is a function, but {what}: use a name ({', '.join(KINDS)}), or let the function set the "
+                f"rate"
             )
         return _checked(asked(weights))
     kinds = [asked] if isinstance(asked, str) else list(asked)

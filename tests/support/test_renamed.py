@@ -11,12 +11,12 @@ import pytest
 from slicewise.support import renamed_arguments
 
 
-@renamed_arguments(seed="generator=")
+@renamed_arguments(seed="generator")
 def draw(n, *, generator=0, **options):
     return n, generator, options
 
 
-@renamed_arguments(seed="generator=")
+@renamed_arguments(seed="generator")
 @dataclass(frozen=True)
 class Draws:
     n: int
@@ -25,7 +25,9 @@ class Draws:
 
 @pytest.mark.parametrize("call", [draw, Draws])
 def test_an_old_word_names_the_new_one(call):
-    with pytest.raises(TypeError, match=rf"{call.__name__}\(\) .*'seed': write generator= instead"):
+    with pytest.raises(
+        TypeError, match=rf"{call.__name__}\(\) .*'seed': it is called 'generator' now"
+    ):
         call(3, seed=1)
     assert "generator" in inspect.signature(call).parameters
 
