@@ -1,7 +1,8 @@
-"""Run by `make dist` with an environment that holds the wheel and nothing else of ours."""
+"""Run by `make dist` in an environment that holds the wheel and its requirements only."""
 
 from importlib.metadata import version
 from importlib.resources import files
+from importlib.util import find_spec
 
 import torch
 
@@ -9,6 +10,7 @@ import slicewise as sw
 
 assert version("slicewise") == sw.__version__
 assert files("slicewise").joinpath("py.typed").is_file()
+assert find_spec("benchmarks") is None, "benchmarks are for a clone of the repository"
 kernels = {file.name for file in files("slicewise.kernels.cuda").iterdir()}
 assert kernels >= {"match.cu", "radix.cu", "draw.cu", "rows.cu", "frames.cu", "backproject.cu"}, kernels
 for package in ("slicewise.lab.report", "slicewise.lab.published", "slicewise.lab.templates"):

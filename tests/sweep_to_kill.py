@@ -6,10 +6,10 @@ import sys
 
 from slicewise.lab.experiments.flows import FlowCell
 from slicewise.lab.experiments.gradient_flow import ToyTask
-from slicewise.lab.study.engines import InProcesses, InTurn
+from slicewise.lab.study.engines import ProcessEngine, SerialEngine
+from slicewise.lab.study.progress import SweepProgress
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
-from slicewise.lab.study.watch import Watch
 
 RATES, SEEDS = (0.3, 3.0, 1e6), (0, 1)
 
@@ -24,7 +24,7 @@ def cells():
     ]
 
 
-class Loud(Watch):
+class Loud(SweepProgress):
     """Says so, at once, whenever a cell has been written."""
 
     def done(self, name, runs, seconds, error=""):
@@ -33,9 +33,9 @@ class Loud(Watch):
 
 if __name__ == "__main__":
     count = int(sys.argv[2])
-    engine = InTurn() if count == 1 else InProcesses(count)
+    engine = SerialEngine() if count == 1 else ProcessEngine(count)
     with Store(sys.argv[1]) as store:
         print("begun", flush=True)
-        outcome = sweep(cells(), store, engine=engine, watch=Loud(quiet=True))
+        outcome = sweep(cells(), store, engine=engine, progress=Loud(quiet=True))
     print(f"made {outcome.made} of {outcome.made + outcome.there}", flush=True)
     raise SystemExit(len(outcome.failed))

@@ -1,4 +1,4 @@
-"""What training in a latent space promises: which trainings, and between which numbers their figures lie."""
+"""The claims about training in a latent space: the trainings, and the bounds of their figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SEEDS = (0, 1, 2)
 
 @dataclass(frozen=True)
 class Figure:
-    """A number, and the numbers it is promised to lie between."""
+    """A measured number and its bounds."""
 
     name: str
     number: float
@@ -29,13 +29,13 @@ class Figure:
 
     @property
     def holds(self) -> bool:
-        """So it is; of NaN nothing is."""
+        """Whether the number lies within its bounds; NaN does not."""
         enough = self.number > self.least if self.beyond else self.number >= self.least
         return enough and self.number <= self.most
 
     @property
     def bound(self) -> str:
-        """In signs."""
+        """The bounds as text."""
         if self.least == -math.inf:
             return f"≤ {self.most:g}"
         if self.most == math.inf:
@@ -49,7 +49,7 @@ Check = Callable[[Measures, Mapping[str, Measures]], list[Figure]]
 
 @dataclass(frozen=True)
 class Promise:
-    """A training whose seeds each have certain figures."""
+    """A training, and the figures that each of its seeds must have."""
 
     words: str
     cell: TrainingCell
@@ -58,7 +58,7 @@ class Promise:
 
 @dataclass(frozen=True)
 class Translated:
-    """What is promised of a translation, as shares."""
+    """Return the figures of a translation, relative to its baselines."""
 
     w2: float  # of the excess over the floor, removed at least
     frechet: float
@@ -84,7 +84,7 @@ class Translated:
 
 @dataclass(frozen=True)
 class Generated:
-    """What is promised of a generator."""
+    """Return the figures of a generator."""
 
     sw2: float  # over the floor, at most
     energy: float
@@ -100,7 +100,7 @@ class Generated:
 
 
 def _share(number: float, floor: float) -> float:
-    """Of a floor that is none, as where all samples are the same, nothing is promised."""
+    """Divide by a baseline; NaN if that is zero, as it is for samples that are all equal."""
     return number / floor if floor > 0 else math.nan
 
 
@@ -112,7 +112,7 @@ TRANSLATIONS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """On what, and how large, the promises are measured."""
+    """The latents and the sizes of networks that claims are measured with."""
 
     data: LatentChoice
     steps: int = 10_000
@@ -125,7 +125,7 @@ class Setting:
     def cell(
         self, task: LatentTask, variant: str = "sw", seeds: tuple[int, ...] = _SEEDS, **more: Any
     ) -> TrainingCell:
-        """A training by the one rate that nobody searched for."""
+        """Return a training with the default rate, which is not searched for."""
         experiment = GENERATE if task.generates else TRANSLATE
         known: dict[str, Any] = {"rates": (ONE_RATE,), "precision": self.precision, **more}
         return TrainingCell(
@@ -134,23 +134,23 @@ class Setting:
 
 
 def generation(setting: Setting) -> Iterator[Promise]:
-    """By plain and by adaptive steps."""
+    """Return the claims about generation, with SGD and with Adam."""
     task = setting.task(GENERATION)
     yield Promise("SGD, displacement 0.1", setting.cell(task), Generated(2.1, 0.05))
-    adam: dict[str, Any] = {"rates": (1e-3,), "optimiser": "adam", "decay": "linear"}
+    adam: dict[str, Any] = {"rates": (1e-3,), "optimizer": "adam", "decay": "linear"}
     for n_slices, check in ((50, Generated(1.4, 0.015)), (500, Generated(1.15, 0.004))):
         cell = setting.cell(task, n_slices=n_slices, **adam)
         yield Promise(f"Adam, falling rate, L = {n_slices}", cell, check)
 
 
 def translation(setting: Setting, name: str) -> Promise:
-    """One of `TRANSLATIONS`."""
+    """Return the claim about one of `TRANSLATIONS`."""
     words = f"{name}, SGD, displacement 0.1"
     return Promise(words, setting.cell(setting.task(name)), TRANSLATIONS[name])
 
 
 def sizes(setting: Setting) -> Iterator[tuple[TrainingCell, str, float]]:
-    """One rate for every batch size and slice count: a training, and how far it may be from the best of a grid."""
+    """Return trainings over batch sizes and slice counts, and how far the default rate may be from the best of a grid."""
     for batch in (setting.size, 4 * setting.size, 8 * setting.size):
         for n_slices in (10, 50, 200):
             cell = setting.cell(setting.task(GENERATION, batch), seeds=(0,), n_slices=n_slices)
@@ -158,7 +158,7 @@ def sizes(setting: Setting) -> Iterator[tuple[TrainingCell, str, float]]:
 
 
 def variants(setting: Setting) -> Iterator[tuple[TrainingCell, str, float]]:
-    """One rate for every variant."""
+    """Return the same for every variant."""
     for variant in ELEVEN:
         cell = setting.cell(setting.task(GENERATION), variant, seeds=(0,))
         yield cell, f"one rate, {variant}", 1.25

@@ -1,6 +1,6 @@
-"""Compare colour transfer with what people use, on photographs of installed packages.
+"""Compare color transfer with other methods, on photographs of installed packages.
 
-python -m slicewise.lab.bench.color --out benchmarks/results
+python -m benchmarks.color --out benchmarks/results
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _STATUS = Path("/proc/self/status")
 
 
 def judged(source: Array, moved: Array, target: Array, *, repeats: int = 4) -> dict[str, float]:
-    """How near the palette came, and what of the picture is left."""
+    """Measure how near the colors are to the target's, and how much of the structure is kept."""
     import torch
     from skimage.color import rgb2gray
     from skimage.filters import sobel
     from skimage.metrics import structural_similarity
 
     before, after = rgb2gray(source), rgb2gray(moved)
-    edges = [sobel(grey).ravel() for grey in (before, after)]
+    edges = [sobel(gray).ravel() for gray in (before, after)]
     x, y = (
         torch.from_numpy(image.reshape(-1, 3)[::7].astype(np.float64)) for image in (moved, target)
     )
@@ -59,7 +59,7 @@ def judged(source: Array, moved: Array, target: Array, *, repeats: int = 4) -> d
 
 
 def tried(name: str, source: Array, target: Array) -> dict[str, Any]:
-    """One way on one pair, judged and timed; the second of two runs, the first may compile."""
+    """Judge and time a method on a pair; the second of two runs counts, because the first may compile."""
     way = WAYS[name]
     way(source[::8, ::8], target[::8, ::8])
     start = time.process_time()
@@ -69,7 +69,7 @@ def tried(name: str, source: Array, target: Array) -> dict[str, Any]:
 
 
 def memory(name: str, source: Array, target: Array) -> float:
-    """Bytes that a way takes beyond its images and libraries, in a process of its own."""
+    """Return the bytes that a method needs beyond its images and libraries, in a separate process."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         return pool.apply(_peak, (name, source, target))
@@ -85,7 +85,7 @@ def _peak(name: str, source: Array, target: Array) -> float:
 
 
 def _status(name: str) -> float:
-    """Bytes, from what Linux tells of this process."""
+    """Return the bytes of an entry of /proc/self/status."""
     (line,) = [one for one in _STATUS.read_text().splitlines() if one.startswith(f"{name}:")]
     return 1024.0 * int(line.split()[1])
 
@@ -93,7 +93,7 @@ def _status(name: str) -> float:
 def against_histograms(
     images: dict[str, Array], pairs: list[tuple[str, str]]
 ) -> list[dict[str, Any]]:
-    """Palette W_2 of ours and of match_histograms on every pair, on the same pixels."""
+    """Compare slicewise with match_histograms by palette W_2 on every pair, on the same pixels."""
     rows = []
     for a, b in pairs:
         source, target = images[a], images[b]
@@ -112,7 +112,7 @@ def against_histograms(
 def summary(
     close: list[dict[str, Any]], wide: list[dict[str, Any]], peaks: dict[str, float]
 ) -> str:
-    """Both comparisons as Markdown: means over pairs, and how often ours is nearer."""
+    """Return both comparisons as Markdown: means over pairs, and how often slicewise is nearer."""
     lines = [
         "| way | palette W_2 | SW_2 | SSIM | edges | CPU s | extra MB |",
         "|---|---|---|---|---|---|---|",
@@ -147,7 +147,7 @@ def summary(
 
 
 def as_csv(rows: list[dict[str, Any]]) -> str:
-    """Rows of one kind as a table."""
+    """Return rows as CSV."""
     file = io.StringIO()
     table = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
     table.writeheader()
@@ -156,7 +156,7 @@ def as_csv(rows: list[dict[str, Any]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line of the comparison."""
+    """Run the comparison; return its exit status."""
     parser = argparse.ArgumentParser(
         prog="benchmarks.color.__main__", description=__doc__.splitlines()[0]
     )
@@ -172,7 +172,7 @@ def main(arguments: list[str] | None = None) -> int:
     images = photographs(given.images)
     own = [name for name in images if "_source_" not in name and "_target_" not in name]
     pairs = list(itertools.permutations(own, 2))
-    pairs = [(a, b) for a, b in pairs if b != "camera"]  # a grey palette is no colour
+    pairs = [(a, b) for a, b in pairs if b != "camera"]  # a gray photograph has no colors
     for name in images:
         if "_source_" in name:
             key = name.split("_source_")[0] + "_target_"
@@ -202,12 +202,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def draw_gallery(images: dict[str, Array], folder: Path) -> None:
-    """Before and after beside match_histograms, from photographs that may be shown."""
+    """Draw before and after beside match_histograms, for photographs with a free license."""
     for a, b in GALLERY:
         source, target = images[a], images[b]
         ways = [(name, WAYS[name](source, target)) for name in ("slicewise", "match_histograms")]
-        shown = [(a, source), *ways, (f"colours of {b}", target)]
-        write_whole(folder / f"colour-{a}-{b}.jpg", before_after(shown, ".jpg"))
+        shown = [(a, source), *ways, (f"colors of {b}", target)]
+        write_whole(folder / f"color-{a}-{b}.jpg", before_after(shown, ".jpg"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Colour transfer as people do it: the ways to compare with, each a function of two images."""
+"""Methods of color transfer, each a function of two images."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def reinhard(source: Array, target: Array) -> Array:
     scale = y.std((0, 1)) / np.maximum(x.std((0, 1)), 1e-9)
     moved = (x - x.mean((0, 1))) * scale + y.mean((0, 1))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of colours that no screen shows
+        warnings.simplefilter("ignore")  # of colors that no screen shows
         return np.round(255 * np.clip(lab2rgb(moved), 0, 1)).astype(np.uint8)
 
 
 def pot(kind: str) -> Way:
-    """POT's domain adaptation of colours: fitted to samples, carried to all pixels by nearest samples."""
+    """POT's domain adaptation of colors: fitted to samples, carried to all pixels by nearest samples."""
 
     def way(source: Array, target: Array) -> Array:
         import ot
@@ -59,10 +59,16 @@ def pot(kind: str) -> Way:
 
 
 WAYS: dict[str, Way] = {
-    "slicewise": lambda s, t: np.asarray(transfer(s, t, seed=0, bar=False)),
-    "slicewise, gentle": lambda s, t: np.asarray(transfer(s, t, smoothness=10, seed=0, bar=False)),
-    "slicewise, palette": lambda s, t: np.asarray(transfer(s, t, palette=256, seed=0, bar=False)),
-    "slicewise, srgb": lambda s, t: np.asarray(transfer(s, t, space="srgb", seed=0, bar=False)),
+    "slicewise": lambda s, t: np.asarray(transfer(s, t, generator=0, progress_bar=False)),
+    "slicewise, gentle": lambda s, t: np.asarray(
+        transfer(s, t, smoothness=10, generator=0, progress_bar=False)
+    ),
+    "slicewise, palette": lambda s, t: np.asarray(
+        transfer(s, t, palette=256, generator=0, progress_bar=False)
+    ),
+    "slicewise, srgb": lambda s, t: np.asarray(
+        transfer(s, t, space="srgb", generator=0, progress_bar=False)
+    ),
     "match_histograms": histograms,
     "Reinhard": reinhard,
     "POT EMD": pot("EMD"),
@@ -72,7 +78,7 @@ WAYS: dict[str, Way] = {
 
 
 def photographs(folder: Path | None = None) -> dict[str, Array]:
-    """The photographs that scikit-image and scikit-learn bring, and those of a folder."""
+    """Return the photographs of scikit-image and scikit-learn, and those of a folder."""
     from skimage import data
     from sklearn.datasets import load_sample_image
 

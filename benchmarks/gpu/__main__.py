@@ -1,6 +1,6 @@
-"""Time slicewise on a CUDA device, beside what users have there, what the device allows and the targets.
+"""Time slicewise on a CUDA device against other implementations, what the device allows and the targets.
 
-python -m slicewise.lab.bench.gpu --out benchmarks/results
+python -m benchmarks.gpu --out benchmarks/results
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Bench:
         self._ceilings: floors.Ceilings | None = None
 
     def run(self) -> None:
-        """All sections that were asked for."""
+        """Measure the chosen sections."""
         self._try("ceilings", self._measure_ceilings)
         for section in SECTIONS:
             getattr(self, f"_{section}")()
             self.save()
 
     def save(self) -> None:
-        """Write what there is."""
+        """Write the record as it is."""
         self.record["targets"] = verdicts(self.record)
         self.record["seconds"] = time.perf_counter() - self._begun
         for suffix, text in (
@@ -70,7 +70,7 @@ class Bench:
         return not self._only or section in self._only or name in self._only
 
     def _try(self, piece: str, work: Callable[[], str]) -> None:
-        """Do one piece; if it fails say so, note it, and go on to the next."""
+        """Make one measurement; an error is printed and recorded, and the next one follows."""
         begun = time.perf_counter()
         try:
             words = work()
@@ -143,7 +143,7 @@ class Bench:
 
 
 def start_record(notes: dict[str, str], *, quick: bool) -> Record:
-    """The machine and the versions; everything else still to come."""
+    """Return a record with machine and versions only."""
     return {
         "date": datetime.date.today().isoformat(),
         "quick": quick,
@@ -175,13 +175,13 @@ def _driver() -> str | None:
 
 
 def known_names() -> list[str]:
-    """What --only understands: sections, flows, steps and variants."""
+    """Return the choices of --only: sections, flows, steps and variants."""
     names = [*SECTIONS, *(case.name for case in FLOWS), *STEPPED, *PAPER_SECONDS]
     return list(dict.fromkeys(names))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line of the benchmark on a GPU."""
+    """Run the benchmark; return its exit status."""
     parser = argparse.ArgumentParser(
         prog="benchmarks.gpu.__main__", description=__doc__.splitlines()[0]
     )

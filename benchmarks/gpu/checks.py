@@ -1,4 +1,4 @@
-"""Whether a flow on a CUDA device went where float64 goes, asked before its time is taken."""
+"""Checks that a flow on a CUDA device agrees with one in float64, before it is timed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER_SEEDS = 8  # of plain float32 flows that say how far rounding alone carrie
 
 
 def check_flow(x: Tensor, y: Tensor, label: str, **how: Any) -> dict[str, float]:
-    """A float32 flow beside one in float64 by plain torch, same seeds; raises if they differ much.
+    """Compare a float32 flow with one in float64 by plain torch, with the same seeds; raise if they differ much.
 
     A near-tie that rounding swaps turns samples another way, and more of them after it: at d = 12288 plain
     torch's own float32 ends 5e-6 to 2e-2 of the way apart, by the seed. Where a flow is further off than the
@@ -44,7 +44,7 @@ def check_flow(x: Tensor, y: Tensor, label: str, **how: Any) -> dict[str, float]
 
 
 def _ends(x: Tensor, y: Tensor, backend: str, **how: Any) -> Tensor:
-    return sw.flow(x, y, steps=CHECKED_STEPS, backend=backend, **how).particles.double()
+    return sw.flow(x, y, max_steps=CHECKED_STEPS, backend=backend, **how).particles.double()
 
 
 def _off(ended: Tensor, expected: Tensor, start: Tensor) -> float:
@@ -52,7 +52,7 @@ def _off(ended: Tensor, expected: Tensor, start: Tensor) -> float:
 
 
 def _carried_by_rounding(x: Tensor, y: Tensor, **how: Any) -> float:
-    """How far plain float32 ends from plain float64, at most, over some other seeds."""
+    """Return the largest distance between plain float32 and float64, over some other seeds."""
     pairs = ((x, y), (x.double(), y.double()))
     ends = (
         [_ends(*pair, "torch", **{**how, "seeds": how["seeds"] + shift}) for pair in pairs]
@@ -62,7 +62,7 @@ def _carried_by_rounding(x: Tensor, y: Tensor, **how: Any) -> float:
 
 
 def apart(points: Tensor, y: Tensor) -> Tensor:
-    """SW_2 in float64, (*batch,), on slices that are always the same."""
+    """Return SW_2 in float64, (*batch,), on fixed slices."""
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randn(100, y.shape[-1], generator=generator, dtype=torch.float64)
     slices = torch.nn.functional.normalize(drawn, dim=-1).to(y.device)

@@ -1,4 +1,4 @@
-"""Who is timed on a CUDA device: slicewise, and what users have there."""
+"""The implementations that are timed on a CUDA device: slicewise and others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Peer:
 
 
 def torch_peer(contender: Contender) -> Peer:
-    """One whose work is torch's."""
+    """Return a contender that is written in torch."""
 
     def prepare(x: Tensor, y: Tensor, n_slices: int) -> Callable[[], Any]:
         return functools.partial(contender, x, y, n_slices)
@@ -46,7 +46,7 @@ def torch_peer(contender: Contender) -> Peer:
 
 
 def peers(pot_folder: Path | None) -> tuple[dict[str, Peer], dict[str, str]]:
-    """All that can run here, and what is to be said about those that are not ours."""
+    """Return the implementations that can run here, and notes about the others."""
     found = {
         "slicewise": torch_peer(slicewise),
         "slicewise, autograd": torch_peer(slicewise_autograd),
@@ -67,7 +67,7 @@ def peers(pot_folder: Path | None) -> tuple[dict[str, Peer], dict[str, str]]:
 
 
 def load_pot(folder: Path | None) -> str:
-    """Import POT, installed or from a folder with its source, and say which."""
+    """Import POT, installed or from a folder with its source, and return which."""
     # It would import these as well, and one of them may take the device's memory.
     for other in ("JAX", "CUPY", "TENSORFLOW"):
         os.environ.setdefault(f"POT_BACKEND_DISABLE_{other}", "1")
@@ -93,7 +93,7 @@ def pot_from_source(folder: Path) -> str:
 
 
 class _Stub(types.ModuleType):
-    """A module that has every function, none of which works."""
+    """A module in which every name is a function that raises."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -117,7 +117,7 @@ def _load_jax() -> str:
 def jax_jit(
     x: Tensor, y: Tensor, n_slices: int, slices: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The leanest thing a JAX user writes: jit(value_and_grad) of project, sort, subtract."""
+    """Plain JAX: jit(value_and_grad) of project, sort, subtract."""
     import jax
 
     if slices is None:

@@ -1,4 +1,4 @@
-"""What a CUDA device can do at best, measured once, and what a step must take at least."""
+"""The limits of a CUDA device, measured once, and the least time of a step that follows from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORD = 4
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The device's own limits."""
+    """Bandwidth, arithmetic and launch time of a device."""
 
     bytes_per_second: float  # of a copy, read and written
     flops: float  # of a float32 product, without TF32
@@ -34,12 +34,12 @@ class Ceilings:
     processors: int
 
     def record(self) -> dict[str, Any]:
-        """For the record, with what was assumed beside what was measured."""
+        """Return the limits for the record, with what was assumed."""
         return {**asdict(self), "assumed_clock_hz": CLOCK, "assumed_lanes": LANES}
 
 
 def measure(*, quick: bool = False) -> Ceilings:
-    """A large copy, a large product, and a long chain of tiny kernels."""
+    """Measure a large copy, a large product, and a long chain of tiny kernels."""
     numbers = 2**26 if quick else 2**28
     source, target = torch.zeros(2, numbers, device="cuda")
     copy = _event_seconds(lambda: target.copy_(source))
@@ -79,7 +79,7 @@ def _node_seconds(nodes: int = 1000) -> float:
 
 
 def floor(workload: Workload, ceilings: Ceilings) -> float:
-    """Seconds of a step at least: draw the slices, project, sort both sides, pull back.
+    """Return the least seconds of a step: draw slices, project, sort both sides, project back.
 
     Four things that wait for each other; each takes what its bytes, its arithmetic or its launch in a graph
     takes, whichever is longest. An estimate of what good code would reach, not a proof.
@@ -106,6 +106,6 @@ def floor(workload: Workload, ceilings: Ceilings) -> float:
 
 
 def exchanges(n: int) -> int:
-    """Compare-exchanges of a bitonic network for n keys, padded to a power of two."""
+    """Return the compare-exchanges of a bitonic network for n keys, padded to a power of two."""
     stages = math.ceil(math.log2(n)) if n > 1 else 0
     return 2**stages // 2 * (stages * (stages + 1) // 2)

@@ -1,4 +1,4 @@
-"""From the record of a CUDA device to targets met or missed, and a summary to read."""
+"""The targets of a record, met or missed, and its summary in Markdown."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SMALLEST_ERROR = 1e-9
 
 
 def verdicts(record: Record) -> list[dict[str, Any]]:
-    """Each target: what was reached, and whether that is enough; None where it was not measured."""
+    """Return each target with the number reached and whether it is met; None if it was not measured."""
     flows, steps, variants, accuracy = (
         record.get(section, {}) for section in ("flows", "steps", "variants", "accuracy")
     )
@@ -95,7 +95,7 @@ def _at_least(what: str, limit: float, reached: float | None) -> dict[str, Any]:
 
 
 def summary(record: Record) -> str:
-    """The record as Markdown: the machine, targets, then all numbers and what went wrong."""
+    """Return the record as Markdown: the machine, targets, all numbers and errors."""
     parts = [_machine(record), _targets(record), _ceilings(record), _flows(record), _steps(record),
              _variants(record), _accuracy(record), _errors(record)]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -120,7 +120,7 @@ def _table(head: str, rows: list[str]) -> str:
 
 
 def _number(row: dict[str, Any], name: str, scale: float = 1.0) -> str:
-    """A number that may not have been measured."""
+    """Return a number as text; a dash if it was not measured."""
     return f"{row[name] * scale:.1f}" if name in row else ""
 
 

@@ -1,4 +1,4 @@
-"""Timing on a CUDA device: whole flows by the wall, single steps by wall and events; correct first."""
+"""Timing on a CUDA device: whole flows by wall time, single steps by wall time and events. Results are checked first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slicewise.steps import best_step, rate_of_step
 
 BY_NAME = {workload.name: workload for workload in WORKLOADS}
 
-# Long steps are timed by events; short ones are bound by the host, so by the clock on the wall.
+# Long steps are timed by events; short ones are bound by the host, and timed by wall time.
 BY_EVENTS = ("E1000", "F1e5", "F1e6")
 STEPPED = ("A2", "A50", "A100", "D", "E50", *BY_EVENTS)
 # POT adds up sample weights in float32, which on CUDA costs digits at large n. That is measured in a
@@ -48,14 +48,17 @@ class FlowCase:
         return self.workload.name
 
     def samples(self) -> tuple[Tensor, Tensor]:
-        """x and y of one run; rates and seeds make the batch."""
+        """Return x and y of one run; rates and seeds make the batch."""
         x, y = replace(self.workload, batch=1).samples()
         return x.cuda(), y.cuda()
 
     def how(self, step: float) -> dict[str, Any]:
-        """Arguments of `flow` for a dimensionless step, the largest where there are 36 rates."""
+        """Return the arguments of `flow` for a dimensionless step, the largest of 36 rates."""
         rate = rate_of_step(step, self.workload.n)
-        known: dict[str, Any] = {"n_slices": self.workload.n_slices, "bar": False}
+        known: dict[str, Any] = {
+            "n_slices": self.workload.n_slices,
+            "recording": sw.Recording(progress_bar=False),
+        }
         if self.seeds is None:
             return {**known, "lr": rate, "seeds": 0}
         seeds = torch.arange(self.seeds[0] * self.seeds[1]).reshape(self.seeds)
@@ -86,9 +89,13 @@ def time_flow(case: FlowCase, *, quick: bool) -> dict[str, Any]:
 
 
 def time_variant(name: str, *, quick: bool) -> dict[str, Any]:
-    """A variant with the paper's settings on workload A50: check it, then time the whole call."""
+    """Check a variant with the paper's settings on workload A50, then time the whole call."""
     x, y = FlowCase(BY_NAME["A50"], 0).samples()
-    how: dict[str, Any] = {"seeds": 0, "defaults": "paper", "bar": False}
+    how: dict[str, Any] = {
+        "seeds": 0,
+        "defaults": "paper",
+        "recording": sw.Recording(progress_bar=False),
+    }
     checked = rate_of_step(CHECKED_WAY * x.shape[-1] / CHECKED_STEPS, len(x))
     errors = check_flow(x, y, name, variant=name, lr=checked, **how)
     run = functools.partial(sw.flow, x, y, name, lr=0.01, **how)
@@ -99,8 +106,12 @@ def time_variant(name: str, *, quick: bool) -> dict[str, Any]:
 def _timed(
     run: Callable[..., Any], x: Tensor, y: Tensor, steps: int, repeats: int
 ) -> dict[str, Any]:
-    """Seconds of the whole call, the median of some; no time where runs ended early or did not fall."""
-    run(steps=CHECKED_STEPS)  # compiles what the rates and shapes of this call need
+    """Return the median seconds of the whole call.
+
+    Raises:
+        RuntimeError: runs ended early, or did not come nearer.
+    """
+    run(max_steps=CHECKED_STEPS)  # compiles what the rates and shapes of this call need
     seconds, _ = _wall(run, CHECKED_STEPS)
     made = steps
     while made > 1000 and seconds / CHECKED_STEPS * made > LONGEST:
@@ -109,7 +120,7 @@ def _timed(
     while len(times) < repeats and (not times or sum(times) + times[-1] < LONGEST):
         seconds, found = _wall(run, made)
         times.append(seconds)
-        early = int((found.steps < made).sum())
+        early = int((found.n_steps < made).sum())
         if early:
             raise RuntimeError(f"{early} runs ended before step {made}; no time is reported")
         if not bool((apart(found.particles, y) < apart(x, y)).all()):
@@ -129,13 +140,13 @@ def _timed(
 def _wall(run: Callable[..., Any], steps: int) -> tuple[float, Any]:
     torch.cuda.synchronize()
     begun = time.perf_counter()
-    found = run(steps=steps)
+    found = run(max_steps=steps)
     torch.cuda.synchronize()
     return time.perf_counter() - begun, found
 
 
 def time_step(workload: Workload, name: str, peer: Peer, *, quick: bool) -> dict[str, Any]:
-    """Check a contender, then time its step: by the wall, by events, and on the device alone."""
+    """Check a contender, then time its step: by wall time, by events, and on the device alone."""
     limits = POT_LIMITS if name == "POT" and workload.n > LARGE else LIMITS
     errors = check(workload, name, peer.checked, device="cuda", limits=limits)
     x, y = (t.cuda() for t in workload.samples())
@@ -183,7 +194,7 @@ def _between_events(step: Callable[[], Any], repeats: int) -> float:
 
 
 def _behind_other_work(step: Callable[[], Any], repeats: int = 7) -> float:
-    """Seconds on the device while the host is ahead: a large product keeps the queue full meanwhile.
+    """Return seconds on the device while the host is ahead; a large product keeps the queue full.
 
     A step that waits for the device is as slow as by the wall here too.
     """

@@ -1,1 +1,5 @@
-"""What a step costs, beside what users have: `python -m benchmarks.speed`."""
+"""The time and memory of one step on a CPU, against other implementations: `python -m benchmarks.speed`.
+
+`workloads` lists what is timed and the targets, `contenders` the implementations, `timing` and `scaling` the measurements;
+`ranks` times several processes.
+"""

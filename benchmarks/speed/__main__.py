@@ -1,6 +1,6 @@
-"""Time slicewise against what users have, and say which targets are met.
+"""Time a step of slicewise against other implementations, and say which targets are met.
 
-python -m slicewise.lab.bench --out benchmarks/results
+python -m benchmarks.speed --out benchmarks/results
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from slicewise.support import write_whole
 
 
 def verdicts(workload: Workload, seconds: dict[str, float]) -> list[dict[str, Any]]:
-    """Each target of a workload: the ratio reached and whether that is enough."""
+    """Return each target of a workload with the ratio reached and whether it is met."""
     asked = [("slicewise", peer, ratio) for peer, ratio in workload.targets]
     if workload.name in NUMPY_TARGETS:
         asked.append(("slicewise, NumPy", "POT", NUMPY_TARGETS[workload.name]))
@@ -43,7 +43,7 @@ def verdicts(workload: Workload, seconds: dict[str, float]) -> list[dict[str, An
 
 
 def time_variants(*, quick: bool, tell: Callable[[str], None]) -> dict[str, dict[str, float]]:
-    """Every variant on workload A50: the compiled backend beside plain torch, seconds a step."""
+    """Time every variant on workload A50, with the compiled backend and with plain torch, in seconds per step."""
     workload = next(w for w in WORKLOADS if w.name == "A50")
     x, y = workload.samples()
     found: dict[str, dict[str, float]] = {}
@@ -59,7 +59,7 @@ def time_variants(*, quick: bool, tell: Callable[[str], None]) -> dict[str, dict
 
 
 def run(only: list[str], *, quick: bool, tell: Callable[[str], None]) -> dict[str, Any]:
-    """The whole record."""
+    """Time the chosen workloads, and return the record."""
     chosen = [w for w in WORKLOADS if not only or w.name in only]
     record: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
@@ -92,7 +92,7 @@ def run(only: list[str], *, quick: bool, tell: Callable[[str], None]) -> dict[st
 
 
 def line(workload: Workload, seconds: dict[str, float]) -> str:
-    """One workload for a terminal: ms of each contender, and how many times longer than ours."""
+    """Return a line about a workload: milliseconds of each contender, relative to slicewise."""
     ours = seconds["slicewise"]
     words = [f"{name} {1e3 * s:.3g} ({s / ours:.1f}×)" for name, s in seconds.items()]
     return (
@@ -102,7 +102,7 @@ def line(workload: Workload, seconds: dict[str, float]) -> str:
 
 
 def summary(record: dict[str, Any]) -> str:
-    """The targets, met or missed, as Markdown."""
+    """Return the targets, met or missed, as Markdown."""
     rows = [
         "| workload | who | against | target | reached | |",
         "|---|---|---|---|---|---|",
@@ -123,7 +123,7 @@ def summary(record: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line of the benchmark."""
+    """Run the benchmark; return its exit status."""
     parser = argparse.ArgumentParser(prog="benchmarks.speed", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--out", type=Path, default=Path("benchmarks/results"), help="folder of the results"

@@ -1,4 +1,4 @@
-"""Who does the work: slicewise in its forms, and what users have today.
+"""The implementations that are timed: slicewise and others.
 
 Each is a function (x, y, n_slices, slices=None) -> (SW_2, gradient in x). Slices are drawn inside unless
 given. All do the same work: the root, float32, the gradient of the sum over a batch.
@@ -43,7 +43,7 @@ def slicewise_autograd(
 def torch_sort(
     x: Tensor, y: Tensor, n_slices: int, slices: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """What one writes by hand: project, sort, subtract, backward."""
+    """Plain torch: project, sort, subtract, backward."""
     live = x.detach().requires_grad_()
     if slices is None:
         shape = (*x.shape[:-2], n_slices, x.shape[-1])
@@ -57,7 +57,7 @@ def torch_sort(
 
 
 def pot(x: Tensor, y: Tensor, n_slices: int, slices: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """POT's `sliced_wasserstein_distance`, pair after pair."""
+    """POT's `sliced_wasserstein_distance`, one pair after another."""
     import ot
 
     live = x.detach().requires_grad_()
@@ -119,7 +119,7 @@ def _next_key() -> Any:
 
 
 def contenders() -> dict[str, Contender]:
-    """All that can run here."""
+    """Return the implementations that are installed."""
     known: dict[str, Contender] = {
         "slicewise": slicewise,
         "slicewise, autograd": slicewise_autograd,

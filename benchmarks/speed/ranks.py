@@ -1,4 +1,4 @@
-"""A loss over several processes of this machine: seconds a step, and bytes, counted twice.
+"""A loss over several processes of this machine: seconds per step, and bytes sent, by two counts.
 
     python -m benchmarks.speed.ranks --processes 1 2 4
 
@@ -25,7 +25,7 @@ _LOOPBACK = Path("/proc/net/dev")
 
 
 def step_on_ranks(rank: int, size: int, store: str, given: argparse.Namespace) -> None:
-    """One process: some steps of each exchange; the first of them writes what was found."""
+    """Run some steps of each exchange in one process; the first process writes the results."""
     torch.set_num_threads(1)
     torch.manual_seed(rank)
     meeting = dist.FileStore(os.path.join(store, "meet"), size)  # type: ignore[attr-defined]
@@ -55,7 +55,7 @@ def step_on_ranks(rank: int, size: int, store: str, given: argparse.Namespace) -
 
 
 def _crossed() -> int:
-    """Bytes that the loopback device has sent since the machine came up; 0 where nobody says."""
+    """Return the bytes that the loopback device has sent since the machine started; 0 if unknown."""
     if not _LOOPBACK.exists():
         return 0
     line = next(row for row in _LOOPBACK.read_text().splitlines() if row.strip().startswith("lo:"))
@@ -63,7 +63,7 @@ def _crossed() -> int:
 
 
 def main(arguments: Any = None) -> None:
-    """Each number of processes in turn."""
+    """Time each number of processes in turn."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--n", type=int, default=16_384, help="samples a process and side")

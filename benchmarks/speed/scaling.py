@@ -1,4 +1,4 @@
-"""How a step grows with n, d and L, beside what the machine allows."""
+"""The time of a step over n, d and L, beside the limits of the machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.speed.contenders import contenders
 from benchmarks.speed.timing import pinned
-from slicewise.lab.images.palette import BLUE, GREY, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, GRAY, ORANGE
 
 # One quantity varies, the others stay at the middle of what people use.
 AXES = {
@@ -52,7 +52,7 @@ def _seconds(name: str, x: torch.Tensor, y: torch.Tensor, n_slices: int) -> floa
 
 
 def floor(n: int, d: int, n_slices: int) -> float:
-    """What the parts cost on this machine by themselves: draw, three products, two vectorised sorts.
+    """Measure the parts of a step on this machine: draw, three products, two vectorized sorts.
 
     The sorts are NumPy's of 32-bit words for short rows, and three radix passes of one nanosecond a
     number for long ones: an estimate of what good code would reach, not a proof.
@@ -70,7 +70,7 @@ def floor(n: int, d: int, n_slices: int) -> float:
 
 
 def median_seconds(work: Callable[[], Any], budget: float = 0.3) -> float:
-    """CPU seconds of a piece of work, over as many repeats as fit the budget."""
+    """Return the median CPU seconds of a function, over as many repeats as fit the budget."""
     times: list[float] = []
     while len(times) < 3 or (sum(times) < budget and len(times) < 200):
         start = time.process_time()
@@ -90,19 +90,19 @@ def draw(curves: dict[str, Any]) -> bytes:
         "slicewise": (BLUE, "o", "-"),
         "torch sort": ("#e69f00", "s", "-"),
         "POT": (ORANGE, "^", "-"),
-        "floor": (GREY, "", "--"),
+        "floor": (GRAY, "", "--"),
     }
     figure, panels = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained", sharey=True)
     words = {"n": "samples n", "d": "dimension d", "n_slices": "slices L"}
     for axes, (axis, curve) in zip(panels, curves.items(), strict=True):
-        for name, (colour, marker, line) in styles.items():
+        for name, (color, marker, line) in styles.items():
             points = [
                 (v, 1e3 * s)
                 for v, s in zip(curve["values"], curve["seconds"][name], strict=True)
                 if s is not None
             ]
             axes.loglog(
-                *zip(*points, strict=True), color=colour, marker=marker, ls=line, ms=4, label=name
+                *zip(*points, strict=True), color=color, marker=marker, ls=line, ms=4, label=name
             )
         fixed = ", ".join(f"{words[k].split()[-1]} = {v}" for k, v in MIDDLE.items() if k != axis)
         axes.set_xlabel(f"{words[axis]}   ({fixed})")

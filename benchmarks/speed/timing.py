@@ -1,4 +1,4 @@
-"""Timing that can be compared: correct first, interleaved rounds, medians."""
+"""Comparable timings: results are checked first, rounds are interleaved, medians are reported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def errors(
     )
 
 
-# A near-tie in float32 may swap two neighbours, which moves the gradient by 1e-3 at most here.
+# A near-tie in float32 may swap two neighbors, which moves the gradient by 1e-3 at most here.
 LIMITS = (1e-4, 5e-3)
 
 
@@ -100,7 +100,7 @@ def extra_memory(workload: Workload, name: str) -> int:
 
 
 def print_memory(workload_name: str, name: str) -> None:
-    """The child's side of `extra_memory`."""
+    """Run the process of `extra_memory`."""
     from benchmarks.speed.workloads import WORKLOADS
 
     workload = next(w for w in WORKLOADS if w.name == workload_name)
@@ -125,7 +125,7 @@ def _memory(field: str) -> int:
 
 @contextmanager
 def pinned(threads: int) -> Iterator[None]:
-    """That many threads on as many cores."""
+    """Use this many threads on as many cores, inside a `with` block."""
     before = torch.get_num_threads()
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     torch.set_num_threads(threads)
@@ -140,7 +140,7 @@ def pinned(threads: int) -> Iterator[None]:
 
 
 def environment() -> dict[str, Any]:
-    """The machine and the versions, for the record."""
+    """Return the machine and the versions, for the record."""
     versions: dict[str, str | None] = {}
     for package in ("slicewise", "torch", "numpy", "numba", "POT", "ott-jax", "jax"):
         try:

@@ -1,4 +1,4 @@
-"""The work that is timed: what people do with a sliced distance, from a toy flow to a million points."""
+"""The workloads that are timed, from a toy flow to a million points, and their targets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Workload:
     without: tuple[str, ...] = ()  # peers that would take minutes
 
     def samples(self, seed: int = 0) -> tuple[Tensor, Tensor]:
-        """x and y, of different laws so that gradients are not noise."""
+        """Return x and y of different distributions, so that gradients are not noise."""
         generator = torch.Generator().manual_seed(seed)
         shape = (self.n, self.d) if self.batch == 1 else (self.batch, self.n, self.d)
         x = torch.randn(shape, generator=generator)
@@ -39,7 +39,7 @@ WORKLOADS = (
     Workload("B", "sweep of 108 flows", 300, 2, 50, 108, 10, 3, targets=(("POT", 12),)),
     Workload("C784", "image flow", 50, 784, 50, targets=(("POT", 2.5),)),
     Workload("C12288", "image flow", 50, 12288, 50, repeats=40, targets=(("POT", 1.2),)),
-    Workload("D", "colour transfer", 3000, 3, 50, repeats=50, slow_repeats=8,
+    Workload("D", "color transfer", 3000, 3, 50, repeats=50, slow_repeats=8,
              targets=(("POT", 15), ("torch sort", 6))),
     Workload("E50", "training loss", 2048, 512, 50, repeats=40, slow_repeats=10, targets=(("POT", 5),)),
     Workload("E1000", "training loss", 2048, 512, 1000, repeats=5, slow_repeats=3, targets=(("POT", 10),)),

@@ -1,1 +1,4 @@
-"""How many steps learning takes: flows, rules and networks, each against what it promises."""
+"""How many steps flows and trainings take, each against what is promised: `python -m benchmarks.steps`.
+
+`flows` has whole flows, `local` the behavior near the target, `rates` and `training` networks over learning rates.
+"""

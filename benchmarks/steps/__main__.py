@@ -1,4 +1,4 @@
-"""How many steps learning takes, and which promises are kept.
+"""Count the steps that flows and trainings take, and say which promises are kept.
 
 python -m benchmarks.steps --out benchmarks/results
 """
@@ -22,7 +22,7 @@ from slicewise.support import write_whole
 
 PARTS: dict[str, Callable[..., list[dict[str, Any]]]] = {
     "toys": flows.toys,
-    "colours": flows.colours,
+    "colors": flows.colors,
     "clouds": flows.clouds,
     "variants": flows.variants,
     "digits": flows.digits,
@@ -34,7 +34,7 @@ PARTS: dict[str, Callable[..., list[dict[str, Any]]]] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the parts asked for; 1 if a promise was not kept."""
+    """Run the chosen parts; return 1 if a target was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the record")
     parser.add_argument("--quick", action="store_true", help="smaller versions of all")
@@ -89,7 +89,7 @@ def train_all(file: Path, steps: int) -> None:
 
 
 def summary(results: dict[str, Any], *, quick: bool) -> str:
-    """The record as Markdown: a table a part."""
+    """Return the record as Markdown, a table for each part."""
     lines = ["# Steps" + (" (quick)" if quick else ""), ""]
     for name, rows in results.items():
         keys = list(dict.fromkeys(key for row in rows for key in row))

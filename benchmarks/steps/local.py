@@ -25,7 +25,9 @@ def edges(*, quick: bool) -> list[Row]:
         x = y + 1e-4 * torch.randn(n, d, generator=g, dtype=torch.float64)
         edge = theory.rate_of_step(theory.stability_limit(n_slices, d), n)
         rates = edge * torch.tensor([[0.8], [1.3]], dtype=torch.float64)
-        found = sw.flow(x, y, lr=rates, seeds=seeds, steps=50 if quick else 200, n_slices=n_slices)
+        found = sw.flow(
+            x, y, lr=rates, seeds=seeds, max_steps=50 if quick else 200, n_slices=n_slices
+        )
         ratio = (found.particles - y).flatten(-2).norm(dim=-1) / (x - y).norm()
         rows.append(
             {
@@ -75,11 +77,19 @@ def floors(*, quick: bool) -> list[Row]:
         rates = torch.tensor([0.5, 1.0], dtype=torch.float64)
         count = 300 if quick else 2000
         at = range(count - 100, count + 1, 10)
-        found = sw.flow(y + 1e-6, y, lr=rates, objective="root", steps=count, seeds=1, w2_at=at)
+        found = sw.flow(
+            y + 1e-6,
+            y,
+            lr=rates,
+            objective="root",
+            max_steps=count,
+            seeds=1,
+            recording=sw.Recording(w2_at=at),
+        )
         for i, rate in enumerate(rates.tolist()):
             floor, seen = (
                 theory.root_floor(rate, n, n_slices, d),
-                float(found.trace.w2[:, i].mean()),
+                float(found.history.w2[:, i].mean()),
             )
             rows.append(
                 {
@@ -117,17 +127,18 @@ def _against_a_search(d: int, k: int, n_slices: int, *, quick: bool) -> Row:
     n, cap = 64, 1000 if quick else 4000
     x, y = _of_rank(n, d, k)
     best = theory.rate_of_step(theory.best_step(n_slices, d), n)
-    how: dict[str, Any] = {"n_slices": n_slices, "seeds": 1, "stop_w2": 1e-3, "steps": cap}
+    how: dict[str, Any] = {"n_slices": n_slices, "seeds": 1, "max_steps": cap}
     rates = best * torch.tensor(SHARES, dtype=torch.float64)
+    how["stopping"] = sw.Stopping(w2=1e-3, tolerance=None)
     fixed = sw.flow(x, y, lr=rates, **how)
-    computed = sw.flow(x, y, step="cauchy", reduce=False, tolerance=None, **how)
-    arrived = fixed.steps[fixed.converged]
+    computed = sw.flow(x, y, step_rule="cauchy", reduce=False, **how)
+    arrived = fixed.n_steps[fixed.converged]
     assert bool(computed.particles.isfinite().all()), "a computed step gave NaN"
     return {
         "what": f"d = {d}, k = {k}, L = {n_slices}",
         "best": int(arrived.min()) if len(arrived) else None,
-        "share": SHARES[int(fixed.steps.masked_fill(~fixed.converged, cap + 1).argmin())],
-        "cauchy": int(computed.steps) if bool(computed.converged) else None,
+        "share": SHARES[int(fixed.n_steps.masked_fill(~fixed.converged, cap + 1).argmin())],
+        "cauchy": int(computed.n_steps) if bool(computed.converged) else None,
     }
 
 

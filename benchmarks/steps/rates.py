@@ -1,4 +1,4 @@
-"""What trained networks say about rates: which is best where, and what one rate for all would cost."""
+"""Learning rates of trained networks: the best of each setting, and the cost of one rate for all."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import math
 from collections import defaultdict
 from typing import Any
 
-Rows = list[dict[str, Any]]  # setting, optimiser, scale, rate, w2, sw2
+# Rows of setting, optimiser, scale, rate, w2 and sw2, spelled as in the records of benchmarks/results.
+Rows = list[dict[str, Any]]
 
 
 def spread(rows: Rows, judge: str = "w2") -> Rows:
-    """For each optimiser and scale: best rates over the settings, and the regret of the best common one.
+    """For each optimizer and scale: best rates over the settings, and the regret of the best common one.
 
     `factor` is the largest best rate over the smallest. `common` is the one rate whose worst W_2, relative
     to the best of each setting, is least; `regret` that worst ratio. `within` is how many settings are
@@ -22,7 +23,7 @@ def spread(rows: Rows, judge: str = "w2") -> Rows:
     for row in rows:
         groups[row["optimiser"], row["scale"]][row["setting"]][row["rate"]] = row[judge]
     found = []
-    for (optimiser, scale), settings in groups.items():
+    for (optimizer, scale), settings in groups.items():
         best = {name: min(at, key=at.__getitem__) for name, at in settings.items()}
         rates = sorted(set.intersection(*(set(at) for at in settings.values())))
         regrets = {
@@ -32,7 +33,7 @@ def spread(rows: Rows, judge: str = "w2") -> Rows:
         edges = sum(best[name] in (min(at), max(at)) for name, at in settings.items())
         found.append(
             {
-                "optimiser": optimiser,
+                "optimiser": optimizer,
                 "scale": scale,
                 "settings": len(settings),
                 "lowest": min(best.values()),
@@ -49,14 +50,14 @@ def spread(rows: Rows, judge: str = "w2") -> Rows:
 
 
 def curves(rows: Rows) -> Rows:
-    """The rows as one curve over rates for each setting, optimiser and scale: what a record keeps."""
+    """Return a curve over rates for each setting, optimizer and scale, as records store them."""
     groups: dict[tuple[str, str, str], Rows] = defaultdict(list)
     for row in rows:
         groups[row["setting"], row["optimiser"], row["scale"]].append(row)
     return [
         {
             "setting": setting,
-            "optimiser": optimiser,
+            "optimiser": optimizer,
             "scale": scale,
             "rates": [row["rate"] for row in some],
             # Strict JSON knows no infinity: a network that diverged is null.
@@ -65,12 +66,12 @@ def curves(rows: Rows) -> Rows:
                 for judge in ("w2", "sw2")
             },
         }
-        for (setting, optimiser, scale), some in groups.items()
+        for (setting, optimizer, scale), some in groups.items()
     ]
 
 
 def rows_of(kept: Rows) -> Rows:
-    """Undoes `curves`, to four digits."""
+    """Return the rows of curves, to four digits."""
     return [
         {
             "setting": curve["setting"],
@@ -85,9 +86,9 @@ def rows_of(kept: Rows) -> Rows:
 
 
 def table(found: Rows) -> str:
-    """The spread as a Markdown table."""
+    """Return the spread as a Markdown table."""
     lines = [
-        "| optimiser | scale | best rates | factor | one rate for all | worst / best there | mean | within 15 % |",
+        "| optimizer | scale | best rates | factor | one rate for all | worst / best there | mean | within 15 % |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in found:

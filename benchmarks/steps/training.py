@@ -1,7 +1,7 @@
-"""Does one learning rate serve every setting? Many small generators, trained side by side.
+"""Does one learning rate work in every setting? Many small generators, trained as one stack.
 
 A generator R^8 → R^d learns a curved 10-dimensional manifold in R^d from minibatches, by a sliced distance
-with fresh slices at every step. All rates, both scales of the loss and all optimisers of a setting are one
+with fresh slices at every step. All rates, both scales of the loss and all optimizers of a setting are one
 batch of networks that begin alike and see the same noise, data and slices.
 """
 
@@ -38,7 +38,7 @@ _JUDGED = (512, 4096)
 
 @dataclass(frozen=True)
 class Setting:
-    """What is trained; everything but the rate."""
+    """Everything that determines a training but the rate."""
 
     variant: str
     d: int
@@ -63,24 +63,24 @@ SETTINGS = [
 class Candidate:
     """One network of the batch."""
 
-    optimiser: str
+    optimizer: str
     scale: str
     rate: float
 
 
-def candidates(optimisers: Iterable[str] = ("sgd", "momentum", "adam")) -> list[Candidate]:
-    """All networks of one setting, those of one scale together."""
+def candidates(optimizers: Iterable[str] = ("sgd", "momentum", "adam")) -> list[Candidate]:
+    """Return all networks of one setting, sorted by scale."""
     return [
-        Candidate(optimiser, scale, 2.0**power)
+        Candidate(optimizer, scale, 2.0**power)
         for scale in SCALES
-        for optimiser in optimisers
-        for power in range(*RATES[optimiser, scale])
+        for optimizer in optimizers
+        for power in range(*RATES[optimizer, scale])
     ]
 
 
 def networks(runs: int, d: int, generator: torch.Generator, device: torch.device) -> Stack:
-    """R networks LATENT → HIDDEN → HIDDEN → d, tanh between, that begin with the same weights."""
-    one = Generator(d, noise=LATENT, hidden=(HIDDEN, HIDDEN), bend="tanh")
+    """Return R networks LATENT → HIDDEN → HIDDEN → d with tanh, of equal initial weights."""
+    one = Generator(d, noise=LATENT, hidden=(HIDDEN, HIDDEN), activation="tanh")
     with torch.no_grad():
         for layer in one.layers:
             assert isinstance(layer, torch.nn.Linear)
@@ -105,15 +105,15 @@ class Manifold:
 def train(
     setting: Setting, chosen: list[Candidate], *, steps: int, seed: int, device: torch.device
 ) -> list[dict[str, Any]]:
-    """What each network came to, infinitely bad for those that diverged.
+    """Train all networks and judge them; distances are infinite for those that diverged.
 
     `w2` is exact, on 512 fresh samples; `sw2` on 4096, whose own chance adds less to it.
     """
     generator = torch.Generator().manual_seed(seed)
     target = Manifold(setting.d, generator, device)
     made_by = networks(len(chosen), setting.d, generator, device)
-    kinds = [candidate.optimiser for candidate in chosen]
-    optimisers = StackedOptimizer(made_by.parameters(), [c.rate for c in chosen], kinds)
+    kinds = [candidate.optimizer for candidate in chosen]
+    optimizers = StackedOptimizer(made_by.parameters(), [c.rate for c in chosen], kinds)
     n_slices = None if setting.variant == "maxsw" else setting.n_slices
     losses = [
         sw.SlicedWasserstein(setting.variant, n_slices=n_slices, scale=scale, reduction="sum")
@@ -132,9 +132,9 @@ def train(
                 # One seed, one set of draws for both scales.
                 draws = {} if extra else {"generator": torch.Generator().manual_seed(seed + t)}
                 total = total + loss(part, data, **extra, **draws)
-        optimisers.zero_grad()
+        optimizers.zero_grad()
         total.backward()
-        optimisers.step()
+        optimizers.step()
     with torch.no_grad():
         noise = torch.randn(_JUDGED[1], LATENT, generator=generator).to(device)
         made, real = made_by(noise), target(_JUDGED[1], generator)
@@ -142,13 +142,13 @@ def train(
         slices = uniform((500, setting.d), rng, torch.float32)
         sliced = torch.stack([sw.sliced_wasserstein(one, real, slices=slices) for one in made])
         exact = sw.wasserstein(made[:, : _JUDGED[0]], real[: _JUDGED[0]])
-    alive = optimisers.alive.cpu()
+    alive = optimizers.alive.cpu()
     found = {"w2": exact, "sw2": sliced.cpu().double() * math.sqrt(setting.d)}
     kept = {name: torch.where(alive, t, math.inf).tolist() for name, t in found.items()}
     return [
         {
             "setting": setting.name,
-            "optimiser": candidate.optimiser,
+            "optimiser": candidate.optimizer,
             "scale": candidate.scale,
             "rate": candidate.rate,
             "seed": seed,
@@ -160,7 +160,7 @@ def train(
 
 
 def _shared_slices(setting: Setting, seed: int, t: int, device: torch.device) -> dict[str, Any]:
-    """Uniform slices are the same for every network; other variants draw around each one's samples."""
+    """Return uniform slices, the same for every network; nothing for variants that draw depending on samples."""
     if setting.variant not in ("sw", "ebsw"):
         return {}
     rng = Randomness(torch.Generator().manual_seed(2**31 + 10**4 * seed + t), device)

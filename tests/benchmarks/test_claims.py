@@ -62,7 +62,7 @@ def test_what_is_promised_of_generation(setting):
     assert bounds(many.check) == {**wanted, "SW_2 / floor": "≤ 1.15", "energy": "≤ 0.004"}
     for promise, how in ((plain, ("sgd", None, (0.1,), None)), (few, ("adam", "linear", (1e-3,), 50)), (many, ("adam", "linear", (1e-3,), 500))):  # fmt: skip
         cell = promise.cell
-        assert (cell.optimiser, cell.decay, cell.rates, cell.n_slices) == how
+        assert (cell.optimizer, cell.decay, cell.rates, cell.n_slices) == how
         assert (cell.seeds, cell.task.noise, cell.objective) == ((0, 1, 2), 8, DISPLACEMENT)
 
 
@@ -105,7 +105,7 @@ def measured(**changed):
             "own_nearest": 1.0, **changed}  # fmt: skip
 
     def measure(self, runs, device, checkpoint=None):
-        return [Result(run, "finished", 1.0, w2=1.0, measures=fine) for run in runs]
+        return [Result(run, "out of steps", 1.0, w2=1.0, measures=fine) for run in runs]
 
     return measure
 
@@ -175,7 +175,7 @@ def test_one_rate_is_held_against_the_best_of_a_grid(setting, monkeypatch):
 
     def measured(self, runs, device, checkpoint=None):
         return [
-            Result(run, "diverged" if run.lr in lost else "finished", 0.0, measures={"sw2": scores[run.lr]})
+            Result(run, "diverged" if run.lr in lost else "out of steps", 0.0, measures={"sw2": scores[run.lr]})
             for run in runs
         ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The comparison of colour transfers judges rightly, and runs."""
+"""The comparison of color transfers judges rightly, and runs."""
 
 from __future__ import annotations
 

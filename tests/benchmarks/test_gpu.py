@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import slicewise as sw
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import checks, contenders, floors, report, timing
 from benchmarks.speed.workloads import WORKLOADS
@@ -151,7 +152,7 @@ def test_one_that_fails_does_not_lose_the_rest(tmp_path, capsys, monkeypatch):
 def test_a_flow_is_checked_before_it_is_timed(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(2, 40, 2, generator=generator)
-    how = {"lr": 1.0, "seeds": 0, "n_slices": 10, "bar": False}
+    how = {"lr": 1.0, "seeds": 0, "n_slices": 10, "recording": sw.Recording(progress_bar=False)}
     errors = checks.check_flow(x, y, "small", **how)
     assert errors["move"] < 1e-3
     assert errors["fall"] < 1e-3

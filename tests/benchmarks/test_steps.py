@@ -14,7 +14,8 @@ import torch
 import slicewise as sw
 from benchmarks.steps import __main__ as command
 from benchmarks.steps import rates, training
-from slicewise.lab.data.toys import palette, toy
+from benchmarks.steps.flows import palette
+from slicewise.lab.data import toy
 
 
 def test_the_record_is_whole(tmp_path, capsys):
@@ -38,9 +39,9 @@ def test_a_broken_promise_is_an_exit_code(tmp_path, monkeypatch):
 def test_networks_train_and_one_that_diverges_hurts_nobody():
     setting = training.Setting("sw", 8, 32, 10)
     chosen = [
-        training.Candidate(optimiser, scale, rate)
+        training.Candidate(optimizer, scale, rate)
         for scale in training.SCALES
-        for optimiser, rate in (("sgd", 0.1), ("sgd", 1e6), ("momentum", 0.01), ("adam", 1e-3))
+        for optimizer, rate in (("sgd", 0.1), ("sgd", 1e6), ("momentum", 0.01), ("adam", 1e-3))
     ]
     rows = training.train(setting, chosen, steps=30, seed=0, device=torch.device("cpu"))
     untrained = training.train(setting, chosen, steps=0, seed=0, device=torch.device("cpu"))
@@ -91,39 +92,39 @@ def test_108_rates_and_seeds_are_108_calls():
     edge = sw.steps.rate_of_step(sw.steps.stability_limit(50, 10), 60)
     grid = edge * torch.logspace(-4, math.log10(0.9), 36, dtype=torch.float64)
     seeds = torch.tensor([1, 2, 3])
-    together = sw.flow(pair.x, pair.y, lr=grid[:, None], seeds=seeds, steps=200)
+    together = sw.flow(pair.x, pair.y, lr=grid[:, None], seeds=seeds, max_steps=200)
     assert together.particles.shape == (36, 3, 60, 10)
     for i in range(36):
         for j in range(3):
-            alone = sw.flow(pair.x, pair.y, lr=float(grid[i]), seeds=int(seeds[j]), steps=200)
+            alone = sw.flow(pair.x, pair.y, lr=float(grid[i]), seeds=int(seeds[j]), max_steps=200)
             assert (together.particles[i, j] - alone.particles).abs().max() < 1e-9
 
 
 @pytest.mark.slow
-def test_colours_of_photographs():
+def test_colors_of_photographs():
     x, y = palette("astronaut", 3000, 1), palette("coffee", 3000, 2)
-    found = sw.flow(x, y, seeds=[1, 2, 3], stop_w2=0.05)
+    found = sw.flow(x, y, seeds=[1, 2, 3], stopping=sw.Stopping(w2=0.05))
     assert found.converged.all()
-    assert found.steps.median() <= 600
+    assert found.n_steps.median() <= 600
 
 
 @pytest.mark.slow
-def test_clouds_like_colours():
+def test_clouds_like_colors():
     """Mixtures of gaussians in a cube: slow to un-mix, not stuck. An escape that takes them for stuck undoes them."""
 
     def mixture(seed, n=3000, modes=6):
         g = torch.Generator().manual_seed(seed)
-        centres = 255 * torch.rand(modes, 3, generator=g, dtype=torch.float64)
+        centers = 255 * torch.rand(modes, 3, generator=g, dtype=torch.float64)
         widths = 10 + 30 * torch.rand(modes, 3, generator=g, dtype=torch.float64)
         mode = torch.randint(modes, (n,), generator=g)
         noise = torch.randn(n, 3, generator=g, dtype=torch.float64)
-        return (centres[mode] + widths[mode] * noise).clamp(0, 255)
+        return (centers[mode] + widths[mode] * noise).clamp(0, 255)
 
     seeds = [1, 4, 5]
     x, y = (torch.stack([mixture(seed + shift) for seed in seeds]) for shift in (0, 100))
-    found = sw.flow(x, y, seeds=seeds, stop_w2=0.05)
+    found = sw.flow(x, y, seeds=seeds, stopping=sw.Stopping(w2=0.05))
     assert found.converged.all()
-    assert found.steps.median() <= 600
+    assert found.n_steps.median() <= 600
 
 
 @pytest.mark.slow

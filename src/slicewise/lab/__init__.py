@@ -1,7 +1,8 @@
-"""The command line, and the study of the paper.
+"""The `slicewise` command, and the study of the paper behind it.
 
-`cli` is the `slicewise` command; `experiments` says what is run, `study` runs and stores it, `report` shows it beside
-the `published` numbers; `data`, `latents` and `images` read and draw what experiments are made of.
+`cli` is the command; `experiments` says which runs are made, `study` makes and stores them, `report` shows them beside the
+`published` numbers; `data`, `images` and `latents` read and draw what experiments work on. These folders are rooms of their
+own, in the order errors, published, data, images, latents, study, experiments, report, cli: each imports only earlier ones.
 
-Imports every room. Used by nobody: it belongs to the command.
+Imports every room of the library. Used by nobody: it belongs to the command.
 """

@@ -1,11 +1,11 @@
-"""What a person at the command line can put right."""
+"""Errors that a person at the command line can correct."""
 
 from __future__ import annotations
 
 
-class Trouble(Exception):
-    """One line that says what was given, what is wanted and what to try; shown without a traceback."""
+class UserError(Exception):
+    """What was given, what is wanted and what to try, in one line; the command prints it without a traceback."""
 
 
-class NothingToDo(Trouble):
-    """What was given is sound, and an experiment has no use for it: asked for by itself it is refused, among others left out."""
+class NothingToDo(UserError):
+    """The input is valid, but an experiment cannot use it: refused if that experiment was named, else it is left out."""

@@ -147,8 +147,8 @@ def test_some_samples_of_each(capsys, files, tmp_path):
 
 
 def test_images_archives_and_tables(capsys, tmp_path):
-    for name, grey in (("black.png", 0), ("white.jpg", 255)):
-        Image.new("L", (6, 5), grey).save(tmp_path / name)
+    for name, gray in (("black.png", 0), ("white.jpg", 255)):
+        Image.new("L", (6, 5), gray).save(tmp_path / name)
     said = found(capsys, tmp_path / "black.png", tmp_path / "white.jpg")
     assert (said["n"], said["m"], said["d"]) == (30, 30, 1)
     assert said["value"] == pytest.approx(1)
@@ -218,7 +218,7 @@ def test_no_error_is_known_of_one_slice(capsys, tmp_path, files):
         ("a.npy b.npy -v dsw -O betas=0.5", "give (a number, a number)"),
         ("a.npy b.npy -v omsw -O n_steps=2.5", "give a whole number"),
         ("a.npy b.npy -v phisw -O basis=1", "in Python only"),
-        ("a.npy b.npy -O n_slices=5 --n-slices 5", "leave one of them out"),
+        ("a.npy b.npy -O n_slices=5 --n-slices 5", "give one of them"),
         ("a.npy b.npy -O defaults=papr", "did you mean 'paper'"),
         ("a.npy b.npy -O convention=sum", "convention = 'sum' is unknown"),
         ("a.npy b.npy --n-slices 0", "n_slices = 0"),
@@ -267,7 +267,7 @@ def test_too_little_memory_is_no_fault(capsys, files, tmp_path, monkeypatch):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr("slicewise.lab.cli.distance.evaluate", full)
-    assert "too little memory" in refused(
+    assert "not enough memory" in refused(
         capsys, "distance", tmp_path / "a.npy", tmp_path / "b.npy"
     )
 

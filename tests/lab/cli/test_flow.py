@@ -56,7 +56,7 @@ def points_of(numbers, grid):
 
 def test_a_toy_arrives(capsys, tmp_path):
     said = found(capsys, "--n", 40, "--frames", 4, "--save", "end.npz", "--seed", 3)
-    assert said["ended"] == "converged"
+    assert said["ended"] == "arrived"
     assert said["w2"] < 1e-6
     assert (said["n"], said["m"], said["d"]) == (40, 40, 2)
     with np.load("end.npz") as saved:
@@ -89,7 +89,7 @@ def test_a_given_rate_makes_the_steps_of_its_formula(capsys):
     said = found(
         capsys, "x.npy", "y.npy", "--lr", 0.25, "--steps", 3, "--save", "end.npy", "--frames", 9
     )
-    assert (said["ended"], said["steps"], said["lr"]) == ("finished", 3, 0.25)
+    assert (said["ended"], said["steps"], said["lr"]) == ("out of steps", 3, 0.25)
     assert said["frames"] == [0, 1, 2, 3]
     expected = np.array([4.0, 7.0]) - 0.75**3 * np.array([4.0, 6.0])
     assert np.load("end.npy").ravel() == pytest.approx(expected)
@@ -127,7 +127,7 @@ def test_the_page(capsys, tmp_path):
     assert data["fps"] == 5
     assert len(data["particles"]) == len(data["w2"]) == len(data["heights"]) == len(data["steps"])
     assert float(data["w2"][0]) == pytest.approx(1)
-    assert data["colours"] is None
+    assert data["colors"] is None
     start, end = (points_of(data["particles"][i], data["grid"]) for i in (0, -1))
     target = points_of(data["target"], data["grid"])
     assert start[:, 1].max() < target[:, 1].min(), "upwards is up"
@@ -163,18 +163,18 @@ def test_many_dimensions_are_seen_in_a_plane(capsys, tmp_path):
     found(capsys, "same.npy", "same.npy", "--steps", 2, "--frames", 2)
 
 
-def test_pixels_keep_their_colours(capsys, tmp_path):
-    for name, colour in (("red.png", (255, 0, 0)), ("blue.png", (0, 0, 255))):
-        Image.new("RGB", (3, 2), colour).save(name)
+def test_pixels_keep_their_colors(capsys, tmp_path):
+    for name, color in (("red.png", (255, 0, 0)), ("blue.png", (0, 0, 255))):
+        Image.new("RGB", (3, 2), color).save(name)
     said = found(capsys, "red.png", "blue.png", "-o", "a.html", "--frames", 2, "--samples", 4)
     assert said["n"] == 4
-    colours = film_in(tmp_path / "a.html")["colours"]
-    assert colours["particles"][0] == 4 * "ff0000"
-    assert colours["target"] == colours["particles"][-1] == 4 * "0000ff"
+    colors = film_in(tmp_path / "a.html")["colors"]
+    assert colors["particles"][0] == 4 * "ff0000"
+    assert colors["target"] == colors["particles"][-1] == 4 * "0000ff"
     found(capsys, "red.png", "blue.png", "--frames", 2)
     np.save("plain.npy", np.eye(3))
     found(capsys, "plain.npy", "blue.png", "-o", "a.html", "--steps", 1)
-    assert film_in(tmp_path / "a.html")["colours"] is None
+    assert film_in(tmp_path / "a.html")["colors"] is None
 
 
 def test_a_run_that_diverges_says_so(capsys):
@@ -202,7 +202,7 @@ def test_a_seed_gives_the_answer_again(capsys, tmp_path):
 def test_what_a_person_reads(capsys):
     out = accepted(capsys, "flow", "--toy", "knot", *QUICK, "--save", "end.npy")
     for words in (
-        "converged after",
+        "arrived after",
         "exact W_2 left",
         "knot (m = 12)",
         "flow.gif, 3 frames",
@@ -223,13 +223,13 @@ def test_what_a_person_reads(capsys):
         ("x.npy y.npy --n 3", "files are given"),
         ("x.npy y.npy --samples 4", "x.npy has only 3"),
         ("x.npy flat.npy", "of 1: give as many in both"),
-        ("--samples 4", "say how many a toy has by --n"),
+        ("--samples 4", "use --n for a toy target"),
         ("--flatten", "are for files"),
         ("--toy swis", "did you mean 'swiss'"),
         ("--toy=", "--toy = '' is unknown"),
         ("--n 0", "--n = 0"),
         ("--d 1", "--d = 1"),
-        ("--d 99999999999999", "much for a toy"),
+        ("--d 99999999999999", "too large for a toy target"),
         ("--steps -1", "--steps = -1"),
         ("--frames 1", "--frames = 1"),
         ("--fps 0", "--fps 0"),

@@ -57,7 +57,7 @@ def test_from_nothing_to_a_report_and_again(here, capsys):
     assert heard.out.splitlines() == ["runs.db: 3 runs made", "report: report/index.html"]
     assert (here / "report" / "index.html").stat().st_size > 10_000
     again = said(capsys, "reproduce", "gradient-flow", "--jobs", 1, "--no-report")
-    assert again.out.splitlines() == ["runs.db: 0 runs made, 3 were there"]
+    assert again.out.splitlines() == ["runs.db: 0 runs made, 3 were stored already"]
     other = said(
         capsys,
         "reproduce",
@@ -78,7 +78,7 @@ def test_listing_and_exporting(here, capsys):
     lines = said(capsys, "runs").out.splitlines()
     assert lines[0].split()[:3] == ["experiment", "setting", "variant"]
     assert lines[-1] == "2 lines"
-    (searched,) = (line for line in lines if "finished" in line)
+    (searched,) = (line for line in lines if "out of steps" in line)
     assert searched.split()[5:7] == ["1", "2"], "the rate that did not diverge, of two runs"
     every = said(capsys, "runs", "--all").out
     assert every.splitlines()[-1] == "3 runs"
@@ -86,7 +86,7 @@ def test_listing_and_exporting(here, capsys):
     assert said(capsys, "runs", "--all", "--variant", "sw").out == every
     assert "choose from sw" in wrong(capsys, "runs", "--variant", "ebsw")
     objects = [json.loads(line) for line in said(capsys, "runs", "--json").out.splitlines()]
-    assert {row["status"] for row in objects} == {"finished", "diverged", "converged"}
+    assert {row["status"] for row in objects} == {"out of steps", "diverged", "arrived"}
     piped = list(csv.DictReader(said(capsys, "runs", "--csv", "-").out.splitlines()))
     assert [row["key"] for row in piped] == [row["key"] for row in objects]
     said(capsys, "runs", "--csv", "out/all.csv")
@@ -113,7 +113,7 @@ def test_stopping_with_a_key(here, capsys, monkeypatch):
 
     monkeypatch.setattr(FlowCell, "measure", interrupted)
     heard = said(capsys, "reproduce", "gradient-flow", "--jobs", 1, status=130)
-    assert heard.err.splitlines()[-1].endswith("give the same command to go on")
+    assert heard.err.splitlines()[-1].endswith("repeat the command to resume")
 
 
 def test_mistakes(here, capsys):
@@ -134,7 +134,7 @@ def test_mistakes(here, capsys):
         ("report", "bad.db"),
         ("reproduce", "all", "--store", "bad.db", "-o", "r"),
     ):
-        assert "no store of slicewise" in wrong(capsys, *command)
+        assert "not a store of slicewise" in wrong(capsys, *command)
     assert "pip" not in wrong(capsys, "reproduce", "image-flow", "--mnist", "none.npz", "-o", "r")
     assert not (here / "runs.db").exists()
 
@@ -151,7 +151,7 @@ def test_a_missing_extra_is_named(here, capsys, monkeypatch):
 
 def test_a_fault_of_ours_is_told_in_a_line_too(here, capsys, monkeypatch):
     monkeypatch.setitem(experiments.EXPERIMENTS, "gradient-flow", lambda asked: 1 / 0)
-    assert "a fault of slicewise, ZeroDivisionError" in wrong(capsys, "reproduce", "gradient-flow")
+    assert "internal error, ZeroDivisionError" in wrong(capsys, "reproduce", "gradient-flow")
     monkeypatch.setenv("SLICEWISE_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         main(["reproduce", "gradient-flow"])
@@ -166,13 +166,13 @@ def test_the_version_and_the_help(capsys):
     assert "--preset" in text
 
 
-COMMAND = [sys.executable, "-m", "slicewise.lab.cli"]
+COMMAND = [sys.executable, "-m", "slicewise"]
 
 
 def test_a_reader_that_leaves(here, capsys):
     said(capsys, "reproduce", "gradient-flow", "--jobs", 1, "--no-report", "-q")
     piped = subprocess.run(
-        f"{sys.executable} -m slicewise.lab.cli runs --csv - | head -1",
+        f"{sys.executable} -m slicewise runs --csv - | head -1",
         shell=True, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert piped.stdout.startswith("key,")
@@ -191,7 +191,7 @@ def test_interrupting_a_real_run_and_going_on(tmp_path):
     os.killpg(child.pid, signal.SIGINT)
     _, heard = child.communicate(timeout=60)
     assert child.returncode == 130, heard
-    assert heard.splitlines()[-1].endswith("give the same command to go on")
+    assert heard.splitlines()[-1].endswith("repeat the command to resume")
     assert "Traceback" not in heard
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "were there" in ended.stdout
@@ -205,3 +205,9 @@ def test_means_are_a_line_a_rate(here, capsys):
     assert [line["lr"] for line in lines] == ["", "1.0", "10000000.0"]
     assert lines[2]["w2_mean"] == "inf"
     assert "--csv" in wrong(capsys, "runs", "--means")
+
+
+def test_benchmarks_are_named_and_not_run(here, capsys):
+    line = wrong(capsys, "bench", "--gpu", "--only", "A2")
+    assert "`make bench`" in line
+    assert "clone" in line

@@ -55,7 +55,7 @@ def _kept(capsys):
         (("--smoothness", 10), "--smoothness 10: m.npz is a map, fitted with --smoothness 3"),
         (("--seed", 0), "--seed 0: m.npz is a map, fitted with --seed 7"),
         (("--palette", 99), "--palette 99: m.npz is a map, fitted with --palette 24"),
-        (("--save-map", "n.npz"), "m.npz is a map: --save-map keeps a new one, leave it out"),
+        (("--save-map", "n.npz"), "m.npz is a map already: leave --save-map out"),
     ],
 )
 def test_a_map_is_not_fitted_again(capsys, given, said):
@@ -81,20 +81,20 @@ def test_a_map_that_does_not_say_its_seed(capsys):
     cat = data.chelsea()[::9, ::9]
     ColorTransfer(palette=5).fit(cat, cat[::-1, :, ::-1]).save("m.npz")
     given = ("transfer", "cat.png", "m.npz", "-o", "b.png")
-    assert "does not say the seed" in refused(capsys, *given, "--seed", 3)
+    assert "does not store its seed" in refused(capsys, *given, "--seed", 3)
     assert "fitted with --palette 5" in refused(capsys, *given, "--palette", 6)
     assert "seed" not in accepted(capsys, *given)
 
 
 def test_a_map_says_all_it_was_fitted_with(tmp_path):
     made = ColorTransfer(
-        "ebsw", space="srgb", palette=5, n_pixels=np.int32(99), smoothness=2, seed=np.int64(3)
+        "ebsw", space="srgb", palette=5, n_pixels=np.int32(99), smoothness=2, generator=np.int64(3)
     )
     cat = data.chelsea()[::9, ::9]
     for name in ("m.npz", "m.safetensors"):
         made.fit(cat, cat).save(tmp_path / name)
         again = ColorTransfer.load(tmp_path / name)
-        for option in ("variant", "space", "palette", "n_pixels", "smoothness", "seed"):
+        for option in ("variant", "space", "palette", "n_pixels", "smoothness", "generator"):
             assert getattr(again, option) == getattr(made, option)
 
 
@@ -113,7 +113,7 @@ def test_a_refused_folder_leaves_nothing(capsys):
     assert files() == before
     Path("frames/2.png").write_bytes(b"broken")
     for place in (("--compare", "shown/c.png"), ("--save-map", "maps/m.npz")):
-        assert "2.png is no image" in refused(capsys, *given, *place, *QUICK)
+        assert "2.png cannot be read as an image" in refused(capsys, *given, *place, *QUICK)
     Path("frames/2.png").unlink()
     assert "mask is black" in refused(capsys, *given, "--mask", "black.png", *QUICK)
     assert files() == [name for name in before if name != "2.png"]
@@ -143,8 +143,8 @@ def _can_write(folder):
 def test_a_folder_goes_into_a_folder(capsys):
     frames()
     before = files()
-    assert "name a folder" in refused(capsys, "transfer", "frames", "cup.png", "-o", "new.png")
-    assert "name a folder" in refused(capsys, "transfer", "frames", "cup.png", "-o", "cat.png")
+    assert "give a folder" in refused(capsys, "transfer", "frames", "cup.png", "-o", "new.png")
+    assert "give a folder" in refused(capsys, "transfer", "frames", "cup.png", "-o", "cat.png")
     assert files() == before
     Path("odd.png").mkdir()
     accepted(capsys, "transfer", "frames", "cup.png", "-o", "odd.png", *QUICK)

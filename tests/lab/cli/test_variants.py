@@ -61,7 +61,7 @@ def test_one_in_detail(capsys):
     assert found["presets"]["paper"]["penalty"] == 1.0
 
 
-def test_an_unknown_one_is_told_its_neighbours(capsys):
+def test_an_unknown_one_is_told_its_neighbors(capsys):
     assert "did you mean 'ebsw'" in refused(capsys, "variants", "ebws")
     refused(capsys, "variants", "sw", "more")
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from slicewise.lab.data.user_files import read_samples, read_weights
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 
 TWO = np.array([[1.0, 2.0], [3.0, -4.5], [0.25, 1e-3]])
 
@@ -22,7 +22,7 @@ def values(path, **how):
 
 
 def trouble(source, **how):
-    with pytest.raises(Trouble) as caught:
+    with pytest.raises(UserError) as caught:
         read_samples(str(source), **how)
     said = str(caught.value)
     assert "\n" not in said
@@ -121,7 +121,7 @@ def test_mistakes_in_tables_are_found(tmp_path, text, said):
 
 def test_a_table_that_is_no_text(tmp_path):
     (tmp_path / "a.csv").write_bytes("1,2\n".encode("utf-16"))
-    assert "is no UTF-8 text" in trouble(tmp_path / "a.csv")
+    assert "is not UTF-8 text" in trouble(tmp_path / "a.csv")
 
 
 def save_image(path, pixels, mode=None):
@@ -134,15 +134,15 @@ def test_pixels_are_samples(tmp_path, suffix):
     pixels = [[[255, 0, 0], [0, 51, 255]]]
     save_image(tmp_path / f"a.{suffix}", pixels)
     found = read_samples(str(tmp_path / f"a.{suffix}"))
-    assert found.colours
+    assert found.colors
     assert found.values.tolist() == [[1, 0, 0], [0, 0.2, 1]]
 
 
-def test_grey_transparent_and_deep_images(tmp_path):
-    save_image(tmp_path / "grey.png", [[0, 51], [102, 255]])
-    grey = read_samples(str(tmp_path / "grey.png"))
-    assert grey.values.tolist() == [[0], [0.2], [0.4], [1]]
-    assert not grey.colours
+def test_gray_transparent_and_deep_images(tmp_path):
+    save_image(tmp_path / "gray.png", [[0, 51], [102, 255]])
+    gray = read_samples(str(tmp_path / "gray.png"))
+    assert gray.values.tolist() == [[0], [0.2], [0.4], [1]]
+    assert not gray.colors
     save_image(tmp_path / "clear.png", [[[255, 0, 0, 255], [0, 0, 0, 0], [0, 0, 0, 51]]])
     expected = [[1, 0, 0], [1, 1, 1], [0.8, 0.8, 0.8]]
     assert values(tmp_path / "clear.png").tolist() == expected
@@ -174,7 +174,7 @@ def test_nothing_is_unpickled(tmp_path):
     np.savez(tmp_path / "objects.npz", a=np.array([None]))
     assert "pickled objects" in trouble(tmp_path / "objects.npz")
     (tmp_path / "raw.npy").write_bytes(pickle.dumps([1.0]))
-    assert "is no npy file" in trouble(tmp_path / "raw.npy")
+    assert "is not a valid npy file" in trouble(tmp_path / "raw.npy")
 
 
 def test_files_that_are_not_what_they_seem(tmp_path):
@@ -190,7 +190,7 @@ def test_files_that_are_not_what_they_seem(tmp_path):
     (tmp_path / "short.npy").write_bytes(b"\x93NUMPY")
     assert "cannot be read as an npy file" in trouble(tmp_path / "short.npy")
     (tmp_path / "text.npz").write_text("hello")
-    assert "is no npz file" in trouble(tmp_path / "text.npz")
+    assert "is not a valid npz file" in trouble(tmp_path / "text.npz")
     (tmp_path / "a.png").write_text("hello")
     assert "cannot be read as an image" in trouble(tmp_path / "a.png")
     np.save(tmp_path / "words.npy", np.array(["a", "b"]))
@@ -233,7 +233,7 @@ def test_weights_are_shares(tmp_path):
         ([0, 0], "zeros only"),
     ):
         np.save(tmp_path / "bad.npy", np.array(weights))
-        with pytest.raises(Trouble, match=said):
+        with pytest.raises(UserError, match=said):
             read_weights(str(tmp_path / "bad.npy"), 2)
 
 

@@ -13,13 +13,13 @@ from matplotlib.figure import Figure
 
 import slicewise as sw
 from slicewise.lab.experiments import EXPERIMENTS, Options
+from slicewise.lab.experiments.check import Measured
 from slicewise.lab.experiments.estimators import CHECKS
 from slicewise.lab.experiments.estimators.contestants import CONTESTANTS, entered, samples, truth
 from slicewise.lab.experiments.estimators.energies import PRICED
 from slicewise.lab.experiments.estimators.values import best
-from slicewise.lab.experiments.theory.check import Measured
 from slicewise.lab.report.page import write_report
-from slicewise.lab.study.engines import InTurn
+from slicewise.lab.study.engines import SerialEngine
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
 
@@ -142,7 +142,7 @@ def test_pages_and_cells(tmp_path, monkeypatch):
     ]
     assert same == [True, False, True, True]
     with Store(tmp_path / "runs.db") as store:
-        outcome = sweep(cells, store, device="cpu", engine=InTurn())
+        outcome = sweep(cells, store, device="cpu", engine=SerialEngine())
     assert not outcome.failed
     page = write_report(tmp_path / "runs.db", tmp_path / "report").read_text()
     assert "Estimators: bias, variance and time" in page

@@ -133,8 +133,8 @@ def test_quick_rates_mean_the_same_in_both_conventions():
 def test_a_state_too_large_for_a_batch_is_made_in_parts(monkeypatch, tmp_path):
     cell = FlowCell("test", ToyTask("knot", 5, 40), "dsw", "root", (0.3, 3.0), (0, 1), 5)
     whole = cell.measure(cell.runs, "cpu")
-    monkeypatch.setattr(flows, "_BATCH_BYTES", 3 * cell._bytes_a_run())
-    monkeypatch.setattr(flows, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(flows, "_BATCH_BYTES", 3 * cell._bytes_per_run())
+    monkeypatch.setattr(flows, "_CHECKPOINT_BYTES", 0)
     parts = cell.measure(cell.runs, "cpu", tmp_path / "cell.pt")
     assert [result.batch for result in whole] == [4, 4, 4, 4]
     assert [result.batch for result in parts] == [3, 3, 3, 1]
@@ -144,7 +144,7 @@ def test_a_state_too_large_for_a_batch_is_made_in_parts(monkeypatch, tmp_path):
     faces = FlowCell(
         "test", image_flow.FaceTask(50), "dsw", "root", (1.0,), (0,), 5, dtype="float32"
     )
-    assert 2e9 < faces._bytes_a_run() < 3e9
+    assert 2e9 < faces._bytes_per_run() < 3e9
 
 
 @pytest.mark.parametrize("content", [b"", b"no checkpoint"])
@@ -174,8 +174,8 @@ def test_a_cell_is_its_runs_one_by_one():
     for run, found in zip(cell.runs, together, strict=True):
         (alone,) = cell.measure([run], "cpu")
         x, y = task.samples(run.seed)
-        direct = sw.flow(x, y, lr=run.lr, seeds=run.seed, steps=50, objective="root", bar=False,
-                         defaults="paper", tolerance=None, reduce=False)  # fmt: skip
+        direct = sw.flow(x, y, lr=run.lr, seeds=run.seed, max_steps=50, objective="root", recording=sw.Recording(progress_bar=False),
+                         defaults="paper", stopping=sw.Stopping(tolerance=None), reduce=False)  # fmt: skip
         assert found.w2 == pytest.approx(alone.w2, rel=1e-9)
         assert found.w2 == pytest.approx(direct.w2.item(), rel=1e-9)
         assert found.measures["w2_squared"] == pytest.approx(found.w2**2)
@@ -187,7 +187,7 @@ def test_a_cell_is_its_runs_one_by_one():
 def test_a_computed_step_keeps_its_way():
     cell = FlowCell("test", ToyTask("knot", 5, 40), "sw", "power", None, (0, 1), 500, reduce=True)
     first, second = cell.measure(cell.runs, "cpu")
-    assert first.status == second.status == "converged"
+    assert first.status == second.status == "arrived"
     assert first.trace["shown"][-1] == first.trace["w2_at"][-1] == first.measures["steps"]
     assert first.trace["w2"][-1] < 1e-6 < first.trace["w2"][0]
     assert first.arrays["way"].shape == (1 + len(first.trace["shown"]), 40, 2)
@@ -207,7 +207,15 @@ def test_the_edge_of_the_rates(d):
     x = y + 1e-4 * torch.randn(y.shape, generator=generator, dtype=y.dtype)
     edge = n * n_slices * d / (n_slices + d - 1)
     rates = edge * torch.tensor([0.8, 1.3], dtype=torch.float64)
-    found = sw.flow(x, y, lr=rates, steps=60, n_slices=n_slices, seeds=0, bar=False)
+    found = sw.flow(
+        x,
+        y,
+        lr=rates,
+        max_steps=60,
+        n_slices=n_slices,
+        seeds=0,
+        recording=sw.Recording(progress_bar=False),
+    )
     before = sw.wasserstein(x, y)
     assert found.w2[0] < 0.1 * before
     assert found.w2[1] > 10 * before

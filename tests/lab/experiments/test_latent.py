@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from slicewise.lab.cli.study_pictures import pictures_of_study
-from slicewise.lab.errors import Trouble
+from slicewise.lab.cli.latents import pictures_of_study
+from slicewise.lab.errors import UserError
 from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.experiments.latent.cells import (
     DISPLACEMENT,
@@ -29,8 +29,7 @@ from slicewise.lab.report.best import Best
 from slicewise.lab.report.drawings import basins
 from slicewise.lab.report.latents import times
 from slicewise.lab.report.page import write_report
-from slicewise.lab.report.samples import samples
-from slicewise.lab.report.trainings import places
+from slicewise.lab.report.training_runs import groups, samples
 from slicewise.lab.study.run import Result, Run
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
@@ -63,8 +62,8 @@ def small(folder, name="generation"):
         made.append(TrainingCell(experiment, there, variant, DISPLACEMENT, (0.1,), (0, 1), 40))
         rates = (0.1, 0.5, 1e7)
         made.append(TrainingCell(experiment, there, variant, "root", rates, (0, 1), 40))
-        lone = TrainingCell(experiment, there, variant, "root", (1e-3,), (0,), 4, timed_on="here")
-        made.append(lone)
+        timed = TrainingCell(experiment, there, variant, "root", (1e-3,), (0,), 4, timed_on="here")
+        made.append(timed)
     return made
 
 
@@ -110,7 +109,7 @@ def test_what_is_kept_of_a_training(folder):
     cell = TrainingCell("generate", task(folder), "sw", "root", (0.3, 1e8), (0, 1), 60)
     found = cell.measure(cell.runs, "cpu")
     good, lost = found[0], found[2]
-    assert good.status == "finished"
+    assert good.status == "out of steps"
     assert set(good.measures) >= {"sw2", "energy", "frechet", "variance_ratio", "self_w2", "steps"}
     assert good.arrays["end"].shape == (8, 6)
     assert "end" not in found[1].arrays  # of the first seed only
@@ -182,7 +181,7 @@ def test_the_report_ranks_by_sliced_distance_and_shows_what_needs_no_training(re
 def test_the_report_has_the_papers_numbers_beside(report):
     orders = {row[""]: row for row in table(report, "generate-generation-orders")}
     assert orders["maxsw"]["the paper: W₂"] == "13.38 ± 0.17 at 0.01"
-    assert orders["maxsw"]["place"] == "1"
+    assert orders["maxsw"]["rank"] == "1"
     rates = table(report, "translate-male-to-female-rates")
     assert {row["rate"] for row in rates} == {"0.1", "0.5", "1e+07"}
     assert next(r for r in rates if (r["variant"], r["rate"]) == ("sw", "0.5"))["the paper: W₂"] == "14.15"  # fmt: skip
@@ -216,12 +215,12 @@ def test_what_a_study_made_can_be_looked_at(folder, report, asked):
     before = latents.domain("male")[1] if moved else latents.held_out
     assert torch.equal(first, before[:8].half().float() if moved else before[:8])
     with Store.reading(report / "runs.db") as store:
-        ((place,), _) = places(store, "translate" if moved else "generate")
-        made = samples(store, place, "end")
+        ((group,), _) = groups(store, "translate" if moved else "generate")
+        made = samples(store, group, "end")
         variant, objective, rate = made[0].label.replace(",", "").split()[:3]
         (row,) = (
             row
-            for row in place.some(variant, objective)
+            for row in group.some(variant, objective)
             if (row["lr"], row["seed"]) == (float(rate), 0)
         )
         kept = store.array(row["key"], "end")
@@ -236,12 +235,12 @@ def test_who_cannot_win_is_looked_at_too(folder, tmp_path):
     def result(run, sw2):
         measures = {"sw2": sw2, "energy": sw2, "variance_ratio": 0.5, "steps": 10.0}
         arrays = {"end": np.full((8, 6), sw2, np.float16)}
-        return Result(run, "finished", 1.0, w2=sw2, measures=measures, arrays=arrays)
+        return Result(run, "out of steps", 1.0, w2=sw2, measures=measures, arrays=arrays)
 
     with Store(tmp_path / "runs.db") as store:
         store.add([result(cell.runs[0], 2.0), result(cell.runs[1], 1.0)], "here", {})
-        ((place,), _) = places(store, "generate")
-        (found,) = samples(store, place, "end")
+        ((group,), _) = groups(store, "generate")
+        (found,) = samples(store, group, "end")
     assert found.label == "maxsw, root 0.3, cannot win"
     assert (found.made == 1).all()
     assert found.source is None
@@ -257,8 +256,8 @@ def test_pictures_of_a_study_that_are_not_there(folder, report, tmp_path, capsys
     there = ("--pictures", picture, "--store", runs)
     assert "choose from generation, male to female" in line(folder, *there, "--task", "children")
     assert "there is no decoder" in line(folder, *there)
-    assert "--store is for --pictures" in line(folder, "--store", runs)
-    assert "--task is for --store" in line(folder, "--pictures", picture, "--task", "generation")
+    assert "--store needs --pictures" in line(folder, "--store", runs)
+    assert "--task needs --store" in line(folder, "--pictures", picture, "--task", "generation")
     assert "no store" in line(folder, "--pictures", picture, "--store", tmp_path / "none.db")
     assert not picture.exists()
 
@@ -284,15 +283,15 @@ def test_a_collapse_cannot_win(folder, tmp_path):
 
     def result(run, sw2, variance):
         measures = {"sw2": sw2, "energy": sw2, "variance_ratio": variance, "steps": 10.0}
-        return Result(run, "finished", 1.0, w2=sw2, measures=measures)
+        return Result(run, "out of steps", 1.0, w2=sw2, measures=measures)
 
     with Store(tmp_path / "runs.db") as store:
         runs = cell.runs
         store.add([result(runs[0], 0.1, 0.5), result(runs[1], 0.2, 0.9)], "here", {})
-        ((place,), lone) = places(store, "generate")
-    assert not lone
-    assert place.best("sw", "root").rate == 0.3
-    assert place.best("sw", "root", "w2").rate == 0.1  # as the paper would have it
+        ((group,), timed) = groups(store, "generate")
+    assert not timed
+    assert group.best("sw", "root").rate == 0.3
+    assert group.best("sw", "root", "w2").rate == 0.1  # as the paper would have it
 
 
 def test_networks_of_one_seed_begin_alike(folder):
@@ -321,7 +320,7 @@ def test_generators_are_judged_on_what_an_exact_distance_can_bear(tmp_path):
 
 def test_nothing_to_translate_between_is_a_line(tmp_path):
     np.save(tmp_path / "latents.npy", np.random.default_rng(0).standard_normal((100, 4)))
-    with pytest.raises(Trouble, match="no two domains"):
+    with pytest.raises(UserError, match="no two domains"):
         cells("translate", "paper", LatentChoice(str(tmp_path)))
 
 
@@ -329,7 +328,7 @@ def test_two_sets_are_compared_also_where_nobody_may_win():
     """Of the best rate that may win; of the best of all where none may; never of one that diverged."""
     runs = [Run("generate", "x", "sw", "root", rate, 0, {}) for rate in (0.1, 0.2, 0.3)]
 
-    def chosen(variances, status=("finished",) * 3):
+    def chosen(variances, status=("out of steps",) * 3):
         judged = [
             {"sw2": sw2, "variance_ratio": v}
             for sw2, v in zip((1.0, 3.0, 2.0), variances, strict=True)
@@ -338,7 +337,7 @@ def test_two_sets_are_compared_also_where_nobody_may_win():
 
     assert chosen((0.5, 0.9, 0.9)) == [2]
     assert chosen((0.5, 0.5, 0.5)) == [0]
-    assert chosen((0.5, 0.5, 0.5), ("diverged", "finished", "finished")) == [2]
+    assert chosen((0.5, 0.5, 0.5), ("diverged", "out of steps", "out of steps")) == [2]
     assert chosen((0.5, 0.5, 0.5), ("diverged",) * 3) == []
 
 

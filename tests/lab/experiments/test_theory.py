@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 from scipy.special import betaln, gammaln
 
+from slicewise.lab.experiments.check import Measured
 from slicewise.lab.experiments.theory import CHECKS
-from slicewise.lab.experiments.theory.check import Measured
 from slicewise.lab.experiments.theory.embedded import embedded, sliced
 from slicewise.lab.experiments.theory.evaluation import noise_of
 from slicewise.lab.experiments.theory.minibatch import noughts, ones

@@ -12,17 +12,17 @@ import pytest
 import tifffile
 from PIL import Image, ImageCms
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.images.before_after import before_after, palette
 from slicewise.lab.images.files import (
     Picture,
     check_kind,
-    encoded,
-    in_profile_of,
+    convert_profile,
+    encode_picture,
     read_mask,
     read_picture,
 )
-from slicewise.lab.images.frames import Frames, as_colours, palette_w2
+from slicewise.lab.images.frames import Frames, as_rgb, palette_w2
 
 
 def noise(*shape, dtype=np.uint8):
@@ -79,7 +79,7 @@ def test_turned_as_exif_says(tmp_path):
     exif[274], exif[271] = 6, "a camera"  # to be turned by 90°, clockwise
     picture = read_picture(saved(tmp_path / "a.png", pixels, exif=exif))
     assert np.array_equal(picture.pixels, np.rot90(pixels, -1))
-    again = Image.open(io.BytesIO(encoded(picture, ".png"))).getexif()
+    again = Image.open(io.BytesIO(encode_picture(picture, ".png"))).getexif()
     assert again.get(274, 1) == 1  # not turned twice
     assert again[271] == "a camera"
 
@@ -93,11 +93,11 @@ def test_sixteen_bits_stay_in_tiff(tmp_path):
         picture = read_picture(tmp_path / "a.tif")
         assert np.array_equal(picture.pixels.squeeze(), pixels)
         if len(shape) == 3:
-            (tmp_path / "b.tif").write_bytes(encoded(picture, ".tif"))
+            (tmp_path / "b.tif").write_bytes(encode_picture(picture, ".tif"))
             assert np.array_equal(read_picture(tmp_path / "b.tif").pixels, pixels)
 
 
-def test_sixteen_bits_of_grey(tmp_path):
+def test_sixteen_bits_of_gray(tmp_path):
     pixels = noise(5, 7, dtype=np.uint16)
     picture = read_picture(saved(tmp_path / "a.png", pixels))
     assert picture.deep
@@ -107,11 +107,11 @@ def test_sixteen_bits_of_grey(tmp_path):
 def test_sixteen_bits_elsewhere_are_refused_not_lost(tmp_path):
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in noise(5, 7, 3, dtype=np.uint16))
     (tmp_path / "a.png").write_bytes(png(7, 5, bits=16, rows=rows))
-    with pytest.raises(Trouble, match="save it as TIFF"):
+    with pytest.raises(UserError, match="save it as TIFF"):
         read_picture(tmp_path / "a.png")
     assert read_picture(tmp_path / "a.png", reduce=True).pixels.dtype == np.uint8
     deep = Picture("a", noise(5, 7, 3, dtype=np.uint16))
-    with pytest.raises(Trouble, match=r"name in \.tif"):
+    with pytest.raises(UserError, match=r"name in \.tif"):
         check_kind(tmp_path / "a.png", deep)
 
 
@@ -120,7 +120,7 @@ def test_sixteen_bits_of_ppm_are_not_lost_either(tmp_path, kind):
     pixels = noise(5, 7, 3, dtype=np.uint16)
     body = " ".join(map(str, pixels.ravel())).encode() if kind == "P3" else pixels.tobytes()
     (tmp_path / "a.ppm").write_bytes(f"{kind} 7 5 65535\n".encode() + body)
-    with pytest.raises(Trouble, match="save it as TIFF"):
+    with pytest.raises(UserError, match="save it as TIFF"):
         read_picture(tmp_path / "a.ppm")
     assert read_picture(tmp_path / "a.ppm", reduce=True).pixels.dtype == np.uint8
 
@@ -128,18 +128,18 @@ def test_sixteen_bits_of_ppm_are_not_lost_either(tmp_path, kind):
 def test_deep_tiffs_that_would_be_misread_are_refused(tmp_path):
     pixels = noise(9, 4, 4, dtype=np.uint16)
     tifffile.imwrite(tmp_path / "a.tif", pixels, photometric="rgb", extrasamples=["assocalpha"])
-    with pytest.raises(Trouble, match="multiplied by their alpha"):
+    with pytest.raises(UserError, match="multiplied by their alpha"):
         read_picture(tmp_path / "a.tif")
     pixels = noise(3, 9, 3, dtype=np.uint16)
     tifffile.imwrite(tmp_path / "b.tif", pixels, photometric="rgb", planarconfig="separate")
-    with pytest.raises(Trouble, match="channels last"):
+    with pytest.raises(UserError, match="channels last"):
         read_picture(tmp_path / "b.tif")
 
 
 @pytest.mark.skipif(find_spec("imagecodecs") is not None, reason="then it can be read")
 def test_a_deep_tiff_in_a_compression_that_is_not_here(tmp_path):
     saved(tmp_path / "a.tif", noise(5, 7, dtype=np.uint16), compression="tiff_lzw")
-    with pytest.raises(Trouble, match="pip install imagecodecs, or save it with ZIP"):
+    with pytest.raises(UserError, match="pip install imagecodecs, or save it with ZIP"):
         read_picture(tmp_path / "a.tif")
 
 
@@ -148,10 +148,10 @@ def test_exif_goes_into_tiff_and_comes_out_of_it(tmp_path):
     exif[256], exif[271], exif[274] = 9999, "a camera", 6  # a wrong width, and a turn
     exif.get_ifd(0x8769)[36867] = "2020:01:02 03:04:05"
     picture = read_picture(saved(tmp_path / "a.jpg", noise(5, 7, 3), exif=exif))
-    (tmp_path / "b.tif").write_bytes(encoded(picture, ".tif"))
+    (tmp_path / "b.tif").write_bytes(encode_picture(picture, ".tif"))
     again = read_picture(tmp_path / "b.tif")
     assert np.array_equal(again.pixels, picture.pixels)
-    (tmp_path / "c.jpg").write_bytes(encoded(again, ".jpg"))
+    (tmp_path / "c.jpg").write_bytes(encode_picture(again, ".jpg"))
     for name in ("b.tif", "c.jpg"):
         with Image.open(tmp_path / name) as image:
             found = image.getexif()
@@ -164,10 +164,10 @@ def test_exif_goes_into_tiff_and_comes_out_of_it(tmp_path):
 def test_what_a_format_has_no_room_for(tmp_path):
     for suffix, side in ((".jpg", 65_500), (".webp", 16_383)):
         check_kind(tmp_path / f"a{suffix}", Picture("a", noise(side, 1, 3)))
-        with pytest.raises(Trouble, match=f"can be {side}"):
+        with pytest.raises(UserError, match=f"can be {side}"):
             check_kind(tmp_path / f"a{suffix}", Picture("a", noise(1, side + 1, 3)))
     check_kind(tmp_path / "a.bmp", Picture("a", noise(5, 7, 3)))
-    with pytest.raises(Trouble, match="no room for it"):
+    with pytest.raises(UserError, match="no room for it"):
         check_kind(tmp_path / "a.bmp", Picture("a", noise(5, 7, 3), b"a profile"))
 
 
@@ -175,12 +175,12 @@ def test_the_target_is_brought_into_the_profile_of_the_source():
     lab_like = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     pixels = noise(5, 7, 3)
     source, target = Picture("s", pixels), Picture("t", pixels, lab_like)
-    turned = in_profile_of(target, source)
+    turned = convert_profile(target, source)
     # sRGB told and sRGB assumed are one; what rounding does is a level.
     assert np.abs(turned.pixels.astype(int) - pixels).max() <= 1
-    assert in_profile_of(target, target).pixels is pixels
-    with pytest.raises(Trouble, match="colour profile of t or s"):
-        in_profile_of(Picture("t", pixels, b"\0" * 16 + b"RGB " + b"\0" * 200), source)
+    assert convert_profile(target, target).pixels is pixels
+    with pytest.raises(UserError, match="color profile of t or s"):
+        convert_profile(Picture("t", pixels, b"\0" * 16 + b"RGB " + b"\0" * 200), source)
 
 
 def test_the_target_is_converted_and_the_right_way_round():
@@ -189,9 +189,9 @@ def test_the_target_is_converted_and_the_right_way_round():
     turned = usual.replace(b"rXYZ", b"held").replace(b"gXYZ", b"rXYZ").replace(b"bXYZ", b"gXYZ")
     turned = turned.replace(b"held", b"bXYZ")
     pixels = noise(5, 7, 3)
-    to_usual = in_profile_of(Picture("t", pixels, turned), Picture("s", pixels)).pixels
+    to_usual = convert_profile(Picture("t", pixels, turned), Picture("s", pixels)).pixels
     assert np.abs(to_usual.astype(int) - np.roll(pixels, 1, axis=2)).max() <= 2
-    to_turned = in_profile_of(Picture("t", pixels), Picture("s", pixels, turned))
+    to_turned = convert_profile(Picture("t", pixels), Picture("s", pixels, turned))
     assert np.abs(to_turned.pixels.astype(int) - np.roll(pixels, -1, axis=2)).max() <= 2
     assert to_turned.profile == turned
 
@@ -201,17 +201,17 @@ def test_a_profile_is_written_back(tmp_path):
     picture = read_picture(saved(tmp_path / "a.png", noise(5, 7, 3), icc_profile=profile))
     assert picture.profile == profile
     for suffix in (".png", ".jpg", ".webp", ".tif"):
-        again = Image.open(io.BytesIO(encoded(picture, suffix)))
+        again = Image.open(io.BytesIO(encode_picture(picture, suffix)))
         assert again.info["icc_profile"] == profile
 
 
 def test_transparency_is_not_lost(tmp_path):
     clear = Picture("a", noise(5, 7, 4))
     for suffix in (".png", ".tif"):
-        again = np.asarray(Image.open(io.BytesIO(encoded(clear, suffix))))
+        again = np.asarray(Image.open(io.BytesIO(encode_picture(clear, suffix))))
         assert np.array_equal(again, clear.pixels)
     for suffix in (".jpg", ".bmp"):
-        with pytest.raises(Trouble, match="transparent"):
+        with pytest.raises(UserError, match="transparent"):
             check_kind(tmp_path / f"a{suffix}", clear)
 
 
@@ -239,10 +239,13 @@ def broken_files():
     Image.fromarray(np.ones((8, 8), np.int32)).save(integers, "TIFF")
     random = np.random.default_rng(1)
     return {
-        "empty.png": (b"", "no image"),
-        "text.png": (b"this is no picture", "no image"),
-        "script.eps": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "no image"),
-        "noise.jpg": (random.bytes(3000), "no image"),
+        "empty.png": (b"", "cannot be read as an image"),
+        "text.png": (b"this is no picture", "cannot be read as an image"),
+        "script.eps": (
+            b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+            "cannot be read as an image",
+        ),
+        "noise.jpg": (random.bytes(3000), "cannot be read as an image"),
         "cut.png": (whole.getvalue()[:2000], "cannot be read"),
         "cut.jpg": (jpeg.getvalue()[:800], "cannot be read"),
         "head.png": (whole.getvalue()[:20], ""),
@@ -260,7 +263,7 @@ def broken_files():
 def test_what_is_refused(tmp_path, name):
     content, said = broken_files()[name]
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(Trouble) as trouble:
+    with pytest.raises(UserError) as trouble:
         read_picture(tmp_path / name)
     line = str(trouble.value)
     assert name in line
@@ -283,25 +286,25 @@ def test_damaged_bytes_never_end_in_another_error(tmp_path):
             try:
                 read_picture(tmp_path / "damaged")
                 outcomes.add("read")
-            except Trouble:
+            except UserError:
                 outcomes.add("refused")
     assert outcomes == {"read", "refused"}
 
 
 def test_missing_and_folders(tmp_path):
-    with pytest.raises(Trouble, match="no such file"):
+    with pytest.raises(UserError, match="no such file"):
         read_picture(tmp_path / "none.png")
-    with pytest.raises(Trouble, match="is a folder"):
+    with pytest.raises(UserError, match="is a folder"):
         read_picture(tmp_path)
 
 
 def test_masks(tmp_path):
-    grey = noise(5, 7)
-    assert np.array_equal(read_mask(saved(tmp_path / "a.png", grey)), grey)
-    assert np.array_equal(read_mask(saved(tmp_path / "b.png", grey, "RGB")), grey)
-    with pytest.raises(Trouble, match="coloured"):
+    gray = noise(5, 7)
+    assert np.array_equal(read_mask(saved(tmp_path / "a.png", gray)), gray)
+    assert np.array_equal(read_mask(saved(tmp_path / "b.png", gray, "RGB")), gray)
+    with pytest.raises(UserError, match="colored"):
         read_mask(saved(tmp_path / "c.png", noise(5, 7, 3)))
-    with pytest.raises(Trouble, match="transparency"):
+    with pytest.raises(UserError, match="transparency"):
         read_mask(saved(tmp_path / "d.png", noise(5, 7, 4)))
 
 
@@ -315,7 +318,7 @@ def test_frames_are_read_one_at_a_time(tmp_path):
     assert [int(frame[0, 0, 0]) for frame in frames] == [0, 1, 2]
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     saved(tmp_path / "3.png", noise(4, 5, 3), icc_profile=profile)
-    with pytest.raises(Trouble, match="another colour profile"):
+    with pytest.raises(UserError, match="another color profile"):
         list(Frames.of_folder(tmp_path))
 
 
@@ -332,22 +335,22 @@ def test_before_and_after_is_drawn():
     image = Image.open(
         io.BytesIO(before_after([("before", pixels), ("a name that is too long " * 9, pixels)]))
     )
-    counts = {colour: n for n, colour in image.getcolors(10**7)}
+    counts = {color: n for n, color in image.getcolors(10**7)}
     assert counts[(200, 10, 30)] > 2 * 300 * 300
 
 
 @pytest.mark.parametrize("bits", [np.uint8, np.uint16])
 def test_what_is_transparent_is_not_compared(bits):
-    """Under transparent pixels any colour may lie: neither the picture nor its palette is to show it."""
+    """Under transparent pixels any color may lie: neither the picture nor its palette is to show it."""
     pixels = np.zeros((40, 60, 4), bits)
     pixels[:, :15] = np.iinfo(bits).max * np.array([1, 0, 0, 1])
     pixels[:, 15:] = np.iinfo(bits).max * np.array([0, 0, 1, 0])
-    shown = as_colours(pixels)
+    shown = as_rgb(pixels)
     assert palette(shown) == [([255, 0, 0], 1.0)]
     image = Image.open(io.BytesIO(before_after([("before", shown)])))
-    counts = {colour: n for n, colour in image.getcolors(10**7)}
+    counts = {color: n for n, color in image.getcolors(10**7)}
     assert (0, 0, 255) not in counts
     assert counts[(255, 255, 255)] > 300 * 300
     assert palette(shown[:, 15:]) == []
-    grey = as_colours(np.full((2, 3, 2), np.iinfo(bits).max // 5, bits))
-    assert np.array_equal(grey, np.full((2, 3, 4), 51, np.uint8))
+    gray = as_rgb(np.full((2, 3, 2), np.iinfo(bits).max // 5, bits))
+    assert np.array_equal(gray, np.full((2, 3, 4), 51, np.uint8))

@@ -10,10 +10,10 @@ import pytest
 import tifffile
 from PIL import Image, ImageCms
 
-from slicewise.lab.errors import Trouble
-from slicewise.lab.images.files import Picture, check_kind, encoded, read_picture
-from slicewise.lab.images.metadata import stood_up
-from slicewise.lab.images.tiff import tiff_of
+from slicewise.lab.errors import UserError
+from slicewise.lab.images.files import Picture, check_kind, encode_picture, read_picture
+from slicewise.lab.images.metadata import turned_upright
+from slicewise.lab.images.tiff import encode_tiff
 from tests.lab.images.test_files import noise, saved
 
 PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
@@ -89,13 +89,13 @@ def test_each_fact_is_kept_or_refused(tmp_path, suffix, bits, fact):
     place = tmp_path / f"a{suffix}"
     if fact in KEPT[suffix, bits]:
         check_kind(place, given)
-        place.write_bytes(encoded(given, suffix))
+        place.write_bytes(encode_picture(given, suffix))
         assert has(fact, place, given)
     elif fact in LOST.get((suffix, bits), ()):
         check_kind(place, given)
-        encoded(given, suffix)
+        encode_picture(given, suffix)
     else:
-        with pytest.raises(Trouble, match="give a name"):
+        with pytest.raises(UserError, match="give a name"):
             check_kind(place, given)
 
 
@@ -105,15 +105,15 @@ def test_turned_once_with_all_it_tells(tmp_path, suffix, turn):
     pixels = noise(16, 24, 3)
     given = {"exif": exif(turn), "dpi": (300, 150), "icc_profile": PROFILE}
     found = read_picture(saved(tmp_path / f"a{suffix}", pixels, **given))
-    wanted = stood_up(pixels, turn)
+    wanted = turned_upright(pixels, turn)
     assert found.pixels.shape == wanted.shape
     if suffix in (".png", ".tif"):
         assert np.array_equal(found.pixels, wanted)
     if suffix != ".webp":  # which has no room of its own for it
         wide = (150, 300) if turn > 4 else (300, 150)
         assert found.dpi == pytest.approx(wide, rel=1e-4)
-    (tmp_path / "b.tif").write_bytes(encoded(found, ".tif"))
-    (tmp_path / "c.png").write_bytes(encoded(found, ".png"))
+    (tmp_path / "b.tif").write_bytes(encode_picture(found, ".tif"))
+    (tmp_path / "c.png").write_bytes(encode_picture(found, ".png"))
     for again in ("b.tif", "c.png"):
         with Image.open(tmp_path / again) as image:
             assert image.getexif().get(274, 1) == 1
@@ -130,7 +130,7 @@ def test_turns_are_those_of_exif(turn):
     image = Image.fromarray(noise(5, 7, 3))
     image.getexif()[274] = turn
     assert np.array_equal(
-        stood_up(noise(5, 7, 3), turn), np.asarray(ImageOps.exif_transpose(image))
+        turned_upright(noise(5, 7, 3), turn), np.asarray(ImageOps.exif_transpose(image))
     )
 
 
@@ -140,12 +140,12 @@ def test_sixteen_bits_are_turned_too(tmp_path, turn):
     tag = (274, "H", 1, turn, True)
     tifffile.imwrite(tmp_path / "a.tif", pixels, photometric="rgb", extratags=[tag])
     found = read_picture(tmp_path / "a.tif")
-    assert np.array_equal(found.pixels, stood_up(pixels, turn))
-    (tmp_path / "b.tif").write_bytes(encoded(found, ".tif"))
+    assert np.array_equal(found.pixels, turned_upright(pixels, turn))
+    (tmp_path / "b.tif").write_bytes(encode_picture(found, ".tif"))
     assert np.array_equal(read_picture(tmp_path / "b.tif").pixels, found.pixels)
 
 
-def test_no_thumbnail_of_the_old_colours(tmp_path):
+def test_no_thumbnail_of_the_old_colors(tmp_path):
     """It would be shown in folders; and what lies beside it does not move."""
     order, place = "<", 8 + 2 + 2 * 12 + 4
     entry = struct.Struct(f"{order}HHLL")
@@ -158,7 +158,7 @@ def test_no_thumbnail_of_the_old_colours(tmp_path):
     assert found.pixels.shape == (7, 5, 3)
     assert found.exif is not None
     assert len(found.exif) == len(raw)
-    with Image.open(io.BytesIO(encoded(found, ".jpg"))) as image:
+    with Image.open(io.BytesIO(encode_picture(found, ".jpg"))) as image:
         again = image.getexif()
         assert (again[271], again[274]) == ("a camera", 1)
         assert again.get_ifd(1) == {}
@@ -175,14 +175,16 @@ def test_tiffs_of_many_strips(channels, dtype):
     """Read by another's program to the same numbers, and packed: smooth pixels take less room."""
     smooth = np.add.outer(np.arange(900), np.arange(1100))[:, :, None] + np.arange(channels) * 9
     for pixels in (smooth.astype(dtype), noise(900, 1100, channels, dtype=dtype)):
-        content = tiff_of(pixels, None, None, None)
+        content = encode_tiff(pixels, None, None, None)
         with tifffile.TiffFile(io.BytesIO(content)) as file:
             assert len(file.pages[0].dataoffsets) > 3
             assert np.array_equal(file.pages[0].asarray().reshape(pixels.shape), pixels)
         if pixels.dtype == np.uint8:
             again = np.asarray(Image.open(io.BytesIO(content)))
             assert np.array_equal(again.reshape(pixels.shape), pixels)
-    assert len(tiff_of(smooth.astype(dtype), None, None, None)) < smooth.astype(dtype).nbytes / 20
+    assert (
+        len(encode_tiff(smooth.astype(dtype), None, None, None)) < smooth.astype(dtype).nbytes / 20
+    )
 
 
 @pytest.mark.parametrize("suffix", [".jpg", ".tif"])
@@ -195,7 +197,7 @@ def test_names_are_kept_letter_for_letter(tmp_path, first, suffix):
     how = {"exif": given.tobytes()} if first == ".jpg" else {"tiffinfo": {315: author}}
     source = saved(tmp_path / f"a{first}", noise(5, 7, 3), **how)
     assert author in source.read_bytes()
-    assert author + b"\0" in encoded(read_picture(source), suffix)
+    assert author + b"\0" in encode_picture(read_picture(source), suffix)
 
 
 @pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".tif"])
@@ -207,7 +209,7 @@ def test_what_cannot_be_written_costs_no_photograph(tmp_path, suffix, caplog):
     raw = b"Exif\0\0II*\0" + struct.pack("<LH", 8, len(odd)) + b"".join(odd) + b"\0" * 4
     given = read_picture(saved(tmp_path / "a.png", noise(5, 7, 3), exif=raw))
     assert given.dpi is None
-    (tmp_path / f"b{suffix}").write_bytes(encoded(given, suffix))
+    (tmp_path / f"b{suffix}").write_bytes(encode_picture(given, suffix))
     said = [one for one in caplog.messages if "tag 282 is left out, it cannot be written" in one]
     assert len(said) == (suffix == ".tif")
     with Image.open(tmp_path / f"b{suffix}") as image:
@@ -218,7 +220,7 @@ def test_what_cannot_be_written_costs_no_photograph(tmp_path, suffix, caplog):
 def test_what_only_calls_itself_exif_is_left_out(tmp_path):
     found = read_picture(saved(tmp_path / "a.jpg", noise(5, 7, 3), exif=b"Exif\0\0" + b"\0" * 40))
     assert found.exif is None
-    encoded(found, ".tif")
+    encode_picture(found, ".tif")
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
@@ -228,7 +230,7 @@ def test_plain_tiffs_are_turned_whole(tmp_path, channels, turn):
     pixels = noise(5, 7, channels)
     given = pixels[:, :, 0] if channels == 1 else pixels
     found = read_picture(saved(tmp_path / "a.tif", given, tiffinfo={274: turn}))
-    assert np.array_equal(found.pixels, stood_up(pixels, turn))
+    assert np.array_equal(found.pixels, turned_upright(pixels, turn))
 
 
 def test_exif_too_long_for_a_jpeg_is_refused_at_once(tmp_path):
@@ -236,8 +238,8 @@ def test_exif_too_long_for_a_jpeg_is_refused_at_once(tmp_path):
     given = Image.Exif()
     given[270] = "a" * 70_000
     found = read_picture(saved(tmp_path / "a.png", noise(5, 7, 3), exif=given.tobytes()))
-    with pytest.raises(Trouble, match=r"65533: give a name in \.png"):
+    with pytest.raises(UserError, match=r"65533: give a name in \.png"):
         check_kind(tmp_path / "b.jpg", found)
     for suffix in (".png", ".tif", ".webp"):
         check_kind(tmp_path / f"b{suffix}", found)
-        encoded(found, suffix)
+        encode_picture(found, suffix)

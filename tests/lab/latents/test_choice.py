@@ -17,7 +17,7 @@ from slicewise.lab.experiments.latent.tasks import LatentTask
 from slicewise.lab.latents.choice import LatentChoice
 from slicewise.lab.latents.layouts import load
 from slicewise.lab.report.page import write_report
-from slicewise.lab.report.trainings import places
+from slicewise.lab.report.training_runs import groups
 from slicewise.lab.study.run import Result
 from slicewise.lab.study.store import Store
 from tests.command_line import accepted, refused
@@ -69,7 +69,7 @@ def test_labels_from_elsewhere_and_other_ages(files, first_only, capsys):
         assert len(kept(files)) == count, more
     notes = {note for row in kept(files) for note in row["given"]["notes"]}
     assert "labels from age.npy" in notes
-    assert "who is older than 40 is an adult, who is younger than 10 a child" in notes
+    assert "ages above 40 are adults, below 10 children" in notes
 
 
 def test_other_ages_are_another_run_also_where_they_name_the_same_rows(files):
@@ -97,7 +97,7 @@ def test_what_was_run_with_the_usual_ages_is_found_in_stores_made_before_these_c
 def test_the_report_tells_other_ages_and_networks_apart(files, tmp_path):
     def result(run, sw2):
         measures = {"sw2": sw2, "energy": sw2, "variance_ratio": 1.0, "steps": 0.0}
-        return Result(run, "finished", 0.0, w2=sw2, measures=measures)
+        return Result(run, "out of steps", 0.0, w2=sw2, measures=measures)
 
     found = {}
     ways = [{"adult": 18}, {"adult": 18.5}, {"adult": 18, "hidden": 32}]
@@ -109,7 +109,7 @@ def test_the_report_tells_other_ages_and_networks_apart(files, tmp_path):
                 "translate", LatentTask("adult to child", data, hidden, 16)
             ).runs
             store.add([result(run, 1.0)], "here", {})
-        found = [place.words for place in places(store, "translate")[0]]
+        found = [group.words for group in groups(store, "translate")[0]]
     assert len(set(found)) == 3
     assert sum("adults over 18.5, children under 10" in words for words in found) == 1
     assert sum("network 5 → 32 → 32 → 5" in words for words in found) == 1
@@ -136,7 +136,7 @@ def test_the_same_checks_as_where_latents_are_described(files, capsys):
     assert not (files / "here" / "runs.db").exists()
     for option in ("--labels", "--held-out", "--adult", "--child", "--more"):
         said = refused(capsys, "reproduce", "generate", option, 30)
-        assert f"{option} is for latents from a file: give --latents PATH, too" in said
+        assert f"{option} is for latents from a file: give --latents PATH too" in said
 
 
 def test_ages_where_none_are_known_are_no_silent_wish(files, capsys):
@@ -166,7 +166,7 @@ def test_a_folder_without_latents_is_told_as_one_whatever_else_is_given(files, c
 )
 def test_what_an_experiment_does_not_read_is_refused(files, capsys, experiment, option, readers):
     said = refused(capsys, "reproduce", experiment, *option)
-    assert f"{option[0]} is for {readers}: {experiment} has no use for it" in said
+    assert f"{option[0]} is for {readers}: {experiment} does not use it" in said
     assert not list((files / "here").iterdir())
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.experiments.latent.cells import BaselineCell
 from slicewise.lab.experiments.latent.tasks import LatentTask
 from slicewise.lab.latents import faces
@@ -59,7 +59,7 @@ def alae(tmp_path):
 
 
 def wrong(path, **options):
-    with pytest.raises((Trouble, ValueError)) as found:
+    with pytest.raises((UserError, ValueError)) as found:
         load(str(path), **options)
     return str(found.value)
 
@@ -149,7 +149,7 @@ def test_a_matrix_of_any_kind_with_labels(tmp_path):
     # Measurements are no domains, and rows without labels are still something to generate.
     np.savez(tmp_path / "e.npz", latents=rows(), weight=np.linspace(0, 1, 60))
     assert [task.name for task in tasks(load(str(tmp_path / "e.npz")))] == ["generation"]
-    with pytest.raises(Trouble, match="no labels"):
+    with pytest.raises(UserError, match="no labels"):
         load(str(tmp_path / "d.npy")).domain("x")
 
 
@@ -178,7 +178,7 @@ def test_domains_have_a_split_of_their_own(alae):
     assert len(fixed.domain("male")[1]) == 4  # of the last 12 rows
     # A domain without held-out rows can be described, and not judged.
     assert {"set": "child", "train": 10, "held out": 0} in subset_sizes(fixed)
-    with pytest.raises(Trouble, match="0 held out"):
+    with pytest.raises(UserError, match="0 held out"):
         fixed.domain("child")
 
 
@@ -186,9 +186,9 @@ def test_tasks_by_name(alae):
     found = load(str(alae))
     assert task_of(found, "adult to child").target == "child"
     assert task_of(found, "female to male").source == "female"  # any two
-    with pytest.raises(Trouble, match="choose from generation, male to female"):
+    with pytest.raises(UserError, match="choose from generation, male to female"):
         task_of(found, "old to young")
-    with pytest.raises(Trouble, match="did you mean 'male'"):
+    with pytest.raises(UserError, match="did you mean 'male'"):
         found.domain("mael")
 
 
@@ -252,7 +252,7 @@ def test_files_that_are_not_there_or_not_what_they_should_be(tmp_path):
     assert "no latents" in wrong(tmp_path)
     assert "no file" in wrong(tmp_path / "none.npy")
     (tmp_path / "latents.npz").write_bytes(b"hello")
-    assert "no npz file" in wrong(tmp_path / "latents.npz")
+    assert "not a valid npz file" in wrong(tmp_path / "latents.npz")
     (tmp_path / "x.safetensors").write_bytes(b"hello")
     assert "cannot be read as a safetensors" in wrong(tmp_path / "x.safetensors")
     np.savez(tmp_path / "two.npz", a=rows(), b=rows())
@@ -262,7 +262,7 @@ def test_files_that_are_not_there_or_not_what_they_should_be(tmp_path):
     (tmp_path / "labels.txt").write_text("1\n")
     assert "ends in '.txt'" in wrong(tmp_path / "m.npy", labels=str(tmp_path / "labels.txt"))
     assert "from the same network" in wrong(tmp_path / "m.npy", more=10)
-    with pytest.raises(Trouble, match="give their path"):
+    with pytest.raises(UserError, match="give their path"):
         load(held_out=10)
 
 
@@ -305,7 +305,7 @@ def test_the_folder_of_a_style_space(tmp_path):
 
 
 def test_further_rows_are_cut_as_the_stored_ones(tmp_path, monkeypatch):
-    monkeypatch.setattr("slicewise.lab.latents.stylegan._LOOKED_AT", 100)
+    monkeypatch.setattr("slicewise.lab.latents.stylegan._LABELED_BY_PICTURE", 100)
     monkeypatch.setattr(faces, "mapped", lambda noise: noise)
     w, _ = stylegan(tmp_path)
     alone, found = load(str(tmp_path)), load(str(tmp_path), more=500)
@@ -327,11 +327,11 @@ def test_without_the_networks_it_is_said_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     faces._network.cache_clear()
     assert faces.missing().startswith("faces need openvino: run `make faces`")
-    with pytest.raises(Trouble, match="make faces"):
+    with pytest.raises(UserError, match="make faces"):
         faces.decode(torch.zeros(1, 512))
     stylegan(tmp_path)
     assert "make faces" in wrong(tmp_path, more=5)
-    with pytest.raises(Trouble, match=r"has no pictures: faces need .*make faces"):
+    with pytest.raises(UserError, match=r"has no pictures: faces need .*make faces"):
         load(str(tmp_path)).decode(torch.zeros(1, 512))
 
 
@@ -520,12 +520,12 @@ def test_the_networks_make_the_stored_latents_and_faces(tmp_path):
     face = faces.decode(w[:1], side=64)
     assert face.shape == (1, 64, 64, 3)
     assert face.std() > 20
-    # Bytes that are no picture of anything would not be alike at neighbouring pixels.
+    # Bytes that are no picture of anything would not be alike at neighboring pixels.
     step = np.abs(np.diff(face.astype(float), axis=1)).mean()
     assert step < 0.5 * np.abs(face.astype(float) - face.mean()).mean()
-    with pytest.raises(Trouble, match=r"\(n, 512\)"):
+    with pytest.raises(UserError, match=r"\(n, 512\)"):
         faces.decode(torch.zeros(1, 5))
-    with pytest.raises(Trouble, match="diverged"):
+    with pytest.raises(UserError, match="diverged"):
         faces.decode(torch.full((1, 512), torch.nan))
     shutil.copy(SHARED / "stylegan_ffhq_w512_part0.npz", tmp_path)
     load.cache_clear()

@@ -53,10 +53,10 @@ def opened(chromium, page, *, width=1400, scheme="light"):
     tab.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
     tab.on("pageerror", lambda error: said.append(f"error: {error}"))
     tab.goto(page.as_uri())
-    places = tab.locator(".drawn")
-    for i in range(places.count()):
-        places.nth(i).scroll_into_view_if_needed()
-        places.nth(i).locator("svg.marks").wait_for(timeout=10_000)
+    groups = tab.locator(".drawn")
+    for i in range(groups.count()):
+        groups.nth(i).scroll_into_view_if_needed()
+        groups.nth(i).locator("svg.marks").wait_for(timeout=10_000)
     return tab, said
 
 
@@ -79,8 +79,8 @@ def test_the_page_loads_draws_and_fits(chromium, report, width, scheme, record_p
     tab.context.close()
 
 
-def marks_of(chart, colour):
-    return chart.locator(f'path[fill="{colour}"], path[stroke="{colour}"]').count()
+def marks_of(chart, color):
+    return chart.locator(f'path[fill="{color}"], path[stroke="{color}"]').count()
 
 
 def test_choosing_a_method_changes_every_chart(chromium, report):
@@ -92,7 +92,7 @@ def test_choosing_a_method_changes_every_chart(chromium, report):
     box = tab.locator('[data-methods] input[value="sw"]').first
     box.uncheck()
     tab.wait_for_timeout(200)
-    # The curves of sw are gone; the dotted edge of its theory is drawn in its colour, and may stay.
+    # The curves of sw are gone; the dotted edge of its theory is drawn in its color, and may stay.
     assert marks_of(chart, "#0072b2") <= 1
     assert marks_of(other, "#0072b2") <= 1
     assert marks_of(chart, "#d55e00") == before[2]

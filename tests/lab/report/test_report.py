@@ -12,18 +12,18 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
+from slicewise.lab.experiments.check_cells import CheckCell
 from slicewise.lab.experiments.flows import FlowCell
 from slicewise.lab.experiments.gradient_flow import ToyTask
 from slicewise.lab.experiments.image_flow import DigitTask
 from slicewise.lab.experiments.theory import CHECKS
-from slicewise.lab.experiments.theory.cells import CheckCell
 from slicewise.lab.report import theory
 from slicewise.lab.report.best import best_of, number
+from slicewise.lab.report.flow_runs import Flows
 from slicewise.lab.report.flows import edges
 from slicewise.lab.report.layout import Chart, file_name
 from slicewise.lab.report.page import as_script_data, write_report
-from slicewise.lab.report.rows import Flows
 from slicewise.lab.study.run import Result, Run
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
@@ -94,8 +94,8 @@ def test_the_verdict_comes_first(made):
     _, line = table(folder, "gradient-flow-verdict")
     assert line[0] == "swiss d=50"
     assert float(line[1].split()[0]) < 1e-6
-    assert page.index("The right step, computed or searched") < page.index(
-        "The theory, asked of numbers"
+    assert page.index("Computed steps against searched rates") < page.index(
+        "Statements of the theory, measured"
     )
     assert line[-1] in page
 
@@ -192,7 +192,7 @@ def test_times_of_several_machines_have_tables_of_their_own(tmp_path):
     ]
     with Store(tmp_path / "runs.db") as store:
         assert not sweep(cells, store).failed
-    assert len(Flows(Store.reading(tmp_path / "runs.db"), "gradient-flow").lone) == 3
+    assert len(Flows(Store.reading(tmp_path / "runs.db"), "gradient-flow").timed) == 3
     page = write_report(tmp_path / "runs.db", tmp_path / "out").read_text()
     assert len(list((tmp_path / "out").glob("*runtime.csv"))) == 3
     assert "a laptop" in page
@@ -304,7 +304,7 @@ def test_a_missing_cell_says_why(tmp_path):
     header, *lines = table(tmp_path / "out", "gradient-flow-swiss-d-2")
     shown = {line[0]: line[header.index("best rate, root")] for line in lines}
     assert shown["ebsw"] == "failed: OutOfMemoryError: a lot was asked for"
-    assert shown["rpsw"] == "not made yet: the sweep was stopped before"
+    assert shown["rpsw"] == "not made yet: the sweep was stopped"
     assert shown["dsw"] == "not asked for"
     assert re.match(r"\d", shown["sw"])
 
@@ -326,14 +326,14 @@ def test_file_names_stay_in_their_folder():
 
 def test_nothing_to_report(tmp_path):
     Store(tmp_path / "runs.db").close()
-    with pytest.raises(Trouble, match="holds no runs yet"):
+    with pytest.raises(UserError, match="holds no runs yet"):
         write_report(tmp_path / "runs.db", tmp_path / "out")
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path, made):
     _, folder, _ = made
     (tmp_path / "file").write_text("")
-    with pytest.raises(Trouble, match="name another folder"):
+    with pytest.raises(UserError, match="give another folder"):
         write_report(folder.parent / "runs.db", tmp_path / "file")
 
 
@@ -351,7 +351,7 @@ def a_result(variant="sw", objective="root", lr=1.0, w2=0.1, setting="swiss d=50
     given, seconds = more.pop("given", plain_given()), more.pop("seconds", 1.0)
     run = Run("gradient-flow", setting, variant, objective, lr, more.pop("seed", 0), given)
     kept = {"measures": {"steps": 10_000, "rank": 50}, "trace": {"at": [1, 10], "loss": [0.5, 0.1]}}
-    return Result(run, "finished", seconds, w2=w2, **(kept | more))
+    return Result(run, "out of steps", seconds, w2=w2, **(kept | more))
 
 
 INF = float("inf")

@@ -19,11 +19,11 @@ import pytest
 import torch
 
 from slicewise.lab import experiments
-from slicewise.lab.errors import Trouble
-from slicewise.lab.study import cluster as clusters
-from slicewise.lab.study import on_ray
-from slicewise.lab.study.engines import InTurn, Job
-from slicewise.lab.study.on_ray import OnRay
+from slicewise.lab.errors import UserError
+from slicewise.lab.study import ray_cluster as clusters
+from slicewise.lab.study import ray_engine
+from slicewise.lab.study.engines import Job, SerialEngine
+from slicewise.lab.study.ray_engine import RayEngine
 from slicewise.lab.study.run import Result, Run
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
@@ -149,30 +149,30 @@ def one_thread():
 def test_the_same_rows_as_the_local_engine(tmp_path, cluster, one_thread):
     some = cells()[:6]  # two variants; every objective and every way to end
     for name in ("local", "ray"):
-        engine = InTurn() if name == "local" else OnRay()
+        engine = SerialEngine() if name == "local" else RayEngine()
         with Store(tmp_path / f"{name}.db") as store:
             found = sweep(some, store, engine=engine)
             assert (found.failed, found.made) == ({}, 2 * (6 + 6 + 2))
-    assert engine.place == "2 nodes of a Ray cluster"
+    assert engine.description == "2 nodes of a Ray cluster"
     rows, arrays = everything(tmp_path / "ray.db")
     expected_rows, expected_arrays = everything(tmp_path / "local.db")
     assert rows == expected_rows
     assert arrays == expected_arrays
-    assert {row["status"] for row in rows} == {"finished", "diverged", "converged"}
+    assert {row["status"] for row in rows} == {"out of steps", "diverged", "arrived"}
     assert any(array is not None for array in arrays.values())
     assert not (tmp_path / "ray.db.cells").exists()
 
 
 def test_all_cores_of_all_nodes_work(tmp_path, cluster):
-    with Store(tmp_path / "runs.db") as store, OnRay() as engine:
+    with Store(tmp_path / "runs.db") as store, RayEngine() as engine:
         three = [Noted(f"c{i}", tmp_path, beside=2) for i in range(3)]
         assert not sweep(three, store, engine=engine).failed
     assert len({path.name.split("@")[1] for path in tmp_path.glob("*@*")}) == 2
 
 
 def test_more_cells_than_are_handed_over_at_a_time(tmp_path, cluster, monkeypatch):
-    monkeypatch.setattr(on_ray, "_IN_FLIGHT", 3)
-    with Store(tmp_path / "runs.db") as store, OnRay() as engine:
+    monkeypatch.setattr(ray_engine, "_IN_FLIGHT", 3)
+    with Store(tmp_path / "runs.db") as store, RayEngine() as engine:
         found = sweep([Plain(f"c{i}", (0, 1)) for i in range(10)], store, engine=engine)
         assert (found.made, found.failed) == (20, {})
 
@@ -202,7 +202,7 @@ def killed_later(cluster, folder, ready, num_cpus=1):
 @pytest.mark.slow
 def test_a_node_killed_in_the_middle_loses_nothing(tmp_path, cluster):
     many = [Noted(f"c{i:02}", tmp_path, "caught") for i in range(20)]
-    with OnRay() as engine, Store(tmp_path / "runs.db") as store:
+    with RayEngine() as engine, Store(tmp_path / "runs.db") as store:
         at_work = lambda node: list(tmp_path.glob(f"*@{node}"))  # noqa: E731
         with killed_later(cluster, tmp_path, at_work) as node:
             found = sweep(many, store, engine=engine)
@@ -220,7 +220,7 @@ def test_a_result_lost_before_it_was_fetched_is_made_again(tmp_path, cluster):
     many = [Noted(f"c{i}", tmp_path, "held") for i in range(4)]
     jobs = [Job(cell, cell.runs, "cpu") for cell in many]
     done = []
-    with OnRay() as engine:
+    with RayEngine() as engine:
         results_are_there = (tmp_path / "stored").exists
         with killed_later(cluster, tmp_path, lambda node: results_are_there()) as node:
             found = engine(jobs)
@@ -240,7 +240,7 @@ def test_a_result_lost_before_it_was_fetched_is_made_again(tmp_path, cluster):
 def test_what_is_timed_moves_to_another_node_of_the_kind(tmp_path, cluster, monkeypatch):
     """The kind is a CPU of two threads: not the head, which has one core."""
     with (
-        OnRay() as engine,
+        RayEngine() as engine,
         Store(tmp_path / "runs.db") as store,
         killed_later(cluster, tmp_path, lambda node: begun(tmp_path), num_cpus=2) as node,
     ):
@@ -258,7 +258,7 @@ def test_what_is_timed_moves_to_another_node_of_the_kind(tmp_path, cluster, monk
 
 def test_a_cell_that_kills_its_process_fails_alone(tmp_path, cluster, capfd):
     many = [Plain(f"c{i}", (0,)) for i in range(4)]
-    with OnRay() as engine, Store(tmp_path / "runs.db") as store:
+    with RayEngine() as engine, Store(tmp_path / "runs.db") as store:
         found = sweep([Plain("dies", (0,), "dies"), *many], store, engine=engine)
         assert set(found.failed) == {"dies"}
         assert found.failed["dies"].startswith("lost by the cluster, WorkerCrashedError: ")
@@ -266,7 +266,7 @@ def test_a_cell_that_kills_its_process_fails_alone(tmp_path, cluster, capfd):
 
 
 def test_errors_of_a_cell_are_its_own(tmp_path, cluster):
-    with OnRay() as engine, Store(tmp_path / "runs.db") as store:
+    with RayEngine() as engine, Store(tmp_path / "runs.db") as store:
         found = sweep([Plain("a", (0,), "fails"), Plain("b", (0,))], store, engine=engine)
         assert found.failed == {"a": "ValueError: it was\nto be"}
         assert [row["setting"] for row in store.rows()] == ["b"]
@@ -279,11 +279,11 @@ def test_a_long_cell_keeps_its_file_only_on_a_shared_disk(tmp_path):
             return [Result(run, str(checkpoint), 1.0) for run in runs]
 
     job = Job(Where("a", (0,)), Where("a", (0,)).runs, "cpu", tmp_path / "runs.db.cells")
-    with on_ray._marked([job]) as mark:
+    with ray_engine._marked([job]) as mark:
         assert mark.parent == job.scratch
-        (found,) = on_ray._make(job, mark, torch.get_num_threads()).results
+        (found,) = ray_engine._make(job, mark, torch.get_num_threads()).results
         assert found.status == str(job.checkpoint)
-    (found,) = on_ray._make(job, mark, torch.get_num_threads()).results
+    (found,) = ray_engine._make(job, mark, torch.get_num_threads()).results
     assert found.status == "None", "elsewhere there is no mark"
 
 
@@ -293,7 +293,7 @@ def test_shares_of_a_gpu(tmp_path, cluster):
         folder = tmp_path / how
         folder.mkdir()
         both = [Noted(f"{how} {i}", folder, how, beside=int(how == "together")) for i in range(2)]
-        with OnRay(**share) as engine, Store(folder / "runs.db") as store:
+        with RayEngine(**share) as engine, Store(folder / "runs.db") as store:
             assert engine.device("auto") == "cuda"
             assert sweep(both, store, device="cuda", engine=engine).failed == {}
             assert {row["device"] for row in store.rows()} == {"pretended GPU"}
@@ -304,16 +304,16 @@ def test_shares_of_a_gpu(tmp_path, cluster):
 
 
 def test_devices_are_those_of_the_cluster(cluster):
-    with OnRay(cpus=2) as engine:
+    with RayEngine(cpus=2) as engine:
         assert engine.device("cpu") == "cpu"
         # It has a GPU and torch does not see it: that is said before anything is made.
         if not torch.cuda.is_available():
-            with pytest.raises(Trouble, match="cannot work for us"):
+            with pytest.raises(UserError, match="cannot work for us"):
                 engine.machine(engine.device("auto"))
-        with pytest.raises(Trouble, match="--device cuda:1: on a Ray cluster"):
+        with pytest.raises(UserError, match="--device cuda:1: on a Ray cluster"):
             engine.device("cuda:1")
     has = r"has --cpus-per-task 3; .* are (1 and 0 / 2 and 1|2 and 1 / 1 and 0): give fewer"
-    with OnRay(cpus=3) as engine, pytest.raises(Trouble, match=has):
+    with RayEngine(cpus=3) as engine, pytest.raises(UserError, match=has):
         engine.device("auto")
 
 
@@ -353,7 +353,7 @@ def test_only_what_goes_on_is_cancelled(tmp_path, cluster, monkeypatch):
 
 
 def test_a_connection_of_the_callers_is_left(cluster):
-    OnRay("127.0.0.1:1").close()
+    RayEngine("127.0.0.1:1").close()
     assert ray.is_initialized()
 
 
@@ -374,7 +374,7 @@ def test_the_command(here, unconnected, capsys):
     assert heard.out.splitlines() == ["runs.db: 3 runs made", "report: report/index.html"]
     assert ", on 2 nodes of a Ray cluster, " in heard.err.splitlines()[0]
     again = said(capsys, *on, "--no-report")
-    assert again.out.splitlines() == ["runs.db: 0 runs made, 3 were there"]
+    assert again.out.splitlines() == ["runs.db: 0 runs made, 3 were stored already"]
     said(capsys, "reproduce", "gradient-flow", "--jobs", 1, "-q", "--store", "local.db")
     assert not ray.is_initialized()
     ours, theirs = everything(here / "runs.db"), everything(here / "local.db")
@@ -453,6 +453,6 @@ def test_interrupting_and_going_on(tmp_path, cluster):
         assert "ps -e" in left
         assert session not in left
     (tmp_path / "go").touch()
-    with OnRay() as engine, Store(tmp_path / "runs.db") as store:
+    with RayEngine() as engine, Store(tmp_path / "runs.db") as store:
         found = sweep(to_interrupt(tmp_path), store, engine=engine)
         assert (found.made, found.there, found.failed) == (6, 2, {})

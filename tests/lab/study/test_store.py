@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.study.export import as_csv, means_as_csv
 from slicewise.lab.study.run import Result, Run, as_json
 from slicewise.lab.study.schema import COLUMNS
@@ -27,7 +27,7 @@ def a_run(lr=0.1, seed=0, **given):
 
 
 def a_result(run, w2=0.5, **more):
-    return Result(run, "finished", 0.25, batch=3, w2=w2, **more)
+    return Result(run, "out of steps", 0.25, batch=3, w2=w2, **more)
 
 
 def test_a_key_is_all_that_determines_a_run():
@@ -101,7 +101,7 @@ def test_a_cell_is_written_as_a_whole_or_not_at_all(tmp_path):
         assert store.rows() == []
         store.add([a_result(a_run())], "cpu", {})
         assert len(store.rows()) == 1
-        assert store.is_whole()
+        assert store._connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_two_may_write_and_others_read(tmp_path):
@@ -110,7 +110,7 @@ def test_two_may_write_and_others_read(tmp_path):
         one.add([a_result(a_run(0.1))], "cpu", {})
         two.add([a_result(a_run(0.2)), a_result(a_run(0.1), w2=9.0)], "cpu", {})
         assert [row["w2"] for row in reader.rows()] == [0.5, 0.5]
-        with pytest.raises(Trouble, match="readonly"):
+        with pytest.raises(UserError, match="readonly"):
             reader.add([a_result(a_run(0.3))], "cpu", {})
 
 
@@ -132,8 +132,8 @@ def test_json_is_valid_for_every_reader():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda path: path.write_bytes(b"not a database, by far" * 50), "no store of slicewise"),
-        (lambda path: sqlite3.connect(path).execute("CREATE TABLE other (a)"), "no store of slicewise"),
+        (lambda path: path.write_bytes(b"not a database, by far" * 50), "not a store of slicewise"),
+        (lambda path: sqlite3.connect(path).execute("CREATE TABLE other (a)"), "not a store of slicewise"),
         (lambda path: path.mkdir(), "is a folder"),
     ],
 )  # fmt: skip
@@ -142,7 +142,7 @@ def test_what_is_no_store_is_left_alone(tmp_path, make, said, write):
     path = tmp_path / "runs.db"
     make(path)
     before = path.read_bytes() if path.is_file() else None
-    with pytest.raises(Trouble, match=said):
+    with pytest.raises(UserError, match=said):
         Store(path, write=write)
     if before is not None:
         assert path.read_bytes() == before
@@ -155,7 +155,7 @@ def test_a_damaged_store_says_so(tmp_path):
     content = bytearray(path.read_bytes())
     content[4096:20000] = b"\x55" * (20000 - 4096)
     path.write_bytes(content)
-    with pytest.raises(Trouble, match="damaged"), Store.reading(path) as store:
+    with pytest.raises(UserError, match="damaged"), Store.reading(path) as store:
         store.rows()
 
 
@@ -164,21 +164,21 @@ def test_a_store_of_another_version(tmp_path):
     Store(path).close()
     with sqlite3.connect(path) as plain:
         plain.execute("PRAGMA user_version = 99")
-    with pytest.raises(Trouble, match="version 99"):
+    with pytest.raises(UserError, match="version 99"):
         Store(path)
 
 
 def test_there_must_be_something_to_read(tmp_path):
-    with pytest.raises(Trouble, match="slicewise reproduce"):
+    with pytest.raises(UserError, match="slicewise reproduce"):
         Store.reading(tmp_path / "runs.db")
     assert not (tmp_path / "runs.db").exists()
 
 
 def test_a_path_that_cannot_be_written_to(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(Trouble, match="folder"):
+    with pytest.raises(UserError, match="folder"):
         Store(tmp_path / "file" / "runs.db")
-    with pytest.raises(Trouble, match=r"unable to open|denied|No such"):
+    with pytest.raises(UserError, match=r"unable to open|denied|No such"):
         Store("/proc/none/runs.db")
 
 
@@ -187,15 +187,15 @@ import resource, sys, warnings
 import numpy as np
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.run import Result, Run
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 store = Store(sys.argv[1])
 result = lambda seed, size: Result(
-    Run("flow", "s", "sw", "root", 0.1, seed, {}), "finished", 0.1, w2=1.0, arrays={"a": np.zeros(size)})
+    Run("flow", "s", "sw", "root", 0.1, seed, {}), "out of steps", 0.1, w2=1.0, arrays={"a": np.zeros(size)})
 store.add([result(0, 10)], "cpu", {})
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:
     store.add([result(1, 10), result(2, 100_000)], "cpu", {})
-except Trouble as trouble:
+except UserError as trouble:
     print(trouble)
     raise SystemExit(7)
 """
@@ -211,7 +211,7 @@ def test_a_full_disk(tmp_path):
     assert "is the disk full?" in made.stdout
     with Store.reading(path) as store:
         assert [row["seed"] for row in store.rows()] == [0]
-        assert store.is_whole()
+        assert store._connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_a_store_in_a_folder_nobody_may_write_to():
@@ -225,7 +225,7 @@ def test_a_store_in_a_folder_nobody_may_write_to():
         try:
             if was == 0:
                 os.seteuid(65534)
-            with pytest.raises(Trouble, match="can the file and its folder be written to"):
+            with pytest.raises(UserError, match="can the file and its folder be written to"):
                 Store(folder / "runs.db").add([a_result(a_run(0.2))], "cpu", {})
             with Store.reading(folder / "runs.db") as store:
                 assert len(store.rows()) == 1
@@ -267,3 +267,16 @@ def test_stores_from_before_there_was_a_list_of_what_was_asked_for(tmp_path):
         store.ask([])
     with Store.reading(tmp_path / "runs.db") as store:
         assert len(store.rows()) == 1
+
+
+def test_the_words_of_older_stores_are_read_as_todays(tmp_path):
+    words = {
+        "converged": "arrived",
+        "assigned": "arrived",
+        "finished": "out of steps",
+        "diverged": "diverged",
+    }
+    with Store(tmp_path / "runs.db") as store:
+        for seed, word in enumerate(words):
+            store.add([Result(a_run(seed=seed), word, 0.25)], "cpu", {})
+        assert [row["status"] for row in store.rows()] == list(words.values())

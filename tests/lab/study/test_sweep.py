@@ -15,14 +15,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 from slicewise.lab.study import engines
-from slicewise.lab.study.engines import InProcesses, InTurn, Job
+from slicewise.lab.study.engines import Job, ProcessEngine, SerialEngine
 from slicewise.lab.study.machine import choose_device
+from slicewise.lab.study.progress import SweepProgress
 from slicewise.lab.study.run import Result, Run
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
-from slicewise.lab.study.watch import Watch
+from slicewise.support import CheckpointFile
 from tests.sweep_to_kill import cells
 
 HERE = Path(__file__).parents[2]
@@ -57,7 +58,7 @@ class Plain:
 def everything(path):
     """All rows but for what time does to them."""
     with Store.reading(path) as store:
-        assert store.is_whole()
+        assert store._connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         rows = store.rows()
         arrays = {
             (row["key"], name): None if found is None else found.tobytes()
@@ -80,7 +81,7 @@ def test_only_what_is_missing_is_made(tmp_path):
         ]  # fmt: skip
 
 
-@pytest.mark.parametrize("engine", [InTurn(), InProcesses(2)])
+@pytest.mark.parametrize("engine", [SerialEngine(), ProcessEngine(2)])
 def test_a_cell_that_fails_stops_nobody_else(tmp_path, engine):
     with Store(tmp_path / "runs.db") as store:
         found = sweep([Plain("a", (0,), "fails"), Plain("b", (0,))], store, engine=engine)
@@ -94,28 +95,28 @@ def test_a_cell_that_fails_stops_nobody_else(tmp_path, engine):
 def test_a_process_that_dies_takes_only_its_own_cell_down(tmp_path):
     many = [Plain(f"c{i}", (0,)) for i in range(6)]
     with Store(tmp_path / "runs.db") as store:
-        found = sweep([Plain("dies", (0,), "dies"), *many], store, engine=InProcesses(2))
+        found = sweep([Plain("dies", (0,), "dies"), *many], store, engine=ProcessEngine(2))
         assert set(found.failed) == {"dies"}
         assert "its process died" in found.failed["dies"]
         assert {row["setting"] for row in store.rows()} == {cell.name for cell in many}
 
 
 def test_a_batch_too_large_for_memory_is_made_in_parts(tmp_path):
-    done = engines.make(
+    done = engines.run_job(
         Job(Plain("a", tuple(range(7)), "memory"), Plain("a", tuple(range(7))).runs, "cpu")
     )
     assert [result.run.seed for result in done.results] == list(range(7))
     assert {result.batch for result in done.results} == {1, 2}
     # One run that does not fit alone has failed.
     never = Plain("a", (0, 1), "memory for none")
-    assert engines.make(Job(never, never.runs, "cpu")).error == "OutOfMemoryError: too many"
+    assert engines.run_job(Job(never, never.runs, "cpu")).error == "OutOfMemoryError: too many"
 
 
 def test_what_is_timed_runs_by_itself(tmp_path):
     made = []
 
     @dataclass(frozen=True)
-    class Noted(InTurn):
+    class Noted(SerialEngine):
         def __call__(self, jobs):
             made.extend(job.cell.name for job in jobs)
             return super().__call__(jobs)
@@ -128,7 +129,7 @@ def test_what_is_timed_runs_by_itself(tmp_path):
 
 def test_it_tells_how_far_it_is(tmp_path, capsys):
     with Store(tmp_path / "runs.db") as store:
-        sweep([Plain("a", (0, 1)), Plain("b", (0,), "fails")], store, watch=Watch())
+        sweep([Plain("a", (0, 1)), Plain("b", (0,), "fails")], store, progress=SweepProgress())
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("[1/2] a: 2 runs, ")
     assert second.startswith("[2/2] b: ValueError: it was")
@@ -138,12 +139,12 @@ def test_devices():
     assert choose_device("cpu") == "cpu"
     assert choose_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
     for unknown in ("gpu", "mps", "cuda:x", "cuda:"):
-        with pytest.raises(Trouble, match=f"--device {unknown}: give auto"):
+        with pytest.raises(UserError, match=f"--device {unknown}: give auto"):
             choose_device(unknown)
-    with pytest.raises(Trouble, match="--device cuda:99: there"):
+    with pytest.raises(UserError, match="--device cuda:99: there"):
         choose_device("cuda:99")
     if not torch.cuda.is_available():
-        with pytest.raises(Trouble, match="no CUDA device"):
+        with pytest.raises(UserError, match="no CUDA device"):
             choose_device("cuda")
 
 
@@ -159,7 +160,7 @@ def uninterrupted(tmp_path_factory):
 
 def test_the_sweep_has_all_kinds_of_ends(uninterrupted):
     rows, arrays = uninterrupted
-    assert {row["status"] for row in rows} == {"finished", "diverged", "converged"}
+    assert {row["status"] for row in rows} == {"out of steps", "diverged", "arrived"}
     assert all((row["w2"] == float("inf")) == (row["status"] == "diverged") for row in rows)
     assert any(array is not None for array in arrays.values())
     assert len(rows) == 2 * 4 * (6 + 6 + 2)
@@ -167,7 +168,7 @@ def test_the_sweep_has_all_kinds_of_ends(uninterrupted):
 
 def test_processes_give_the_same_rows(tmp_path, uninterrupted):
     with Store(tmp_path / "runs.db") as store:
-        assert not sweep(cells(), store, engine=InProcesses(2)).failed
+        assert not sweep(cells(), store, engine=ProcessEngine(2)).failed
     rows, arrays = everything(tmp_path / "runs.db")
     expected = [{**row, "device": None} for row in uninterrupted[0]]
     assert [{**row, "device": None} for row in rows] == expected
@@ -255,26 +256,24 @@ def by_cell(rows):
 
 def test_a_long_cell_goes_on_in_its_middle(tmp_path, monkeypatch):
     """Stopped in a flow: the second time it is not begun anew, and ends where it would have."""
-    from slicewise.support import checkpoint as checkpoints
-
-    monkeypatch.setattr(checkpoints, "_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(CheckpointFile, "due", lambda self: True)
     cell = cells()[0]
     path = tmp_path / "cell.pt"
     whole = cell.measure(cell.runs, "cpu")
     seen = []
-    honest = checkpoints.Checkpoint.save
+    honest = CheckpointFile.save
 
-    def stopped(self, state):
-        honest(self, state)
+    def stopped(self, state, identity):
+        honest(self, state, identity)
         seen.append(state["step"])
         if len(seen) == 20:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", stopped)
+    monkeypatch.setattr(CheckpointFile, "save", stopped)
     with pytest.raises(KeyboardInterrupt):
         cell.measure(cell.runs, "cpu", path)
     assert path.exists()
-    monkeypatch.setattr(checkpoints.Checkpoint, "save", honest)
+    monkeypatch.setattr(CheckpointFile, "save", honest)
     resumed = cell.measure(cell.runs, "cpu", path)
     assert [result.w2 for result in resumed] == [result.w2 for result in whole]
     assert [result.trace for result in resumed] == [result.trace for result in whole]

@@ -1,15 +1,29 @@
-"""The `slicewise` command: one file a subcommand, errors in one line."""
+"""The `slicewise` command: a file for each subcommand.
+
+`app` puts the subcommands together and turns errors into one line; `options`, `samples` and `output` are what they share.
+
+Imports the library and every other room of lab. Used by the console script and `python -m slicewise`.
+"""
 
 from __future__ import annotations
 
 import sys
 
-# Where something went wrong that a person can put right; 1 is kept for work that was done in part.
+__all__ = ["PARTLY", "STOPPED", "USAGE", "main"]
+
+# Exit statuses: an error that a person can correct, work that was done in part, and an interruption.
 USAGE, PARTLY, STOPPED = 2, 1, 130
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns its exit status. No traceback reaches the user."""
+    """Run the command line.
+
+    Args:
+        arguments: the words after `slicewise`; those of this process by default.
+
+    Returns:
+        The exit status: 0, or one of PARTLY, USAGE and STOPPED. Errors are printed in one line, without a traceback.
+    """
     try:
         from slicewise.lab.cli.app import run
     except ImportError as missing:

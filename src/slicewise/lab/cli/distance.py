@@ -1,4 +1,4 @@
-"""`slicewise distance`: how far apart the samples of two files are."""
+"""`slicewise distance`: the distance between the samples of two files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ import typer
 
 from slicewise.distance import Evaluation, evaluate
 from slicewise.lab.cli import options
-from slicewise.lab.cli.messages import one_way_to_say, say_json, say_lines
-from slicewise.lab.cli.sets import EXACT_PAIRS, Sets, generator_for, memory_permitting, read_sets
-from slicewise.lab.errors import Trouble
+from slicewise.lab.cli.output import check_one_format, print_json, print_lines
+from slicewise.lab.cli.samples import (
+    EXACT_PAIRS,
+    SamplePair,
+    explain_memory_errors,
+    generator_for,
+    read_pair,
+)
+from slicewise.lab.errors import UserError
 from slicewise.parts import Curved
 from slicewise.transport import subspace_robust_wasserstein, wasserstein
 from slicewise.variants import VARIANTS
 
-_WEIGHTS = "Weights of the samples of {}, a number for each; they are divided by their sum."
+_WEIGHTS = "Weights of the samples of {}, one for each; they are divided by their sum."
 
 
 def distance(
@@ -28,13 +34,13 @@ def distance(
     n_slices: options.NSlices = None,
     option: options.OwnOptions = None,
     power: Annotated[
-        bool, typer.Option("--power", help="The value is SW_p^p, without the root.")
+        bool, typer.Option("--power", help="Print SW_p^p instead of its root SW_p.")
     ] = False,
     exact: Annotated[
         bool,
         typer.Option(
             "--exact",
-            help="The exact W_p too (W_p^p with --power), and of a maximum the least upper bound: up to some 3,000 samples a side.",
+            help="Also print the exact W_p (W_p^p with --power), and a tighter upper bound for variants that maximize; for up to 3,000 samples a side.",
         ),
     ] = False,
     x_weights: Annotated[
@@ -54,31 +60,31 @@ def distance(
         str,
         typer.Option(
             metavar="NAME",
-            help="Who sorts: auto, numba, numpy, torch; on CUDA nvrtc, torch-nvrtc, triton, torch.",
+            help="The implementation: auto, numba, numpy, torch; on CUDA nvrtc, torch-nvrtc, triton, torch.",
             rich_help_panel=options.RUNS,
         ),
     ] = "auto",
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """The sliced-Wasserstein distance between the samples of two files.
+    """Compute the sliced-Wasserstein distance between the samples of two files.
 
     Files are npy, npz, safetensors (file.npz:name picks an array), csv, tsv or txt with a
     sample in each line, or images, whose pixels are the samples: (n, 3) in
-    [0, 1], of grey ones (n, 1), what is transparent shown on white. A vector of
+    [0, 1], gray ones (n, 1), composed with white where they are transparent. A vector of
     n numbers is n samples of one dimension.
 
     [bold]Examples[/bold]
       slicewise distance a.npy b.npy
-      slicewise distance a.npy b.npy --quiet        just the number, for scripts
+      slicewise distance a.npy b.npy --quiet        only the number, for scripts
       slicewise distance runs.npz:before runs.npz:after -v ebsw --n-slices 200
       slicewise distance temple.jpg flower.png --samples 2000 --exact
       slicewise distance a.csv b.csv -v rpsw -O kappa=10 --json
     """
-    one_way_to_say(as_json=as_json, quiet=quiet)
+    check_one_format(as_json=as_json, quiet=quiet)
     recipe, _, _ = options.recipe_of(variant, n_slices, option)
     generator = generator_for(seed)
-    sets = read_sets(
+    sets = read_pair(
         a,
         b,
         generator=generator,
@@ -89,11 +95,11 @@ def distance(
     ).to(dtype, device)
     n, m = len(sets.x), len(sets.y)
     if exact and n * m > EXACT_PAIRS:
-        raise Trouble(
-            f"--exact of {n} and {m} samples would take long, and grows as n^3: add --samples 3000, or fewer"
+        raise UserError(
+            f"--exact of {n} and {m} samples takes too long, its time grows as n^3: add --samples 3000, or fewer"
         )
     start = time.perf_counter()
-    with memory_permitting():
+    with explain_memory_errors():
         found = evaluate(
             sets.x,
             sets.y,
@@ -108,8 +114,8 @@ def distance(
         value = float(found.value)
     seconds = time.perf_counter() - start
     if not value < math.inf:
-        raise Trouble(f"the distance is too large for {dtype}: scale the samples down")
-    said: dict[str, Any] = {
+        raise UserError(f"the distance is too large for {dtype}: scale the samples down")
+    result: dict[str, Any] = {
         "value": value,
         "stderr": _error(found, value, 1 if power else p),
         "power": float(found.power),
@@ -131,21 +137,21 @@ def distance(
         "backend": backend,
     }
     if as_json:
-        say_json(said)
+        print_json(result)
     elif quiet:
         print(value)
     else:
-        say_lines(_lines(said, power=power))
+        print_lines(_lines(result, power=power))
 
 
 def _error(found: Evaluation, value: float, order: float) -> float:
-    """The standard error of the value: that of SW_p^p, carried through the root."""
+    """Return the standard error of the value, from that of SW_p^p by the derivative of the root."""
     power = float(found.power)
     return value * float(found.stderr) / (order * power) if power > 0 else float(found.stderr)
 
 
 def _bound(found: Evaluation, variant: str, *, exact: bool) -> float | None:
-    """Of a value that climbed towards a maximum: what the maximum cannot exceed, where that can be said."""
+    """Return an upper bound of the maximum that a variant searches; None for other variants, or if none is known."""
     problem, k = found.problem, found.costs.shape[-1]
     known = not isinstance(problem, Curved) and found.recipe.convention == "mean"
     if not (VARIANTS[variant].climbs and known):
@@ -165,30 +171,32 @@ def _bound(found: Evaluation, variant: str, *, exact: bool) -> float | None:
     return bound
 
 
-def _exact(sets: Sets, p: float, *, power: bool) -> float:
+def _exact(sets: SamplePair, p: float, *, power: bool) -> float:
     found = wasserstein(sets.x, sets.y, p=p, x_weights=sets.x_weights, y_weights=sets.y_weights)
     return float(found) ** (p if power else 1)
 
 
-def _lines(said: dict[str, Any], *, power: bool) -> list[tuple[str, str]]:
-    p = f"{said['p']:g}"
+def _lines(result: dict[str, Any], *, power: bool) -> list[tuple[str, str]]:
+    p = f"{result['p']:g}"
     scale = f"W_{p}^{p}" if power else f"W_{p}"
-    many = f"{said['n_slices']} slices" if said["n_slices"] > 1 else "one slice"
-    known = math.isfinite(said["stderr"])
-    made = f"by {many}" if said["n_slices"] else "without slices"
-    error = f" ± {said['stderr']:.2g} (standard error, {many})" if known else f" ({made})"
-    between = f"{said['a']} (n = {said['n']}) and {said['b']} (m = {said['m']}), d = {said['d']}"
+    many = f"{result['n_slices']} slices" if result["n_slices"] > 1 else "one slice"
+    known = math.isfinite(result["stderr"])
+    made = f"by {many}" if result["n_slices"] else "without slices"
+    error = f" ± {result['stderr']:.2g} (standard error, {many})" if known else f" ({made})"
+    between = f"{result['a']} (n = {result['n']}) and {result['b']} (m = {result['m']}), d = {result['d']}"
     lines = [
-        (f"S{scale}", f"{said['value']:.6g}{error}"),
+        (f"S{scale}", f"{result['value']:.6g}{error}"),
         ("between", between),
-        ("variant", f"{said['variant']}: {said['recipe']}"),
-        ("took", f"{said['seconds']:.3g} s on {said['device']}, seed {said['seed']}"),
+        ("variant", f"{result['variant']}: {result['recipe']}"),
+        ("took", f"{result['seconds']:.3g} s on {result['device']}, seed {result['seed']}"),
     ]
-    if said["at_most"] is not None:
+    if result["at_most"] is not None:
         share = (
-            f"{said['value'] / said['at_most']:.1%} of it was found" if said["at_most"] else "all"
+            f"{result['value'] / result['at_most']:.1%} of it was found"
+            if result["at_most"]
+            else "all"
         )
-        lines.insert(1, ("at most", f"{said['at_most']:.6g}: no slice has more; {share}"))
-    if said["exact"] is not None:
-        lines.insert(1, (f"exact {scale}", f"{said['exact']:.6g}"))
+        lines.insert(1, ("at most", f"{result['at_most']:.6g}: an upper bound; {share}"))
+    if result["exact"] is not None:
+        lines.insert(1, (f"exact {scale}", f"{result['exact']:.6g}"))
     return lines

@@ -1,4 +1,4 @@
-"""Options that several subcommands share, and those of variants, read from words."""
+"""Options that several subcommands share, and options of variants (-O name=value)."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import typer
 
 from slicewise.distance import recipe_for
-from slicewise.lab.data.toys import TOYS
-from slicewise.lab.errors import Trouble
+from slicewise.lab.data import TOYS
+from slicewise.lab.errors import UserError
 from slicewise.support import check_choice
 from slicewise.variants import VARIANTS, Recipe
 
 MOST_SLICES = 10**8
-DATA, TOY, RUNS, SAYS = "What is read", "A toy", "How it runs", "What is said"
-LATENTS = "Which latents"
+DATA, TOY, RUNS, OUTPUT = "Input", "Toy target", "Execution", "Output"
+LATENTS = "Latents"
 
 VariantName = Annotated[
     str,
-    typer.Option("--variant", "-v", metavar="NAME", help="One of those of `slicewise variants`."),
+    typer.Option(
+        "--variant", "-v", metavar="NAME", help="A variant; `slicewise variants` lists them."
+    ),
 ]
 Order = Annotated[float, typer.Option("--p", help="The order of W_p, at least 1.")]
 NSlices = Annotated[
     int | None,
-    typer.Option(metavar="L", help="How many slices; the variant's own number if not given."),
+    typer.Option(metavar="L", help="The number of slices. \\[default: that of the variant]"),
 ]
 OwnOptions = Annotated[
     list[str] | None,
@@ -35,21 +37,19 @@ OwnOptions = Annotated[
         "--option",
         "-O",
         metavar="NAME=VALUE",
-        help="An option of the variant (kappa=10), a preset (defaults=paper) or the scale of "
+        help="An option of the variant (kappa=10), a preset (defaults=paper), or the scale of "
         "published scripts (convention=reference). May be repeated.",
     ),
 ]
 Subset = Annotated[
     int | None,
-    typer.Option(
-        metavar="N", help="Take so many random samples of each file.", rich_help_panel=DATA
-    ),
+    typer.Option(metavar="N", help="Use only N random samples of each file.", rich_help_panel=DATA),
 ]
 Flatten = Annotated[
     bool,
     typer.Option(
         "--flatten",
-        help="Of arrays (N, ...) of more than two dimensions, take each of the N as a sample.",
+        help="Flatten arrays (N, ...) of more than two dimensions to N samples.",
         rich_help_panel=DATA,
     ),
 ]
@@ -58,18 +58,18 @@ Toy = Annotated[
     typer.Option(
         "--toy",
         metavar="|".join(TOYS),
-        help="The target where no files are given; the particles are a normal cloud. "
+        help="The target if no files are given; particles start from a normal distribution. "
         "\\[default: swiss]",
         rich_help_panel=TOY,
     ),
 ]
 ToySize = Annotated[
     int | None,
-    typer.Option("--n", help="How many samples. \\[default: 300]", rich_help_panel=TOY),
+    typer.Option("--n", help="The number of samples. \\[default: 300]", rich_help_panel=TOY),
 ]
 ToyDimension = Annotated[
     int | None,
-    typer.Option("--d", help="Of how many dimensions. \\[default: 2]", rich_help_panel=TOY),
+    typer.Option("--d", help="Their dimension. \\[default: 2]", rich_help_panel=TOY),
 ]
 LatentLabels = Annotated[
     str | None,
@@ -81,52 +81,60 @@ LatentsHeldOut = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="How many rows, the last, are held out. \\[default: by the layout]",
+        help="Hold out the last N rows. \\[default: depends on the layout]",
         rich_help_panel=LATENTS,
     ),
 ]
-AdultAge = Annotated[float, typer.Option(help="Who is older is an adult.", rich_help_panel=LATENTS)]
+AdultAge = Annotated[
+    float, typer.Option(help="Rows with a larger age are adults.", rich_help_panel=LATENTS)
+]
 ChildAge = Annotated[
-    float, typer.Option(help="Who is younger is a child.", rich_help_panel=LATENTS)
+    float, typer.Option(help="Rows with a smaller age are children.", rich_help_panel=LATENTS)
 ]
 MoreLatents = Annotated[
     int,
     typer.Option(
         metavar="N",
-        help="Draw so many more rows to train on, by random-face, for stylegan_ffhq_w512.",
+        help="Draw N more training rows with random-face, for stylegan_ffhq_w512.",
         rich_help_panel=LATENTS,
     ),
 ]
 Seed = Annotated[
     int,
-    typer.Option(help="All that is random follows from it: the same seed, the same answer.",
+    typer.Option(help="The seed of everything random: the same seed gives the same result.",
                  rich_help_panel=RUNS),
 ]  # fmt: skip
 Dtype = Annotated[str, typer.Option(metavar="float64|float32", rich_help_panel=RUNS)]
 Device = Annotated[
     str,
     typer.Option(
-        metavar="auto|cpu|cuda", help="auto is cuda where there is one.", rich_help_panel=RUNS
+        metavar="auto|cpu|cuda", help="auto is cuda if there is a device.", rich_help_panel=RUNS
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=SAYS)]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT)
+]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print just the number.", rich_help_panel=SAYS)
+    bool, typer.Option("--quiet", "-q", help="Print only the number.", rich_help_panel=OUTPUT)
 ]
 
 
 def recipe_of(
     variant: str, n_slices: int | None, given: list[str] | None
 ) -> tuple[Recipe, int | None, dict[str, Any]]:
-    """The recipe a user means; how many slices were asked for; the variant's other options."""
+    """Return the recipe that options ask for, the number of slices given, and the other options of the variant.
+
+    Raises:
+        UserError: an option is unknown to the variant, has a wrong value, or is given twice.
+    """
     check_choice("variant", variant, VARIANTS)
     options = _own_options(variant, given or [])
     if "n_slices" in options:
         if n_slices is not None:
-            raise Trouble("--n-slices and -O n_slices say the same: leave one of them out")
+            raise UserError("--n-slices and -O n_slices are the same option: give one of them")
         n_slices = options.pop("n_slices")
     if n_slices is not None and n_slices > MOST_SLICES:
-        raise Trouble(f"{n_slices} slices are too many: give at most {MOST_SLICES}")
+        raise UserError(f"{n_slices} slices are too many: give at most {MOST_SLICES}")
     return recipe_for(variant, n_slices, options), n_slices, options
 
 
@@ -138,25 +146,25 @@ def _own_options(variant: str, given: list[str]) -> dict[str, Any]:
         name, found, word = text.partition("=")
         name = name.strip().replace("-", "_")
         if not found:
-            raise Trouble(f"-O {text}: write name=value, e.g. -O n_slices=100")
+            raise UserError(f"-O {text}: write name=value, e.g. -O n_slices=100")
         check_choice(
             f"option of variant {variant!r}", name, (*own.options, "defaults", "convention")
         )
         if name in options:
-            raise Trouble(f"-O {name} is given twice: leave one of them out")
+            raise UserError(f"-O {name} is given twice: give it once")
         options[name] = _value(word.strip())
         if not _fits(options[name], kinds[name]):
             wanted = " or ".join(_words(kinds[name]))
-            raise Trouble(
+            raise UserError(
                 f"-O {text}: give {wanted}" if wanted else f"-O {name} can be given in Python only"
             )
     return options
 
 
 def _value(word: str) -> Any:
-    """A Python literal if it is one, else the word itself."""
+    """Return a Python literal, or the word itself if it is none."""
     known = {"true": True, "false": False, "none": None}
-    if word.lower() in known:  # "false" as a word would count as true
+    if word.lower() in known:  # the string "false" would be true
         return known[word.lower()]
     try:
         return ast.literal_eval(word)
@@ -165,7 +173,7 @@ def _value(word: str) -> Any:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Is a value of the kind that an option is annotated with?"""
+    """Return whether a value has the type that an option is annotated with."""
     parts = get_args(kind)
     if get_origin(kind) in (Union, types.UnionType):
         return any(_fits(value, part) for part in parts)
@@ -181,12 +189,14 @@ def _fits(value: Any, kind: Any) -> bool:
 
 def _words(kind: Any) -> Iterable[str]:
     if get_origin(kind) in (Union, types.UnionType):
-        # Alone, "none" would be no choice.
+        # "none" as the only choice would not help.
         found = [word for part in get_args(kind) for word in _words(part)]
         return found if found != ["none"] else []
     if get_origin(kind) is tuple:
         return [f"({', '.join(word for part in get_args(kind) for word in _words(part))})"]
-    said = {float: "a number", int: "a whole number", bool: "true or false", type(None): "none"}
+    names = {float: "a number", int: "a whole number", bool: "true or false", type(None): "none"}
     return (
-        ["a word"] if get_origin(kind) is Literal or kind is str else filter(None, [said.get(kind)])
+        ["a word"]
+        if get_origin(kind) is Literal or kind is str
+        else filter(None, [names.get(kind)])
     )

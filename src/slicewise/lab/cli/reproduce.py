@@ -1,59 +1,68 @@
-"""`slicewise reproduce`: the paper's experiments, resumable, ending in a report."""
+"""`slicewise reproduce`: run the paper's experiments, which can be resumed, and write a report."""
 
 from __future__ import annotations
 
+import contextlib
+import math
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 
 from slicewise.lab.cli import PARTLY, STOPPED, options
-from slicewise.lab.cli.engine import Asked, workplace
-from slicewise.lab.errors import NothingToDo, Trouble
-from slicewise.lab.experiments import EXPERIMENTS, PRESETS, READ_BY, Options
-from slicewise.lab.latents.choice import LatentChoice
-from slicewise.lab.latents.domains import ADULT, CHILD
-from slicewise.lab.study.run import Cell
-from slicewise.lab.study.store import Store
-from slicewise.lab.study.sweep import sweep
-from slicewise.lab.study.watch import Watch
+from slicewise.lab.errors import NothingToDo, UserError
+from slicewise.lab.experiments import EXPERIMENTS, OPTION_USERS, PRESETS, Options
+from slicewise.lab.latents import ADULT, CHILD, LatentChoice
+from slicewise.lab.report import write_report
+from slicewise.lab.study import (
+    Cell,
+    Engine,
+    ProcessEngine,
+    RayEngine,
+    SerialEngine,
+    Store,
+    SweepProgress,
+    choose_device,
+    device_name,
+    sweep,
+)
 from slicewise.problem import Convention
 from slicewise.support import check_choice
 
 OF_A_FILE = ("--labels", "--held-out", "--adult", "--child", "--more")
-
 HELP = f"""Run the paper's experiments: {", ".join(EXPERIMENTS)}, or all.
 
-Stop it at any moment and give the same command again: what is in the store
-is not made twice.
+It can be stopped at any time and resumed by the same command: runs that are
+in the store are not made again.
 
 [bold]Examples[/bold]
-  slicewise reproduce all                              in small: three minutes
-  slicewise reproduce gradient-flow --preset paper     all as published
+  slicewise reproduce all                              small: three minutes
+  slicewise reproduce gradient-flow --preset paper     as published
   slicewise reproduce image-flow --faces img_align_celeba --device cuda
-  slicewise reproduce generate --latents alae_ffhq     in a latent space of one's own
+  slicewise reproduce generate --latents alae_ffhq     with your own latents
   slicewise reproduce translate --latents w.npy --labels age.npy --adult 30 --child 12
   slicewise reproduce all --engine ray --address auto  on a Ray cluster
 """
 CLUSTER = "A Ray cluster"
+ENGINES = ("local", "ray")
 
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="Which one, or all.", show_default=False)],
+    experiment: Annotated[str, typer.Argument(help="An experiment, or all.", show_default=False)],
     preset: Annotated[
-        str, typer.Option(help="quick: a meaningful part. paper: everything as published.")
+        str, typer.Option(help="quick: a small part. paper: everything as published.")
     ] = "quick",
-    store: Annotated[Path, typer.Option(help="SQLite file that keeps every run.")] = Path(
-        "runs.db"
-    ),
+    store: Annotated[Path, typer.Option(help="The SQLite file of all runs.")] = Path("runs.db"),
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report.")] = Path(
         "report"
     ),
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     jobs: Annotated[
-        int, typer.Option(help="Processes; 0 is one a core on a CPU, one on a GPU.")
+        int, typer.Option(help="Processes; 0 means one per core on a CPU, one on a GPU.")
     ] = 0,
     engine: Annotated[
         str, typer.Option(help="local: processes of this machine. ray: tasks of a Ray cluster.")
@@ -62,24 +71,24 @@ def reproduce(
         str | None,
         typer.Option(
             metavar="HOST:PORT|auto|local",
-            help="Its head; auto is the one on this machine, local one of its own. \\[default: "
+            help="The head of the cluster; auto is that of this machine, local starts a new one. \\[default: "
             "RAY_ADDRESS, else auto if there is one, else local]",
             rich_help_panel=CLUSTER,
         ),
     ] = None,
     cpus_per_task: Annotated[
         float | None,
-        typer.Option(help="Cores that a task takes. \\[default: 1]", rich_help_panel=CLUSTER),
+        typer.Option(help="Cores per task. \\[default: 1]", rich_help_panel=CLUSTER),
     ] = None,
     gpus_per_task: Annotated[
         float | None,
         typer.Option(
-            help="How much of a GPU a task takes: with 0.25 four share one. \\[default: 1]",
+            help="The share of a GPU per task; with 0.25 four tasks share one. \\[default: 1]",
             rich_help_panel=CLUSTER,
         ),
     ] = None,
     convention: Annotated[
-        str, typer.Option(help="mean, or reference: the scale of the published scripts.")
+        str, typer.Option(help="mean, or reference for the scale of the published scripts.")
     ] = "mean",
     mnist: Annotated[
         Path | None,
@@ -112,10 +121,10 @@ def reproduce(
     adult: options.AdultAge = ADULT,
     child: options.ChildAge = CHILD,
     more: options.MoreLatents = 0,
-    report: Annotated[bool, typer.Option(help="End in a report.")] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    report: Annotated[bool, typer.Option(help="Write a report at the end.")] = True,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> int:
-    """Run one experiment, or all, into a store; then write the report."""
+    """Run one experiment, or all of them, into a store; then write the report."""
     if experiment != "all":
         check_choice("experiment", experiment, (*EXPERIMENTS, "all"))
     check_choice("--preset", preset, PRESETS)
@@ -134,24 +143,24 @@ def reproduce(
         "--more": more,
     }
     _check_read(experiment, [name for name, v in given.items() if v != usual.get(name)])
-    asked = Asked(engine, device, jobs, address, cpus_per_task, gpus_per_task, quiet)
+    asked = EngineOptions(engine, device, jobs, address, cpus_per_task, gpus_per_task, quiet)
     if report and out.exists() and not out.is_dir():
-        raise Trouble(f"--out {out} is a file: name a folder for the report")
+        raise UserError(f"--out {out} is a file: name a folder for the report")
     names = list(EXPERIMENTS) if experiment == "all" else [experiment]
-    with workplace(asked) as place:
+    with open_engine(asked) as place:
         cells, left_out = _cells(
             names,
             Options(
                 preset,
                 cast(Convention, convention),
-                _whole(mnist),
-                _whole(faces),
-                _whole(photographs),
+                _absolute(mnist),
+                _absolute(faces),
+                _absolute(photographs),
                 place.machine,
-                LatentChoice(_whole(latents), _whole(labels), held_out, adult, child, more),
+                LatentChoice(_absolute(latents), _absolute(labels), held_out, adult, child, more),
             ),
         )
-        # Files that are not what they should be come out here, before anything is written.
+        # Invalid input files are reported here, before anything is written.
         n_runs = sum(len(cell.runs) for cell in cells)
         with Store(store) as kept:
             if not quiet:
@@ -164,22 +173,20 @@ def reproduce(
                     kept,
                     device=place.device,
                     engine=place.engine,
-                    watch=Watch(quiet=quiet),
+                    progress=SweepProgress(quiet=quiet),
                 )
             except KeyboardInterrupt:
                 print(
-                    f"slicewise: stopped; {store} holds what is done: give the same command to go on",
+                    f"slicewise: stopped; {store} holds the finished runs: repeat the command to resume",
                     file=sys.stderr,
                 )
                 return STOPPED
     if not quiet:
-        there = f", {outcome.there} were there" if outcome.there else ""
+        there = f", {outcome.there} were stored already" if outcome.there else ""
         print(f"{store}: {outcome.made} runs made{there}")
     for name, error in outcome.failed.items():
         print(f"slicewise: {name} failed: {' '.join(error.split())}", file=sys.stderr)
     if report:
-        from slicewise.lab.report.page import write_report
-
         page = write_report(store, out)
         if not quiet:
             print(f"report: {page}")
@@ -187,19 +194,19 @@ def reproduce(
 
 
 def _check_read(experiment: str, given: Sequence[str]) -> None:
-    """What an experiment would not look at is a mistake, and told before it runs without it."""
+    """Refuse options that an experiment does not use."""
     for option in given:
-        readers = READ_BY[option]
+        readers = OPTION_USERS[option]
         if experiment not in (*readers, "all"):
-            raise Trouble(
-                f"{option} is for {' and '.join(readers)}: {experiment} has no use for it; leave it out"
+            raise UserError(
+                f"{option} is for {' and '.join(readers)}: {experiment} does not use it; leave it out"
             )
         if option in OF_A_FILE and "--latents" not in given:
-            raise Trouble(f"{option} is for latents from a file: give --latents PATH, too")
+            raise UserError(f"{option} is for latents from a file: give --latents PATH too")
 
 
 def _cells(names: Sequence[str], asked: Options) -> tuple[list[Cell], list[str]]:
-    """All cells; of several experiments those that have something to do, and a line on each that has not."""
+    """Return the cells of some experiments, and a line on each that has nothing to do."""
     cells: list[Cell] = []
     left_out: list[str] = []
     for name in names:
@@ -213,7 +220,7 @@ def _cells(names: Sequence[str], asked: Options) -> tuple[list[Cell], list[str]]
 
 
 def _notes(cells: Sequence[Cell]) -> list[str]:
-    """What is to be known of the data, each once."""
+    """Return the notes about the data, each once."""
     found = [
         f"{run.experiment}: {note}"
         for cell in cells
@@ -223,6 +230,77 @@ def _notes(cells: Sequence[Cell]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _whole(path: Path | str | None) -> str | None:
-    """A path from the root: who works for us may be in another folder."""
+def _absolute(path: Path | str | None) -> str | None:
+    """Return an absolute path: other processes may be in another folder."""
     return None if path is None else str(Path(path).absolute())
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """The options that say where a study is run, checked."""
+
+    engine: str
+    device: str
+    jobs: int
+    address: str | None
+    cpus: float | None
+    gpus: float | None
+    quiet: bool
+
+    def __post_init__(self) -> None:
+        check_choice("--engine", self.engine, ENGINES)
+        if self.jobs < 0:
+            raise UserError(f"--jobs {self.jobs}: give a number of processes, or 0")
+        if self.engine == "ray":
+            self._check_ray()
+            return
+        for option, value in (
+            ("--address", self.address),
+            ("--cpus-per-task", self.cpus),
+            ("--gpus-per-task", self.gpus),
+        ):
+            if value is not None:
+                raise UserError(f"{option} {value} is for a cluster: give --engine ray with it")
+
+    def _check_ray(self) -> None:
+        if self.jobs:
+            raise UserError(
+                f"--jobs {self.jobs} is for --engine local: on a cluster as many tasks run as fit; "
+                f"--cpus-per-task and --gpus-per-task set what each takes"
+            )
+        cpus, gpus = self.cpus, self.gpus
+        if cpus is not None and not (0 < cpus < 1 or (1 <= cpus < math.inf and cpus == int(cpus))):
+            raise UserError(
+                f"--cpus-per-task {cpus:g}: give a whole number of cores, or part of one, as 0.5"
+            )
+        if gpus is not None and not 0 < gpus <= 1:
+            raise UserError(
+                f"--gpus-per-task {gpus:g}: a task uses one GPU or part of one; give at most 1, as 0.25"
+            )
+
+
+@dataclass(frozen=True)
+class Execution:
+    """An engine, the device it uses, and their names."""
+
+    engine: Engine
+    device: str
+    machine: str  # that cells are timed on
+    words: str
+
+
+@contextlib.contextmanager
+def open_engine(asked: EngineOptions) -> Iterator[Execution]:
+    """Return the engine that options ask for; a connection to a cluster is closed at the end."""
+    if asked.engine == "ray":
+        how = {"cpus": asked.cpus or 1.0, "gpus": asked.gpus or 1.0}
+        with RayEngine(asked.address, **how, quiet=asked.quiet) as ray:
+            device = ray.device(asked.device)
+            machine = ray.machine(device)
+            yield Execution(ray, device, machine, f"{ray.description}, {machine}")
+        return
+    device = choose_device(asked.device)
+    processes = asked.jobs or (1 if device.startswith("cuda") else os.cpu_count() or 1)
+    engine: Engine = SerialEngine() if processes == 1 else ProcessEngine(processes)
+    machine = device_name(device)
+    yield Execution(engine, device, machine, machine)

@@ -1,4 +1,4 @@
-"""`slicewise runs` and `slicewise report`: what a store holds."""
+"""`slicewise runs` and `slicewise report`: list or export the runs of a store, and write its report."""
 
 from __future__ import annotations
 
@@ -7,38 +7,40 @@ from typing import Annotated, Any
 
 import typer
 
-from slicewise.lab.errors import Trouble
-from slicewise.lab.report.best import best_of
-from slicewise.lab.study.export import as_csv, means_as_csv
-from slicewise.lab.study.run import as_json
-from slicewise.lab.study.store import Store
+from slicewise.lab.errors import UserError
+from slicewise.lab.report import best_of, write_report
+from slicewise.lab.study import Store, as_csv, as_json, means_as_csv
 from slicewise.support import check_choice, write_whole
 
 HELP = """List the runs of a store, or export them.
 
 [bold]Examples[/bold]
-  slicewise runs                        a line for each batch, its best rate
+  slicewise runs                        a line for each batch, with its best rate
   slicewise runs --all --variant sw     every run of one variant
   slicewise runs --csv runs.csv         all columns; --csv - to a pipe
-  slicewise runs --csv m.csv --means    of flows, a line for each rate
+  slicewise runs --csv m.csv --means    a line for each rate of flows
 """
 
 
 def runs(
     store: Annotated[Path, typer.Argument(help="The SQLite file.")] = Path("runs.db"),
-    experiment: Annotated[str | None, typer.Option(help="Only of this experiment.")] = None,
-    setting: Annotated[str | None, typer.Option(help="Only in this setting.")] = None,
-    variant: Annotated[str | None, typer.Option(help="Only of this variant.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every run, not a summary.")] = False,
+    experiment: Annotated[str | None, typer.Option(help="Only this experiment.")] = None,
+    setting: Annotated[str | None, typer.Option(help="Only this setting.")] = None,
+    variant: Annotated[str | None, typer.Option(help="Only this variant.")] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="List every run instead of a summary.")
+    ] = False,
     csv: Annotated[
-        Path | None, typer.Option(help="Write all columns to a file; - is a pipe.")
+        Path | None, typer.Option(help="Write all columns to a file; - is standard output.")
     ] = None,
     means: Annotated[
-        bool, typer.Option(help="With --csv: of flows, a line a rate, not a run.")
+        bool, typer.Option(help="With --csv: a line for each rate of flows, instead of each run.")
     ] = False,
-    as_json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a run.")] = False,
+    as_json_lines: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per run.")
+    ] = False,
 ) -> int:
-    """List runs, or export them."""
+    """List or export the runs of a store."""
     named = {"experiment": experiment, "setting": setting, "variant": variant}
     wanted = {name: value for name, value in named.items() if value is not None}
     with Store.reading(store) as kept:
@@ -46,10 +48,10 @@ def runs(
             check_choice(f"--{name}", value, kept.values_of(name))
         rows = kept.rows(**wanted)
     if means and csv is None:
-        raise Trouble("--means is for --csv: name a file, or give --csv - for a pipe")
+        raise UserError("--means needs --csv FILE, or --csv - for standard output")
     if csv is not None:
         if means:
-            # Checks of the theory have no rates, and are exported as they are. Networks that were timed were not judged.
+            # Checks of the theory have no rates; networks that were only timed have no distance.
             rows = [row for row in rows if row["w2"] is not None or row["lr"] is not None]
         text = means_as_csv(rows) if means else as_csv(rows)
         if str(csv) == "-":
@@ -66,11 +68,11 @@ def runs(
 
 
 def _summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One line for each batch of rates and seeds: its best rate, and the mean over seeds there."""
+    """Return a row for each batch of rates and seeds: its best rate, and the mean over seeds at that rate."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         place = [row[name] for name in ("experiment", "setting", "variant", "objective")]
-        # Runs of other sizes, lengths or conventions are not of one batch; tasks of a check are.
+        # Runs of different sizes, lengths or conventions are different batches; the tasks of a check are one.
         given = "" if row["w2"] is None else as_json(row["given"])
         groups.setdefault((*place, row["lr"] is None, given), []).append(row)
     lines = []
@@ -107,7 +109,7 @@ def _table(rows: list[dict[str, Any]], every: bool) -> None:
             row["status"],
         ]
         table.add_row(*shown)
-    # A pipe has no width of its own, and a table that is cut there cannot be searched.
+    # A pipe has no width, and a truncated table cannot be searched.
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:
         console = Console(markup=False, highlight=False, width=200)
@@ -125,8 +127,6 @@ def report(
         "report"
     ),
 ) -> int:
-    """Write the report of a store: a page, its figures and its tables."""
-    from slicewise.lab.report.page import write_report
-
+    """Write the report of a store: an HTML page with its figures and tables."""
     print(f"report: {write_report(store, out)}")
     return 0

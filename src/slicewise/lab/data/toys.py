@@ -1,4 +1,4 @@
-"""Point sets: toy targets by formula, real ones that ship inside installed packages."""
+"""Toy targets of the plane: the Swiss roll, eight Gaussians and a knot, also rotated into R^d."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from slicewise.sampling import Randomness, rotation
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
-    """Two sets of samples and what to call them."""
+class ToyPair:
+    """Two sets of samples and their names."""
 
     name: str
     x: Tensor  # (n, d)
@@ -23,38 +23,23 @@ class Pair:
     y_name: str
 
 
-def palette(name: str, n: int, seed: int = 0) -> Tensor:
-    """Colours of random pixels, (n, 3) in [0, 255], of a photograph inside scikit-learn or scikit-image."""
-    if name in ("china", "flower"):
-        from sklearn.datasets import load_sample_image
-
-        image = load_sample_image(f"{name}.jpg")
-    else:
-        from skimage import data
-
-        image = getattr(data, name)()
-    pixels = torch.tensor(image).reshape(-1, 3)
-    generator = torch.Generator().manual_seed(seed)
-    return pixels[torch.randperm(len(pixels), generator=generator)[:n]].double()
-
-
 def swiss(n: int, generator: torch.Generator) -> Tensor:
-    """A roll of one and a half turns, without noise, its largest coordinate 1: (n, 2)."""
+    """Draw a Swiss roll (n, 2) of one and a half turns without noise, scaled to a largest coordinate of 1."""
     t = 1.5 * math.pi * (1 + 2 * torch.rand(n, generator=generator, dtype=torch.float64))
     roll = torch.stack([t * t.cos(), t * t.sin()], dim=-1)
     return roll / roll.abs().max()
 
 
 def eight_gaussians(n: int, generator: torch.Generator) -> Tensor:
-    """Eight modes on a circle of radius √2, of std 0.02/√2, each sample from a random one: (n, 2)."""
+    """Draw (n, 2) from eight Gaussians of std 0.02/√2 on a circle of radius √2, each sample from a random one."""
     mode = torch.randint(8, (n,), generator=generator) * (math.pi / 4)
-    centres = 2 * torch.stack([mode.cos(), mode.sin()], dim=-1).double()
+    centers = 2 * torch.stack([mode.cos(), mode.sin()], dim=-1).double()
     noise = torch.randn(n, 2, generator=generator, dtype=torch.float64)
-    return (centres + 0.02 * noise) / 1.414
+    return (centers + 0.02 * noise) / 1.414
 
 
 def knot(n: int, generator: torch.Generator) -> Tensor:
-    """The rose r = sin(πl) at n equal angles l of one turn; no chance in it: (n, 2)."""
+    """Return the rose r = sin(πl) at n equal angles l of one turn, (n, 2); nothing is random."""
     angle = 2 * math.pi * torch.arange(n, dtype=torch.float64) / n
     radius = torch.sin(math.pi * angle)
     return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1)
@@ -67,12 +52,12 @@ TOYS: dict[str, Callable[[int, torch.Generator], Tensor]] = {
 }
 
 
-def toy(name: str, n: int = 300, d: int = 2, seed: int = 0) -> Pair:
-    """A standard normal cloud of the plane and a toy target, both turned by one random rotation of R^d."""
+def toy(name: str, n: int = 300, d: int = 2, seed: int = 0) -> ToyPair:
+    """Return a standard normal cloud of the plane and a toy target, both rotated into R^d by one random rotation."""
     generator = torch.Generator().manual_seed(seed)
     target = TOYS[name](n, generator)
     source = torch.randn(n, 2, generator=generator, dtype=torch.float64)
     turn = torch.eye(2, dtype=torch.float64)
     if d > 2:
         turn = rotation((), d, Randomness(generator, torch.device("cpu")))[:2]
-    return Pair(f"{name}, d = {d}", source @ turn, target @ turn, "normal cloud", name)
+    return ToyPair(f"{name}, d = {d}", source @ turn, target @ turn, "normal cloud", name)

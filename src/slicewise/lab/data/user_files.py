@@ -1,4 +1,4 @@
-"""Samples from files: arrays, tables of numbers, images."""
+"""Samples from a user's files: arrays, tables of numbers, images."""
 
 from __future__ import annotations
 
@@ -11,79 +11,92 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.lab.data.arrays import ARRAYS, Array, place, printable, read_array, whole
-from slicewise.lab.errors import Trouble
+from slicewise.lab.data.arrays import (
+    ARRAY_SUFFIXES,
+    Array,
+    find_file,
+    printable,
+    read_array,
+    read_with,
+)
+from slicewise.lab.errors import UserError
 
-TABLES = (".csv", ".tsv", ".txt")
-IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
+TABLE_SUFFIXES = (".csv", ".tsv", ".txt")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """A set of samples, and what to call it."""
+    """A set of samples and its name."""
 
     name: str
     values: Tensor  # (n, d), float64, finite
-    colours: bool = False  # pixels of a colour image, in [0, 1]
+    colors: bool = False  # pixels of a color image, in [0, 1]
 
 
 def read_samples(source: str, *, flatten: bool = False) -> Samples:
-    """Samples from a file, or from one array of an npz or safetensors file (`file.npz:name`).
+    """Read samples from a file, or from one array of an npz or safetensors file (`file.npz:name`).
 
     A vector (n,) is n samples of one dimension; an array (N, ...) of more than two dimensions is taken only with
-    `flatten`, as N samples. Pixels of an image are samples in [0, 1], (n, 3), or (n, 1) of a grey one; what is
-    transparent is shown on white.
+    `flatten`, as N samples. Pixels of an image are samples in [0, 1], (n, 3), or (n, 1) of a gray one; transparent
+    pixels are composed with white.
     """
-    path, wanted = place(source, (*ARRAYS, *TABLES, *IMAGES))
+    path, wanted = find_file(source, (*ARRAY_SUFFIXES, *TABLE_SUFFIXES, *IMAGE_SUFFIXES))
     suffix = path.suffix.lower()
     name = printable(path.name if wanted is None else f"{path.name}:{wanted}")
-    if suffix in IMAGES:
-        pixels = whole(path, "an image", _pixels)
-        return Samples(name, torch.from_numpy(pixels), colours=pixels.shape[1] == 3)
-    if suffix in TABLES:
-        array = whole(path, "a table of numbers", _table)
+    if suffix in IMAGE_SUFFIXES:
+        pixels = read_with(path, "an image", _pixels)
+        return Samples(name, torch.from_numpy(pixels), colors=pixels.shape[1] == 3)
+    if suffix in TABLE_SUFFIXES:
+        array = read_with(path, "a table of numbers", _table)
     else:
         array = read_array(path, wanted)
     return Samples(name, _as_samples(array, printable(source), flatten))
 
 
 def read_weights(source: str, n: int) -> Tensor:
-    """Weights of n samples from a file, (n,), divided by their sum."""
+    """Read the weights (n,) of n samples from a file, divided by their sum."""
     values = read_samples(source).values
     shown = printable(source)
     if values.numel() != n or 1 not in values.shape:
-        raise Trouble(
+        raise UserError(
             f"{shown} holds an array {tuple(values.shape)}, but there are {n} samples: give one weight "
             f"for each"
         )
     if bool((values < 0).any()):
-        raise Trouble(
+        raise UserError(
             f"{shown} holds a weight of {values.min().item():g}: give weights of at least 0"
         )
     if not bool((values > 0).any()):
-        raise Trouble(f"{shown} holds zeros only: give some sample a positive weight")
-    flat = values.flatten() / values.max()  # large ones must not overflow their sum
+        raise UserError(f"{shown} holds zeros only: give some sample a positive weight")
+    flat = values.flatten() / values.max()  # so that the sum of large weights cannot overflow
     return flat / flat.sum()
 
 
 def _as_samples(array: Array, shown: str, flatten: bool) -> Tensor:
     if array.dtype.kind not in "biuf":
-        raise Trouble(f"{shown} holds {array.dtype}, not real numbers: convert it first")
+        raise UserError(f"{shown} holds {array.dtype}, not real numbers: convert it first")
     if array.ndim == 0:
-        raise Trouble(f"{shown} holds a single number: give an array (n, d), a sample in each row")
+        raise UserError(
+            f"{shown} holds a single number: give an array (n, d), a sample in each row"
+        )
     if array.size == 0:
-        raise Trouble(f"{shown} has shape {array.shape}, which holds no sample: give at least one")
+        raise UserError(
+            f"{shown} has shape {array.shape}, which holds no sample: give at least one"
+        )
     if array.ndim > 2 and not flatten:
-        raise Trouble(
+        raise UserError(
             f"{shown} has shape {array.shape}: samples are rows (n, d); reshape it, or use --flatten to "
             f"take each of its {len(array)} entries as one sample"
         )
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is found below
+    with np.errstate(
+        over="ignore"
+    ):  # numbers too large for float64 become infinite, which is reported below
         rows = array.reshape(len(array), -1).astype(np.float64)
     bad = ~np.isfinite(rows)
     if bad.any():
         row, column = np.argwhere(bad)[0]
-        raise Trouble(
+        raise UserError(
             f"{shown} has {bad.sum()} entries that are NaN or infinite, the first in row {row + 1}, "
             f"column {column + 1}: leave such samples out"
         )
@@ -91,30 +104,30 @@ def _as_samples(array: Array, shown: str, flatten: bool) -> Tensor:
 
 
 def _table(path: Path) -> Array:
-    """Numbers in lines, apart by commas, semicolons, tabs or spaces; # begins a comment."""
+    """Read numbers in lines, separated by commas, semicolons, tabs or spaces; # begins a comment."""
     shown = printable(str(path))
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise Trouble(f"{shown} is no UTF-8 text: save it as such") from None
+        raise UserError(f"{shown} is not UTF-8 text: save it as such") from None
     numbered = [
         (number, line.strip(" "))
         for number, line in enumerate(text.split("\n"), start=1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
     lines = [line for _, line in numbered]
-    # A header may have commas in its words; the last line is numbers for certain.
+    # Found in the last line, which is numbers: a header may have commas in its words.
     apart = next((s for s in ("\t", ";", ",") if lines and s in lines[-1]), None)
     split = map(str.split, lines) if apart is None else csv.reader(lines, delimiter=apart)
     rows = [(number, cells) for (number, _), cells in zip(numbered, split, strict=False)]
     if rows and not any(map(_is_number, rows[0][1])):
         del rows[0]  # the header
     if not rows:
-        raise Trouble(f"{shown} holds no numbers: give a sample in each line")
+        raise UserError(f"{shown} holds no numbers: give a sample in each line")
     try:
         return np.array([[float(cell) for cell in cells] for _, cells in rows])
     except ValueError:
-        raise Trouble(f"{shown}, {_first_mistake(rows)}") from None
+        raise UserError(f"{shown}, {_first_mistake(rows)}") from None
 
 
 def _first_mistake(rows: list[tuple[int, list[str]]]) -> str:
@@ -144,22 +157,22 @@ def _pixels(path: Path) -> Array:
     from PIL import Image
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of odd metadata, which nobody asked for
+        warnings.simplefilter("ignore")  # about unusual metadata, which is not read
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         with Image.open(path) as file:
             image: Image.Image = file
             if image.mode.startswith(("I", "F")):
                 return _deep(np.asarray(image, np.float64))
-            grey = image.mode in ("1", "L", "LA", "La")
+            gray = image.mode in ("1", "L", "LA", "La")
             if image.mode.endswith(("A", "a")) or "transparency" in image.info:
                 clear = image.convert("RGBA")
                 image = Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear)
-            image = image.convert("L" if grey else "RGB")
+            image = image.convert("L" if gray else "RGB")
             return np.asarray(image, np.float64).reshape(-1, len(image.getbands())) / 255
 
 
 def _deep(pixels: Array) -> Array:
-    """Pixels of more than 8 bits: of 16, as far as one can tell."""
+    """Scale pixels of more than 8 bits, taken to be of 16."""
     if not 0 <= pixels.min() <= pixels.max() <= 65535 or (pixels != np.round(pixels)).any():
         raise ValueError(
             "its pixels are not of 8 or 16 bits; save them as npy, scaled as you mean them"

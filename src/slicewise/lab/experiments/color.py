@@ -1,4 +1,4 @@
-"""Colour transfer as the paper studies it: palettes of 3,000 colours, 0 to 255, by rates, and with the step computed."""
+"""The experiment `color`: flows between palettes of 3,000 colors, at the rates of the paper and with computed steps."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from slicewise.distance import Objective
-from slicewise.lab.data.photographs import Pair, pairs
-from slicewise.lab.experiments.flows import ELEVEN, FlowCell, one_by_one
+from slicewise.lab.data import Array, PhotographPair, photograph_pairs
+from slicewise.lab.experiments.flows import ELEVEN, FlowCell, timed_cells
+from slicewise.lab.experiments.theory.evaluation import measured_distance
 
 NAME = "color"
 # {1, 3, 5, 8} · 10^{−4 … 1} and 100, as the paper lists them.
@@ -29,34 +30,33 @@ OBJECTIVES: tuple[Objective, ...] = ("root", "power")
 
 
 def on_mean_scale(rate: float, objective: str, n: int) -> float:
-    """A published rate for losses that are means over n colours.
+    """Convert a published rate for losses that are means over n colors.
 
-    Published losses of all methods but one are n times the root of a sum; that of "sw", by the paper's numbers, is
-    the square, summed.
+    Published losses are n times the root of a sum; that of "sw" is, by the paper's numbers, the sum of squares.
     """
     return float(f"{rate * n ** (1.5 if objective == 'root' else 1.0):.12g}")
 
 
 def published_rate(rate: float, objective: str, n: int) -> float:
-    """What the paper would call a rate of ours."""
+    """Convert a rate for means over n colors to the scale of the paper."""
     return float(f"{rate / n ** (1.5 if objective == 'root' else 1.0):.6g}")
 
 
 def published_objective(variant: str) -> Objective:
-    """What the paper's column of a variant seems to descend, by how it depends on the rate."""
+    """Return the objective of a column of the paper, judged by how its numbers depend on the rate."""
     return "power" if variant == "sw" else "root"
 
 
 @dataclass(frozen=True)
 class ColorTask:
-    """The palette of one photograph becomes that of another: n colours each, found by k-means."""
+    """Moving the palette of one photograph to that of another, n colors each, found by k-means."""
 
     number: int
     n: int
     folder: str | None = None
 
-    def _pair(self) -> Pair:
-        return pairs(self.folder)[self.number]
+    def _pair(self) -> PhotographPair:
+        return photograph_pairs(self.folder)[self.number]
 
     @property
     def setting(self) -> str:
@@ -64,11 +64,12 @@ class ColorTask:
 
     @property
     def given(self) -> Mapping[str, Any]:
+        # The name of the last entry is part of the keys of stored runs.
         return {"photographs": list(self._pair().digests), "n": self.n, "colours": "k-means, 0–255"}
 
     @property
     def noted(self) -> Mapping[str, Any]:
-        return {"source": self._pair().name, "noise": self._pair().noise}
+        return {"source": self._pair().name, "noise": _noise(self._pair())}
 
     @property
     def shown(self) -> Sequence[int]:
@@ -79,12 +80,12 @@ class ColorTask:
         return False
 
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
-        """The same for every seed: what differs are the slices."""
+        """Return both palettes; seeds differ in their slices only."""
         x, y = (torch.from_numpy(side) for side in self._pair().palettes(self.n))
         return x, y
 
-    def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
-        """The target in small, then the source, its colours moved as those nearest to them: (1 + S, height, width, 3)."""
+    def picture(self, particles: Tensor, seed: int) -> Array:
+        """Return thumbnails (1 + S, height, width, 3): the target, and the source with its colors moved like the nearest of the palette."""
         source, _ = self._pair().palettes(self.n)
         photograph, target = self._pair().small
         pixels = photograph.reshape(-1, 3).astype(np.float64)
@@ -94,16 +95,25 @@ class ColorTask:
         return np.concatenate([target[None], pictures.reshape(-1, *photograph.shape)])
 
 
-def _nearest(palette: np.ndarray[Any, Any], pixels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+@functools.cache
+def _noise(pair: PhotographPair) -> float:
+    """Return the W_2 of equal colors (300 of the target) as single precision computes it."""
+    pixels = pair.target.reshape(-1, 3)
+    chosen = np.random.default_rng(0).permutation(len(pixels))[:300]
+    some = pixels[chosen] + np.random.default_rng(1).random((len(chosen), 3))
+    return measured_distance(some + 1e-5, some, np.float32)
+
+
+def _nearest(palette: Array, pixels: Array) -> Array:
     from scipy.spatial import KDTree
 
-    found: np.ndarray[Any, Any] = KDTree(palette).query(pixels)[1]
+    found: Array = KDTree(palette).query(pixels)[1]
     return found
 
 
 @functools.cache
 def _tasks(n: int, folder: str | None) -> tuple[ColorTask, ...]:
-    return tuple(ColorTask(number, n, folder) for number in range(len(pairs(folder))))
+    return tuple(ColorTask(number, n, folder) for number in range(len(photograph_pairs(folder))))
 
 
 def cells(
@@ -112,7 +122,7 @@ def cells(
     *,
     photographs: str | None = None,
 ) -> list[FlowCell]:
-    """Quick: fewer colours, rates for two variants. Paper: all as published, and the square for all."""
+    """Return the cells: quick has fewer colors, and rates for two variants; paper everything as published, on both objectives."""
     quick = preset == "quick"
     tasks = _tasks(200 if quick else 3000, photographs)
     seeds = (0,) if quick else (0, 1, 2)
@@ -124,7 +134,7 @@ def cells(
                 made.append(FlowCell(NAME, task, variant, "power", None, seeds, most, reduce=True))
             if not quick or (task is tasks[0] and variant in ("sw", "ebsw")):
                 made += [_searched(task, variant, o, seeds, quick) for o in OBJECTIVES]
-    return made + one_by_one(NAME, tasks[0], 30 if quick else 2000, "mean", machine)
+    return made + timed_cells(NAME, tasks[0], 30 if quick else 2000, "mean", machine)
 
 
 def _searched(
@@ -133,4 +143,4 @@ def _searched(
     rates = QUICK_RATES[objective] if quick else RATES
     scaled = tuple(on_mean_scale(rate, objective, task.n) for rate in rates)
     steps = 300 if quick else 50_000
-    return FlowCell(NAME, task, variant, objective, scaled, seeds, steps, at_least=0.0)
+    return FlowCell(NAME, task, variant, objective, scaled, seeds, steps, lower_bound=0.0)

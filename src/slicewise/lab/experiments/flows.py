@@ -7,37 +7,73 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 import slicewise as sw
 from slicewise.distance import Objective
-from slicewise.flows import STEP_VERSION_KEY as COMPUTED
-from slicewise.lab.experiments.task import Task
-from slicewise.lab.images.animation import log_spaced
-from slicewise.lab.study.run import Result, Run
+from slicewise.flows import STEP_VERSION_KEY
+from slicewise.lab.data import Array
+from slicewise.lab.images import log_spaced
+from slicewise.lab.study import Result, Run
 from slicewise.parts import PushForward
 from slicewise.problem import Convention
 from slicewise.sampling import DRAWS
-from slicewise.support import Status
 
 ELEVEN = (
     "sw", "maxsw", "dsw", "maxksw", "imsw", "vimsw", "omsw", "rmsw", "ebsw", "rpsw", "ebrpsw",
 )  # fmt: skip
-# Begins the setting of runs that are made by themselves, for their time.
-LONE = "runtime, "
-# A state of more bytes is not written down every half minute; a batch of more is made in parts.
-_KEPT_BYTES, _BATCH_BYTES = 10**9, 16 * 10**9
+# Begins the setting of runs that are timed, each by itself.
+TIMED_PREFIX = "runtime, "
+# Larger states are not written to checkpoints; larger batches are made in parts.
+_CHECKPOINT_BYTES, _BATCH_BYTES = 10**9, 16 * 10**9
+
+
+class FlowTask(Protocol):
+    """The samples that a flow moves, and their target."""
+
+    @property
+    def setting(self) -> str:
+        """The name of the setting in a store."""
+        ...
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """Everything that determines the samples but for the seed."""
+        ...
+
+    @property
+    def noted(self) -> Mapping[str, Any]:
+        """What else is stored about the samples, such as their source."""
+        ...
+
+    @property
+    def shown(self) -> Sequence[int]:
+        """The steps after which particles are stored for a figure."""
+        ...
+
+    @property
+    def pictured(self) -> bool:
+        """Whether the final particles of runs with a learning rate are stored, too."""
+        ...
+
+    def samples(self, seed: int) -> tuple[Tensor, Tensor]:
+        """Return x (n, d) and y (m, d) of one run, in float64."""
+        ...
+
+    def picture(self, particles: Tensor, seed: int) -> Array:
+        """Return what is stored of particles (S, n, d) to draw them."""
+        ...
 
 
 @dataclass(frozen=True)
 class FlowCell:
-    """One variant on one task by some rates, or, with none given, with the step computed."""
+    """Flows of one variant on one task, at some learning rates or, with `rates=None`, with computed steps."""
 
     experiment: str
-    task: Task
+    task: FlowTask
     variant: str
     objective: Objective
     rates: tuple[float, ...] | None
@@ -46,10 +82,10 @@ class FlowCell:
     convention: Convention = "mean"
     dtype: str = "float64"
     reduce: bool = False
-    defaults: str | None = "paper"  # whose settings of the variant; None is ours
-    suffix: str = ""  # of the setting, where one task is worked on in several ways
-    at_least: float | None = None  # particles of rates are held above
-    timed_on: str = ""  # a machine: one run by itself there, for its time
+    defaults: str | None = "paper"  # the preset of the variant; None is the default one
+    suffix: str = ""  # of the setting, if a task is used in several ways
+    lower_bound: float | None = None  # lower bound of coordinates, with rates
+    timed_on: str = ""  # the machine, for a cell that is timed
 
     @property
     def name(self) -> str:
@@ -58,15 +94,15 @@ class FlowCell:
 
     @property
     def setting(self) -> str:
-        return (LONE if self.alone else "") + self.task.setting + self.suffix
+        return (TIMED_PREFIX if self.alone else "") + self.task.setting + self.suffix
 
     @property
     def alone(self) -> bool:
         return bool(self.timed_on)
 
     @property
-    def looked_at(self) -> bool:
-        """Whether its way is kept, not only its end: one variant's is enough to see."""
+    def keeps_path(self) -> bool:
+        """Whether the path of the particles is stored, not only their end: for one variant."""
         return self.rates is None and self.variant == "sw"
 
     def device(self, asked: str) -> str:
@@ -89,25 +125,27 @@ class FlowCell:
             "draws": DRAWS,
         }
         if self.rates is None:
-            given["computed"] = COMPUTED
+            given["computed"] = STEP_VERSION_KEY
         if self.alone:
             given["machine"] = self.timed_on
-        if self.at_least is not None:
-            given["at_least"] = self.at_least
-        place = (self.experiment, self.setting, self.variant, self.objective)
+        if self.lower_bound is not None:
+            given["at_least"] = self.lower_bound  # its name in the keys of stored runs
+        identity = (self.experiment, self.setting, self.variant, self.objective)
         rates = (None,) if self.rates is None else self.rates
         noted = self.task.noted
-        return tuple(Run(*place, rate, seed, given, noted) for rate in rates for seed in self.seeds)
+        return tuple(
+            Run(*identity, rate, seed, given, noted) for rate in rates for seed in self.seeds
+        )
 
     def measure(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
     ) -> list[Result]:
-        """All runs in one call of `flow`, unless their state is too large for one batch."""
-        most = max(1, int(_BATCH_BYTES // self._bytes_a_run()))
+        """Make all runs in one call of `flow`, or in several if the batch is too large."""
+        most = max(1, int(_BATCH_BYTES // self._bytes_per_run()))
         if len(runs) > most:
             parts = [runs[at : at + most] for at in range(0, len(runs), most)]
             return [result for part in parts for result in self.measure(part, device)]
-        if self._bytes_a_run() * len(runs) > _KEPT_BYTES or self.alone:
+        if self._bytes_per_run() * len(runs) > _CHECKPOINT_BYTES or self.alone:
             checkpoint = None
         seeds = [run.seed for run in runs]
         pairs = {seed: self.task.samples(seed) for seed in set(seeds)}
@@ -120,49 +158,54 @@ class FlowCell:
             "seeds": seeds,
             "reduce": self.reduce,
             "convention": self.convention,
-            "bar": False,
+            "recording": sw.Recording(progress_bar=False),
         }
         if self.defaults is not None:
             how["defaults"] = self.defaults
         if self.rates is not None:
             rates = [run.lr for run in runs]
-            how |= {"lr": torch.tensor(rates, dtype=torch.float64), "tolerance": None}
-            how["at_least"] = self.at_least
+            how |= {
+                "lr": torch.tensor(rates, dtype=torch.float64),
+                "stopping": sw.Stopping(tolerance=None),
+                "lower_bound": self.lower_bound,
+            }
         if self.alone:
-            # Compiled, and on a GPU captured, before the clock starts.
-            sw.flow(x, y, self.variant, steps=min(self.steps, 500 if x.is_cuda else 3), **how)
+            # Compile kernels, and on a GPU capture graphs, before the time is measured.
+            sw.flow(x, y, self.variant, max_steps=min(self.steps, 500 if x.is_cuda else 3), **how)
         begun = time.perf_counter()
-        found = self._carried(x, y, checkpoint, how)
+        found = self._flow(x, y, checkpoint, how)
         if x.is_cuda:
             torch.cuda.synchronize()
         seconds = max(time.perf_counter() - begun, float(found.state["seconds"]))
-        looks = log_spaced(self.steps, 30)[1:]
-        whole = found.trace.loss  # put together anew at each asking
+        recorded = log_spaced(self.steps, 30)[1:]
+        losses = found.history.loss  # joined anew at each access
         results = [
-            self._result(run, i, found, seconds, looks, whole[:, i]) for i, run in enumerate(runs)
+            self._result(run, i, found, seconds, recorded, losses[:, i])
+            for i, run in enumerate(runs)
         ]
-        if self.looked_at:
-            results[0] = self._with_its_way(results[0], found, x[0], y[0], how)
+        if self.keeps_path:
+            results[0] = self._with_path(results[0], found, x[0], y[0], how)
         return results
 
-    def _carried(
+    def _flow(
         self, x: Tensor, y: Tensor, checkpoint: Path | None, how: Mapping[str, Any]
     ) -> sw.Flow:
-        """The flow; a file to go on from that is damaged, or of other settings, is begun anew."""
+        """Run the flow; a checkpoint that is damaged or has other settings is removed."""
+        how = {**how, "recording": replace(how["recording"], checkpoint=checkpoint)}
         if checkpoint is not None and checkpoint.exists():
             try:
-                return sw.flow(x, y, self.variant, steps=self.steps, checkpoint=checkpoint, **how)
+                return sw.flow(x, y, self.variant, max_steps=self.steps, **how)
             except ValueError:
                 checkpoint.unlink(missing_ok=True)
-        return sw.flow(x, y, self.variant, steps=self.steps, checkpoint=checkpoint, **how)
+        return sw.flow(x, y, self.variant, max_steps=self.steps, **how)
 
-    def _bytes_a_run(self) -> float:
-        """About what one run keeps: its samples some times over, its curves, and what it learns."""
+    def _bytes_per_run(self) -> float:
+        """Estimate the memory of one run: copies of its samples, its curves, and what it learns."""
         n, d = self.task.samples(0)[0].shape
         worked_in = min(d, 2 * n) if self.reduce else d
         numbers = 8 * n * worked_in
         if isinstance(self._recipe.slicer, PushForward):
-            numbers += 4 * worked_in**2  # a square matrix, its slope, Adam's two
+            numbers += 4 * worked_in**2  # a square matrix, its gradient and the two states of Adam
         return numbers * getattr(torch, self.dtype).itemsize + 3 * 8 * self.steps
 
     def _result(
@@ -171,13 +214,13 @@ class FlowCell:
         i: int,
         found: sw.Flow,
         seconds: float,
-        looks: Sequence[int],
+        recorded: Sequence[int],
         losses: Tensor,
     ) -> Result:
         w2 = found.w2[i].item()
-        steps = int(found.steps[i])
-        # The last step, too: much of the way down lies between two looks.
-        at = sorted({step for step in (*looks, steps) if 0 < step <= steps})
+        steps = int(found.n_steps[i])
+        # Including the last step: the loss may drop much after the one before.
+        at = sorted({step for step in (*recorded, steps) if 0 < step <= steps})
         noted = losses[[step - 1 for step in at]].tolist()
         trace: dict[str, Sequence[float]]
         trace = {"at": at, "loss": [float(f"{loss:.6g}") for loss in noted]}
@@ -187,37 +230,36 @@ class FlowCell:
             arrays["end"] = self.task.picture(found.particles[None, i], run.seed)
         return Result(
             run,
-            Status(int(found.status[i])).name.lower(),
-            seconds / len(found.steps),
-            batch=len(found.steps),
+            found.status[i],
+            seconds / len(found.n_steps),
+            batch=len(found.n_steps),
             w2=w2,
-            measures={"steps": steps, "rank": int(found.ranks[i]), "w2_squared": w2 * w2},
+            measures={"steps": steps, "rank": int(found.dimensions[i]), "w2_squared": w2 * w2},
             trace=trace,
             arrays=arrays,
         )
 
-    def _with_its_way(
+    def _with_path(
         self, result: Result, found: sw.Flow, x: Tensor, y: Tensor, how: Mapping[str, Any]
     ) -> Result:
-        """The first run once more, looking at each stage: looks take time, and the time has been taken."""
-        steps = int(found.steps[0])
-        looks = log_spaced(steps, 16)
+        """Repeat the first run and record its path; not done in the timed call because recording takes time."""
+        steps = int(found.n_steps[0])
+        w2_at = log_spaced(steps, 16)
         shown = sorted({*(step for step in self.task.shown if step < steps), steps})
         once: dict[str, Any] = {
             **how,
             "seeds": result.run.seed,
-            "w2_at": looks,
-            "particles_at": shown,
+            "recording": sw.Recording(w2_at=w2_at, particles_at=shown, progress_bar=False),
         }
-        way = sw.flow(x, y, self.variant, steps=steps, **once).trace
-        trace = {**result.trace, "w2_at": looks, "w2": way.w2.tolist(), "shown": shown}
-        picture = self.task.picture(way.particles, result.run.seed)
+        history = sw.flow(x, y, self.variant, max_steps=steps, **once).history
+        trace = {**result.trace, "w2_at": w2_at, "w2": history.w2.tolist(), "shown": shown}
+        picture = self.task.picture(history.particles, result.run.seed)
         return replace(result, trace=trace, arrays={**result.arrays, "way": picture})
 
 
-def one_by_one(
-    experiment: str, task: Task, steps: int, convention: Convention, machine: str
+def timed_cells(
+    experiment: str, task: FlowTask, steps: int, convention: Convention, machine: str
 ) -> list[FlowCell]:
-    """Every variant by itself, in all dimensions and at a rate that never diverges: for its time."""
+    """Return a timed cell for every variant, in all dimensions, at a rate that never diverges."""
     how = ((1e-3,), (0,), steps, convention, "float32")
     return [FlowCell(experiment, task, name, "root", *how, timed_on=machine) for name in ELEVEN]

@@ -1,4 +1,4 @@
-"""Flows to the toy targets: every variant, every rate of the paper, both objectives, and no rate at all."""
+"""The experiment `gradient-flow`: flows to toy targets at every rate of the paper and with computed steps."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 
 import slicewise as sw
 from slicewise.distance import Objective
-from slicewise.lab.data.toys import TOYS, toy
-from slicewise.lab.experiments.flows import ELEVEN, FlowCell, one_by_one
+from slicewise.lab.data import TOYS, Array, toy
+from slicewise.lab.experiments.flows import ELEVEN, FlowCell, timed_cells
 from slicewise.problem import Convention
 
 NAME = "gradient-flow"
-# {1, 3, 5, 8} · 10^{−6 … 2}; a squared loss that is a mean over samples needs larger ones to reach its edge.
+# {1, 3, 5, 8} · 10^{−6 … 2} as in the paper; the squared loss, a mean over samples, is stable up to larger ones.
 RATES = tuple(float(f"{digit}e{power}") for power in range(-6, 3) for digit in (1, 3, 5, 8))
 LARGER_RATES = (1e3, 3e3, 5e3, 8e3, 1e4, 3e4)
 OBJECTIVES: tuple[Objective, ...] = ("root", "power")
@@ -30,7 +30,7 @@ QUICK_RATES: dict[Objective, tuple[float, ...]] = {
 def on_scale(
     rates: dict[Objective, tuple[float, ...]], convention: Convention, n: int
 ) -> dict[Objective, tuple[float, ...]]:
-    """Rates of a mean over n samples, for a convention: published losses are sums, times n, and then a root."""
+    """Convert rates for losses that are means over n samples to a convention; published losses are n times sums."""
     if convention == "mean":
         return rates
     return {
@@ -41,7 +41,7 @@ def on_scale(
 
 @dataclass(frozen=True)
 class ToyTask:
-    """A normal cloud of the plane, a toy target, and one random rotation of R^d for both."""
+    """A normal cloud and a toy target of the plane, both rotated into R^d."""
 
     name: str
     d: int
@@ -71,8 +71,8 @@ class ToyTask:
         pair = toy(self.name, self.n, self.d, seed)
         return pair.x, pair.y
 
-    def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
-        """The target, then the particles, in the plane of the data: (1 + S, n, 2)."""
+    def picture(self, particles: Tensor, seed: int) -> Array:
+        """Return target and particles in the plane of the data, (1 + S, n, 2)."""
         x, y = self.samples(seed)
         plane = sw.effective_subspace(x, y)
         seen = [plane.reduce(points.to(y))[..., :2] for points in (y[None], particles)]
@@ -80,7 +80,7 @@ class ToyTask:
 
 
 def cells(preset: str, convention: Convention = "mean", machine: str = "here") -> list[FlowCell]:
-    """Quick: each target in one dimension, few rates. Paper: all as published."""
+    """Return the cells: quick has each target in one dimension and few rates, paper everything as published."""
     seeds: tuple[int, ...]
     rates: dict[Objective, tuple[float, ...]]
     if preset == "quick":
@@ -100,4 +100,4 @@ def cells(preset: str, convention: Convention = "mean", machine: str = "here") -
                 FlowCell(*known, objective, rates[objective], seeds, steps, convention)
                 for objective in OBJECTIVES
             ]
-    return made + one_by_one(NAME, ToyTask("swiss", 50, tasks[0].n), steps, convention, machine)
+    return made + timed_cells(NAME, ToyTask("swiss", 50, tasks[0].n), steps, convention, machine)

@@ -1,4 +1,4 @@
-"""Flows between images: zeros that become ones, noise that becomes faces."""
+"""The experiment `image-flow`: flows from zeros to ones (MNIST), and from noise to faces."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from slicewise.distance import Objective
-from slicewise.lab.data.image_sets import SIDE, Images, digit, faces
-from slicewise.lab.experiments.flows import ELEVEN, FlowCell, one_by_one
+from slicewise.lab.data import SIDE, Array, Images, digit, faces
+from slicewise.lab.experiments.flows import ELEVEN, FlowCell, timed_cells
 from slicewise.lab.experiments.gradient_flow import OBJECTIVES, on_scale
 from slicewise.problem import Convention
 
@@ -24,12 +23,12 @@ QUICK_RATES: dict[Objective, tuple[float, ...]] = {
     "root": (5.0, 10.0, 50.0, 100.0, 500.0),
     "power": (50.0, 500.0, 1000.0, 5000.0),
 }
-_DRAWN = 8  # images of a set that pictures show
+_DRAWN = 8  # images in a figure
 
 
 @dataclass(frozen=True)
 class _ImageTask:
-    """So many images a side, a user's own or those inside installed packages."""
+    """n images a side, from a path or from installed packages."""
 
     n: int
     path: str | None = None
@@ -56,7 +55,7 @@ class DigitTask(_ImageTask):
 
     @property
     def given(self) -> Mapping[str, Any]:
-        digests = [images.enough(self.n, (28, 28)).digest for images in self._sets()]
+        digests = [images.require(self.n, (28, 28)).digest for images in self._sets()]
         return {"images": digests, "n": self.n}
 
     @property
@@ -64,11 +63,11 @@ class DigitTask(_ImageTask):
         return {"source": f"0 to 1, {self._sets()[0].source}"}
 
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
-        x, y = (torch.from_numpy(images.some(self.n, seed)) for images in self._sets())
+        x, y = (torch.from_numpy(images.sample(self.n, seed)) for images in self._sets())
         return x, y
 
-    def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
-        """The first images of the set, as bytes: (S, 8, 28, 28)."""
+    def picture(self, particles: Tensor, seed: int) -> Array:
+        """Return the first images in uint8, (S, 8, 28, 28)."""
         return _bytes(particles, (28, 28))
 
 
@@ -82,23 +81,23 @@ class FaceTask(_ImageTask):
 
     @property
     def given(self) -> Mapping[str, Any]:
-        return {"images": [faces(self.path).enough(self.n).digest], "n": self.n}
+        return {"images": [faces(self.path).require(self.n).digest], "n": self.n}
 
     @property
     def noted(self) -> Mapping[str, Any]:
         return {"source": f"noise to {faces(self.path).source}"}
 
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
-        y = torch.from_numpy(faces(self.path).some(self.n, seed))
+        y = torch.from_numpy(faces(self.path).sample(self.n, seed))
         generator = torch.Generator().manual_seed(seed)
         return torch.randn(y.shape, generator=generator, dtype=y.dtype), y
 
-    def picture(self, particles: Tensor, seed: int) -> np.ndarray[Any, Any]:
-        """The first faces of the set, as bytes: (S, 8, 64, 64, 3)."""
+    def picture(self, particles: Tensor, seed: int) -> Array:
+        """Return the first faces in uint8, (S, 8, 64, 64, 3)."""
         return _bytes(particles, (SIDE, SIDE, 3))
 
 
-def _bytes(particles: Tensor, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def _bytes(particles: Tensor, shape: tuple[int, ...]) -> Array:
     images = particles[:, :_DRAWN].double().nan_to_num().clamp(0, 1) * 255
     return images.round().to(torch.uint8).reshape(*images.shape[:2], *shape).cpu().numpy()
 
@@ -111,7 +110,7 @@ def cells(
     mnist: str | None = None,
     faces_at: str | None = None,
 ) -> list[FlowCell]:
-    """Quick: what is left after a few hundred steps, reduced. Paper: rates and steps as published, and reduced."""
+    """Return the cells: quick has a few hundred steps in reduced dimensions, paper rates and steps as published."""
     if preset == "quick":
         return _quick(DigitTask(50, mnist), FaceTask(50, faces_at), convention, machine)
     made: list[FlowCell] = []
@@ -130,7 +129,7 @@ def cells(
                     FlowCell(*known, objective, rates, seeds, 200_000, convention, **how)
                     for objective in OBJECTIVES
                 ]
-        made += one_by_one(NAME, task, 2000, convention, machine)
+        made += timed_cells(NAME, task, 2000, convention, machine)
     return made
 
 
@@ -142,7 +141,7 @@ def _computed(
     convention: Convention,
     how: dict[str, Any],
 ) -> FlowCell:
-    """What a user gets who gives neither a rate nor anything else: our own settings of the variant."""
+    """Return a cell with computed steps and the default options of the variant."""
     return FlowCell(
         NAME, task, variant, "power", None, seeds, steps, convention, defaults=None, **how
     )
@@ -159,4 +158,4 @@ def _quick(
         FlowCell(NAME, digits, "sw", objective, rates, (0,), 300, convention, **how)
         for objective, rates in searched.items()
     ]
-    return made + one_by_one(NAME, digits, 30, convention, machine)
+    return made + timed_cells(NAME, digits, 30, convention, machine)

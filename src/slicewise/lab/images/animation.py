@@ -1,6 +1,6 @@
-"""Flows to look at: frames of a plane, as a GIF or as a page with its own player.
+"""Animations of a flow, as a GIF or as an HTML page with its own player, and the steps worth showing.
 
-Which steps of a flow to look at.
+`film` chooses what is shown and projects it to the plane; `as_gif` and `as_html` draw it.
 """
 
 from __future__ import annotations
@@ -16,52 +16,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.lab.images.palette import BLUE, ORANGE
+from slicewise.lab.images.figure_colors import BLUE, ORANGE
 from slicewise.problem import effective_subspace
 
-
-def log_spaced(last: int, most: int) -> list[int]:
-    """At most so many different steps from 0 to the last, denser at the start, where most happens.
-
-    >>> log_spaced(100, 6)
-    [0, 1, 3, 10, 32, 100]
-    """
-    steps = [0]
-    while steps[-1] < last:
-        now, missing = steps[-1], most - len(steps)
-        ahead = now * (last / now) ** (1 / missing) if now else 1
-        # Where the next of equal ratio is no whole step away, the rest is spaced anew.
-        steps.append(last if missing <= 1 else max(now + 1, round(ahead)))
-    return steps
-
-
-_GREY = "#888888"
-# More points than these nobody can tell apart, and files grow with them.
+_GRAY = "#888888"
+# More points cannot be told apart, and files grow with them.
 SHOWN = 2_000
-# Positions on the page are whole numbers, this many across.
+# Positions on the page are integers from 0 to this.
 _GRID = 4_000
 
 
 @dataclass(frozen=True, eq=False)
 class Film:
-    """Particles after chosen steps, and their target, as points of the unit square."""
+    """Particles after chosen steps and their target, as points of the unit square."""
 
     steps: list[int]  # (F,)
     particles: Tensor  # (F, n, 2)
     target: Tensor  # (m, 2)
-    w2: list[float] | None  # (F,), the exact distance left
+    w2: list[float] | None  # (F,), the exact remaining distance
     names: tuple[str, str]  # of particles and target
-    words: str  # what is seen
-    colours: tuple[Tensor, Tensor] | None = None  # (F, n, 3) and (m, 3), each point's own
-
-
-def nearest(there: Sequence[int], wanted: Sequence[int]) -> list[int]:
-    """Of the steps that are there, the nearest to each that is wanted, once each.
-
-    >>> nearest([0, 1, 2, 8], [0, 2, 7])
-    [0, 2, 8]
-    """
-    return sorted({min(there, key=lambda step: abs(step - w)) for w in wanted})
+    words: str  # a caption
+    colors: tuple[Tensor, Tensor] | None = None  # (F, n, 3) and (m, 3), each point's own
 
 
 def film(
@@ -71,13 +46,23 @@ def film(
     *,
     names: tuple[str, str],
     w2: Sequence[float] | None = None,
-    colours: bool = False,
+    colors: bool = False,
 ) -> Film:
-    """A film of particles (F, n, d) after some steps, beside their target (m, d).
+    """Return an animation of particles, before it is drawn.
 
-    In one dimension the share of samples below each value is drawn upwards; from three on, one sees the plane
-    of the first two principal directions of particles and target. `colours` says that samples are colours in [0, 1]:
-    points show their own.
+    In one dimension the vertical axis is the share of samples below each value. In three dimensions and more, samples are
+    projected to the first two principal directions of particles and target.
+
+    Args:
+        steps: the steps after which particles are shown, (F,).
+        particles: (F, n, d).
+        target: (m, d).
+        names: of particles and target.
+        w2: the exact remaining distance after each step, (F,).
+        colors: whether samples are colors in [0, 1], so that points show their own color.
+
+    Returns:
+        The film; at most 2,000 points of either side are kept.
     """
     particles, target = particles.double().cpu(), target.double().cpu()
     d = target.shape[-1]
@@ -104,8 +89,8 @@ def film(
             "; "
         )
     own = None
-    if colours:
-        words = f"each point in its own colour; {words}"
+    if colors:
+        words = f"each point in its own color; {words}"
         own = (particles[:, some].clamp(0, 1), target[few].clamp(0, 1))
     return Film(
         list(steps), at[:, some], there[few], None if w2 is None else list(w2), names, words, own
@@ -113,21 +98,21 @@ def film(
 
 
 def _ranked(values: Tensor) -> Tensor:
-    """Values (..., n, 1) beside the share of the others below them, (..., n, 2)."""
+    """Return values (..., n, 1) with the share of the others below them, (..., n, 2)."""
     n = values.shape[-2]
     ranks = values.argsort(dim=-2, stable=True).argsort(dim=-2)
     return torch.cat([values, (ranks.double() + 0.5) / n], dim=-1)
 
 
 def _in_square(at: Tensor, there: Tensor, *, alike: bool) -> tuple[Tensor, Tensor]:
-    """Where the target and most of the start fill the unit square; both axes `alike`, or each its own."""
+    """Scale so that the target and most of the start fill the unit square; both axes by the same factor if `alike`."""
     share = torch.tensor([0.02, 0.98], dtype=at.dtype)
     ends = torch.cat([at[0].quantile(share, dim=0), there])
     low, high = ends.amin(dim=0), ends.amax(dim=0)
     extent = (high - low).amax().expand(2) if alike else high - low
     extent = torch.where(extent > 0, extent, 1.0) * 1.08
     corner = (low + high) / 2 - extent / 2
-    # Particles may leave the square; far ones are kept where their numbers stay short.
+    # Particles may leave the square; far ones are clamped, which keeps the page small.
     return ((at - corner) / extent).clamp(-10, 10), (there - corner) / extent
 
 
@@ -136,7 +121,7 @@ def _shown(n: int) -> Tensor:
 
 
 def as_gif(film: Film, *, fps: float) -> bytes:
-    """The film as an animated GIF, its last frame held for two seconds."""
+    """Draw a film as an animated GIF, whose last frame is held for two seconds."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from PIL import Image
@@ -150,10 +135,10 @@ def as_gif(film: Film, *, fps: float) -> bytes:
     size = max(3.0, min(16.0, 4000 / film.particles.shape[1]))
     target: dict[str, Any] = {"c": ORANGE, "linewidths": 0}
     dot: dict[str, Any] = {"c": BLUE, "linewidths": 0}
-    if film.colours is not None:  # a hairline shows where white points are
+    if film.colors is not None:  # an outline, so that white points can be seen
         size = 2 * size
-        target = {"c": film.colours[1].numpy(), "edgecolors": ORANGE, "linewidths": 0.25}
-        dot = {"c": film.colours[0][0].numpy(), "edgecolors": _GREY, "linewidths": 0.25}
+        target = {"c": film.colors[1].numpy(), "edgecolors": ORANGE, "linewidths": 0.25}
+        dot = {"c": film.colors[0][0].numpy(), "edgecolors": _GRAY, "linewidths": 0.25}
     axes.scatter(
         film.target[:, 0].numpy(),
         film.target[:, 1].numpy(),
@@ -166,31 +151,33 @@ def as_gif(film: Film, *, fps: float) -> bytes:
     dots = axes.scatter(first[:, 0].numpy(), first[:, 1].numpy(), s=size, zorder=3, **dot)
     where = figure.text(0.03, 0.95, "", fontsize=12, weight="bold")
     left = figure.text(0.97, 0.95, "", fontsize=12, ha="right")
-    for height, name, colour, mark in zip(
+    for height, name, color, mark in zip(
         (0.09, 0.058), film.names, (BLUE, ORANGE), "●▲", strict=True
     ):
         figure.text(
-            0.03, height, f"{mark} {_short(name)}", fontsize=10, color=colour, parse_math=False
+            0.03, height, f"{mark} {_short(name)}", fontsize=10, color=color, parse_math=False
         )
-    figure.text(0.03, 0.01, textwrap.fill(film.words, 80), fontsize=7, color=_GREY)
+    figure.text(0.03, 0.01, textwrap.fill(film.words, 80), fontsize=7, color=_GRAY)
     pictures = []
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # of names in letters the font has not
+        warnings.filterwarnings(
+            "ignore", message="Glyph"
+        )  # about names in letters that the font lacks
         for i, step in enumerate(film.steps):
             dots.set_offsets(film.particles[i].numpy())
-            if film.colours is not None:
-                dots.set_facecolor(film.colours[0][i].tolist())
+            if film.colors is not None:
+                dots.set_facecolor(film.colors[0][i].tolist())
             where.set_text(f"step {step}")
             left.set_text("" if film.w2 is None else f"W₂ = {_number(film.w2[i])}")
             canvas.draw()
             size_in_pixels = canvas.get_width_height()
             pixels = bytes(canvas.buffer_rgba())
             pictures.append(Image.frombytes("RGBA", size_in_pixels, pixels).convert("RGB"))
-    # One palette for all frames, so that what stands still is stored once.
+    # One palette for all frames, so that pixels that do not change are stored once.
     sheet = Image.new("RGB", (pictures[0].width, 2 * pictures[0].height))
     sheet.paste(pictures[0], (0, 0))
     sheet.paste(pictures[-1], (0, pictures[0].height))
-    palette = sheet.quantize(32 if film.colours is None else 255)
+    palette = sheet.quantize(32 if film.colors is None else 255)
     flat = [p.quantize(palette=palette, dither=Image.Dither.NONE) for p in pictures]
     each = max(20, round(1000 / fps))
     durations = [*[each] * (len(flat) - 1), 2000]
@@ -200,7 +187,7 @@ def as_gif(film: Film, *, fps: float) -> bytes:
 
 
 def as_html(film: Film, *, fps: float, title: str, facts: Sequence[tuple[str, str]] = ()) -> str:
-    """The film as one page that plays it; it loads nothing."""
+    """Draw a film as one HTML page that plays it and loads nothing else."""
     from jinja2 import Environment, PackageLoader
 
     environment = Environment(loader=PackageLoader("slicewise.lab"), autoescape=True)
@@ -213,29 +200,29 @@ def as_html(film: Film, *, fps: float, title: str, facts: Sequence[tuple[str, st
         "heights": None if film.w2 is None else _heights(film.w2),
         "fps": fps,
         "grid": _GRID,
-        "colours": None,
+        "colors": None,
     }
-    if film.colours is not None:
-        particles, target = film.colours
-        data["colours"] = {"particles": [_hex(c) for c in particles], "target": _hex(target)}
+    if film.colors is not None:
+        particles, target = film.colors
+        data["colors"] = {"particles": [_hex(c) for c in particles], "target": _hex(target)}
     return environment.get_template("flow.html").render(
-        film=film, data=data, title=title, facts=facts, blue=BLUE, orange=ORANGE, grey=_GREY
+        film=film, data=data, title=title, facts=facts, blue=BLUE, orange=ORANGE, gray=_GRAY
     )
 
 
 def _whole(points: Tensor) -> list[int]:
-    """x and y in turn, y downwards as screens have it."""
+    """Return x and y in turn, y downwards as on a screen."""
     flipped = torch.stack([points[:, 0], 1 - points[:, 1]], dim=-1)
     return (flipped * _GRID).round().long().flatten().tolist()
 
 
-def _hex(colours: Tensor) -> str:
-    """Six digits for each colour, all in one word."""
-    return bytes((255 * colours).round().to(torch.uint8).flatten().tolist()).hex()
+def _hex(colors: Tensor) -> str:
+    """Return six hexadecimal digits for each color, joined."""
+    return bytes((255 * colors).round().to(torch.uint8).flatten().tolist()).hex()
 
 
 def _heights(w2: Sequence[float]) -> list[float]:
-    """How high each distance lies on a logarithmic scale from 10⁻⁴ of the largest (0) to the largest (1)."""
+    """Return heights on a logarithmic scale from 10⁻⁴ of the largest distance (0) to the largest (1)."""
     largest = max((w for w in w2 if w < math.inf), default=0.0) or 1.0
     shares = [min(1.0, max(1e-4, w / largest)) for w in w2]
     return [round(1 + math.log10(share) / 4, 3) for share in shares]
@@ -247,3 +234,29 @@ def _number(value: float) -> str:
 
 def _short(name: str, most: int = 60) -> str:
     return name if len(name) <= most else f"{name[: most // 2]}…{name[-most // 2 :]}"
+
+
+def log_spaced(last: int, most: int) -> list[int]:
+    """Return at most `most` steps from 0 to `last`, about evenly spaced in their logarithm.
+
+    The first steps of a flow change the most.
+
+    >>> log_spaced(100, 6)
+    [0, 1, 3, 10, 32, 100]
+    """
+    steps = [0]
+    while steps[-1] < last:
+        now, missing = steps[-1], most - len(steps)
+        ahead = now * (last / now) ** (1 / missing) if now else 1
+        # Where the next step of equal ratio is less than one away, the ratio is computed again from there.
+        steps.append(last if missing <= 1 else max(now + 1, round(ahead)))
+    return steps
+
+
+def nearest(available: Sequence[int], wanted: Sequence[int]) -> list[int]:
+    """Return, for each wanted step, the nearest one available; each once.
+
+    >>> nearest([0, 1, 2, 8], [0, 2, 7])
+    [0, 2, 8]
+    """
+    return sorted({min(available, key=lambda step: abs(step - w)) for w in wanted})

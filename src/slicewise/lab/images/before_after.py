@@ -1,4 +1,4 @@
-"""A picture of what a transfer did: before, after, and whose colours it has now."""
+"""A picture of a color transfer: the photograph before and after, and the target."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
-_HEIGHT, _STRIP, _GAP, _LINE, _COLOURS = 360, 36, 12, 22, 8
+from slicewise.lab.data import Array
+
+_HEIGHT, _STRIP, _GAP, _LINE, _COLORS = 360, 36, 12, 22, 8
 
 
 def before_after(pictures: list[tuple[str, Array]], suffix: str = ".png") -> bytes:
-    """Pictures (H, W, 3), or 4 with alpha, uint8, side by side, under their names and above their palettes."""
+    """Draw pictures side by side, under their names and above their palettes.
+
+    Args:
+        pictures: names and pixels, (H, W, 3) or (H, W, 4) with alpha, uint8.
+        suffix: of the file: .png, .jpg or .jpeg.
+
+    Returns:
+        The content of the file.
+    """
     from PIL import Image, ImageDraw, ImageFont
 
     drawn = [(name, _column(pixels)) for name, pixels in pictures]
@@ -35,34 +44,34 @@ def _column(pixels: Array) -> Any:
     from PIL import Image
 
     image = Image.fromarray(np.ascontiguousarray(pixels))
-    if image.mode == "RGBA":  # what lies under transparent pixels is not to be seen
+    if image.mode == "RGBA":  # transparent pixels may have any color
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
-    # Panoramas and towers are shown whole, a little smaller.
+    # Very wide pictures are made smaller instead of cut.
     scale = min(_HEIGHT / image.height, 3 * _HEIGHT / image.width)
     size = max(40, round(image.width * scale)), max(1, round(image.height * scale))
     small = image.resize(size, Image.Resampling.LANCZOS)
     column = Image.new("RGB", (size[0], _HEIGHT + _STRIP), "white")
     column.paste(small, (0, (_HEIGHT - size[1]) // 2))
     left = 0.0
-    for colour, share in palette(pixels):
+    for color, share in palette(pixels):
         right = left + share * size[0]
-        column.paste(tuple(colour), (round(left), _HEIGHT + 6, round(right), _HEIGHT + _STRIP))
+        column.paste(tuple(color), (round(left), _HEIGHT + 6, round(right), _HEIGHT + _STRIP))
         left = right
     return column
 
 
 def palette(pixels: Array) -> list[tuple[list[int], float]]:
-    """The main colours and their shares, dark ones first; what is transparent does not count."""
+    """Return the main colors and their shares, dark ones first; transparent pixels do not count."""
     from sklearn.cluster import KMeans
 
-    colours = pixels[:, :, :3].reshape(-1, 3)
+    colors = pixels[:, :, :3].reshape(-1, 3)
     if pixels.shape[2] == 4:
-        colours = colours[pixels[:, :, 3].reshape(-1) > 0]
-    if not len(colours):
+        colors = colors[pixels[:, :, 3].reshape(-1) > 0]
+    if not len(colors):
         return []
-    colours = colours[:: max(1, len(colours) // 5000)].astype(np.float64)
-    count = min(_COLOURS, len(np.unique(colours, axis=0)))
-    means = KMeans(count, n_init=1, random_state=0).fit(colours)
-    shares = np.bincount(means.labels_, minlength=count) / len(colours)
+    colors = colors[:: max(1, len(colors) // 5000)].astype(np.float64)
+    count = min(_COLORS, len(np.unique(colors, axis=0)))
+    means = KMeans(count, n_init=1, random_state=0).fit(colors)
+    shares = np.bincount(means.labels_, minlength=count) / len(colors)
     order = np.argsort(means.cluster_centers_ @ (0.299, 0.587, 0.114))
     return [([round(c) for c in means.cluster_centers_[i]], float(shares[i])) for i in order]

@@ -1,4 +1,4 @@
-"""How many bits a photograph has, and those of TIFF files with more than Pillow reads."""
+"""The bit depth of photographs, and the pixels of 16-bit TIFF files, which Pillow cannot read."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.lab.data.arrays import printable
-from slicewise.lab.errors import Trouble
-from slicewise.lab.images.metadata import stood_up, turn_of
+from slicewise.lab.data import Array, printable
+from slicewise.lab.errors import UserError
+from slicewise.lab.images.metadata import orientation_of, turned_upright
 
-Array = np.ndarray[Any, Any]
 # Tags of TIFF.
 _BITS, _KIND, _PLANAR, _EXTRA = 258, 262, 284, 338
 
 
 def bits_of(path: Path, image: Any) -> int:
-    """Bits a channel, which Pillow may silently have brought to 8."""
+    """Return the bits per channel in the file; Pillow may have reduced them to 8 without saying so."""
     if image.format == "PNG":
         with path.open("rb") as file:
-            return file.read(25)[24]  # of the first chunk, which every PNG begins with
+            return file.read(25)[24]  # in the first chunk of every PNG
     if image.format == "TIFF":
         return int(max(image.tag_v2.get(_BITS, (8,))))
     if image.format == "PPM" and image.tile and isinstance(image.tile[0][3], tuple):
-        return int(image.tile[0][3][-1]).bit_length()  # of the number that white has
+        return int(image.tile[0][3][-1]).bit_length()  # of the value of white
     return 16 if image.mode.startswith(("I", "F")) else 8
 
 
 def deep_tiff(path: Path, image: Any) -> Array:
-    """The pixels (H, W, channels) of a TIFF of 16 bits, uint16, upright."""
+    """Return the pixels (H, W, channels) of a 16-bit TIFF in uint16, upright."""
     import tifffile
 
     try:
@@ -37,7 +36,7 @@ def deep_tiff(path: Path, image: Any) -> Array:
     except ValueError as wrong:
         if "imagecodecs" not in str(wrong):
             raise
-        raise Trouble(
+        raise UserError(
             f"{printable(str(path))} is compressed in a way that needs another package: pip install imagecodecs, or "
             f"save it with ZIP (deflate) or no compression"
         ) from None
@@ -46,12 +45,12 @@ def deep_tiff(path: Path, image: Any) -> Array:
     plain = pixels.ndim == 3 and pixels.shape[2] in (1, 2, 3, 4) and tags.get(_PLANAR, 1) == 1
     plain = plain and tags.get(_KIND) in (1, 2)
     if pixels.dtype != np.uint16 or not plain:
-        raise Trouble(
-            f"{printable(str(path))} is a TIFF of {pixels.dtype} {pixels.shape}: give 16 bits, grey or RGB with "
+        raise UserError(
+            f"{printable(str(path))} is a TIFF of {pixels.dtype} {pixels.shape}: give 16 bits, gray or RGB with "
             f"channels last"
         )
     if 1 in tags.get(_EXTRA, ()):
-        raise Trouble(
-            f"{printable(str(path))} has colours multiplied by their alpha: save it with straight alpha"
+        raise UserError(
+            f"{printable(str(path))} has colors multiplied by their alpha: save it with straight alpha"
         )
-    return stood_up(np.asarray(pixels), turn_of(image))
+    return turned_upright(np.asarray(pixels), orientation_of(image))

@@ -1,4 +1,4 @@
-"""Photographs from files and back: their pixels as they are, turned the right way up."""
+"""Read and write photographs: pixels unchanged and upright, with profile, EXIF and resolution."""
 
 from __future__ import annotations
 
@@ -10,23 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.lab.data.arrays import printable
-from slicewise.lab.errors import Trouble
+from slicewise.lab.data import Array, printable
+from slicewise.lab.errors import UserError
 from slicewise.lab.images.bit_depth import bits_of, deep_tiff
 from slicewise.lab.images.metadata import dpi_of, exif_of, exif_of_size
-from slicewise.lab.images.tiff import tiff_of
+from slicewise.lab.images.tiff import encode_tiff
 
-Array = np.ndarray[Any, Any]
-
-# What Pillow may take a file for; its other decoders are left alone, some of which run programs.
+# Formats that Pillow may try; some of its other decoders run programs.
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 READ = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 WRITTEN = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 _WITH_ALPHA = (".png", ".webp", ".tif", ".tiff")
-# The longest side that a format has room for.
+# The longest side that a format can store.
 _LONGEST = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
 _LONGEST_EXIF = 65_533  # bytes, of JPEG
-_GREY, _COLOURED = (
+_GRAY, _COLORED = (
     ("1", "L", "LA", "La"),
     ("RGB", "RGBA", "RGBa", "RGBX", "P", "PA", "YCbCr", "HSV"),
 )
@@ -34,7 +32,7 @@ _GREY, _COLOURED = (
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A photograph: its pixels, and what is written back beside them."""
+    """A photograph: its pixels, and the metadata that are written back with them."""
 
     name: str
     pixels: Array  # (H, W, 1 | 2 | 3 | 4), uint8 or uint16; the last of 2 or 4 is alpha
@@ -48,38 +46,45 @@ class Picture:
 
     @property
     def deep(self) -> bool:
-        """Has it 16 bits?"""
+        """Whether it has 16 bits per channel."""
         return self.pixels.dtype == np.uint16
 
 
 def read_picture(path: Path, *, reduce: bool = False) -> Picture:
-    """A still photograph of 8 or 16 bits, turned as its EXIF says; what is no such thing is refused in one line.
+    """Read a photograph of 8 or 16 bits and turn it upright.
 
-    `reduce` is for who looks at colours only: 16 bits may become 8.
+    Args:
+        path: the file.
+        reduce: whether 16 bits may become 8, for callers that only need the colors.
+
+    Raises:
+        UserError: the file is missing, damaged, an animation, or of a kind that is not supported.
     """
     shown = printable(str(path))
     if path.is_dir():
-        raise Trouble(f"{shown} is a folder: name an image file")
+        raise UserError(f"{shown} is a folder: name an image file")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd metadata, and of sizes that are welcome here
+            warnings.simplefilter(
+                "ignore"
+            )  # about unusual metadata, and large sizes, which are accepted
             picture = _read(path, reduce)
-    except (Trouble, ImportError):
+    except (UserError, ImportError):
         raise
     except FileNotFoundError:
-        raise Trouble(f"{shown}: there is no such file") from None
+        raise UserError(f"{shown}: there is no such file") from None
     except MemoryError:
-        raise Trouble(
+        raise UserError(
             f"{shown} is too large for this machine's memory: give a smaller one"
         ) from None
-    except Exception as wrong:  # anything may be wrong in a file, and any error may come of it
+    except Exception as wrong:  # a damaged file may cause any error
         said = printable(" ".join(str(wrong).split()) or type(wrong).__name__)
         if type(wrong).__name__ == "DecompressionBombError":
-            raise Trouble(f"{shown} is too large: {said}; give a smaller one") from None
+            raise UserError(f"{shown} is too large: {said}; give a smaller one") from None
         if type(wrong).__name__ == "UnidentifiedImageError":
             kinds = ", ".join(_FORMATS)
-            raise Trouble(f"{shown} is no image that can be read: give one of {kinds}") from None
-        raise Trouble(f"{shown} cannot be read as an image: {said}; save it anew") from None
+            raise UserError(f"{shown} cannot be read as an image: give one of {kinds}") from None
+        raise UserError(f"{shown} cannot be read as an image: {said}; save it again") from None
     if reduce and picture.deep:
         return replace(picture, pixels=np.round(picture.pixels / 257).astype(np.uint8))
     return picture
@@ -89,49 +94,49 @@ def _read(path: Path, reduce: bool) -> Picture:
     from PIL import Image, ImageOps
 
     shown = printable(str(path))
-    # By an open file: of one that it opens itself Pillow maps plain TIFFs into memory, and scrambles those that are turned.
+    # An open file is given because Pillow maps uncompressed TIFFs that it opens itself into memory, and scrambles rotated ones.
     with path.open("rb") as file, Image.open(file, formats=_FORMATS) as image:
-        # Phones write a second picture (of depths, say) behind the first: that is no animation.
+        # An MPO file of a phone has a second picture, such as a depth map: that is not an animation.
         frames = getattr(image, "n_frames", 1) if image.format != "MPO" else 1
         if frames > 1:
-            raise Trouble(
+            raise UserError(
                 f"{shown} holds {frames} pictures, an animation or pages: give one, or a folder of them"
             )
         if image.mode in ("CMYK", "LAB"):
-            raise Trouble(f"{shown} has {image.mode} colours: convert it to RGB first")
+            raise UserError(f"{shown} has {image.mode} colors: convert it to RGB first")
         profile = _rgb_profile(image.info.get("icc_profile"))
         deep = bits_of(path, image) > 8
         if deep and not image.mode.startswith("I;16") and image.format != "TIFF" and not reduce:
-            raise Trouble(
+            raise UserError(
                 f"{shown} has 16 bits a channel, kept of TIFF files only: save it as TIFF, or with 8 bits"
             )
-        # Before any pixel is read: of a TIFF one can learn no more after that.
+        # Read before any pixel: afterwards Pillow no longer has these of a TIFF.
         name, dpi, exif = printable(path.name), dpi_of(image), exif_of(image)
         if deep and image.format == "TIFF":
             return Picture(name, deep_tiff(path, image), profile, exif, dpi)
         upright: Image.Image = ImageOps.exif_transpose(image)
         if upright.mode.startswith("I;16"):
             return Picture(name, np.asarray(upright, np.uint16)[:, :, None], None, exif, dpi)
-        if upright.mode not in _GREY + _COLOURED:
-            raise Trouble(
-                f"{shown} has pixels of kind {upright.mode}: give 8 or 16 bits, grey or RGB"
+        if upright.mode not in _GRAY + _COLORED:
+            raise UserError(
+                f"{shown} has pixels of kind {upright.mode}: give 8 or 16 bits, gray or RGB"
             )
         clear = upright.mode.endswith(("A", "a")) or "transparency" in upright.info
-        kind = ("LA" if clear else "L") if upright.mode in _GREY else "RGBA" if clear else "RGB"
+        kind = ("LA" if clear else "L") if upright.mode in _GRAY else "RGBA" if clear else "RGB"
         pixels = np.asarray(upright.convert(kind))
         pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
         return Picture(name, pixels, profile, exif, dpi)
 
 
 def _rgb_profile(profile: bytes | None) -> bytes | None:
-    """A profile of RGB colours; one of greys says nothing of the colours they will get."""
+    """Return an RGB profile; a gray one cannot be used for the colors of the result."""
     return profile if profile and profile[16:20] == b"RGB " else None
 
 
-def in_profile_of(target: Picture, source: Picture) -> Picture:
-    """The target's colours as the numbers that the source's profile has for them; without one, sRGB's.
+def convert_profile(target: Picture, source: Picture) -> Picture:
+    """Convert the target to the color profile of the source, or to sRGB if it has none.
 
-    The target is converted and not the source, whose pixels stay what they are.
+    The target is converted and not the source, so that the pixels of the source do not change.
     """
     if target.profile == source.profile or target.pixels.shape[2] < 3:
         return target
@@ -146,8 +151,8 @@ def in_profile_of(target: Picture, source: Picture) -> Picture:
         image = Image.fromarray(np.ascontiguousarray(target.pixels[:, :, :3]))
         turned = ImageCms.profileToProfile(image, opened(target.profile), opened(source.profile))
     except (ImageCms.PyCMSError, OSError) as wrong:
-        raise Trouble(
-            f"the colour profile of {target.name} or {source.name} cannot be used: {wrong}; remove it"
+        raise UserError(
+            f"the color profile of {target.name} or {source.name} cannot be used: {wrong}; remove it"
         ) from None
     assert turned is not None
     pixels = np.concatenate([np.asarray(turned), target.pixels[:, :, 3:]], axis=2)
@@ -155,52 +160,56 @@ def in_profile_of(target: Picture, source: Picture) -> Picture:
 
 
 def read_mask(path: Path) -> Array:
-    """How much of each pixel changes: an image in greys, (H, W)."""
+    """Read a mask (H, W): how much of each pixel is changed, in gray."""
     pixels = read_picture(path, reduce=True).pixels
     if pixels.shape[2] in (2, 4):
-        raise Trouble(
-            f"{printable(str(path))} has transparency: give a mask in black, grey and white"
+        raise UserError(
+            f"{printable(str(path))} has transparency: give a mask in black, gray and white"
         )
     if pixels.shape[2] == 3 and (pixels != pixels[:, :, :1]).any():
-        raise Trouble(f"{printable(str(path))} is coloured: give a mask in black, grey and white")
+        raise UserError(f"{printable(str(path))} is colored: give a mask in black, gray and white")
     return np.asarray(pixels[:, :, 0])
 
 
 def check_kind(out: Path, picture: Picture) -> None:
-    """Can a picture go into a file of this name without loss of depth, transparency or what its colours mean?"""
+    """Check that a file of this name can hold a picture without losing depth, transparency or its profile.
+
+    Raises:
+        UserError: it cannot; the message names a suffix that can.
+    """
     suffix, shown = out.suffix.lower(), printable(str(out))
     if picture.deep and suffix not in (".tif", ".tiff"):
-        raise Trouble(
+        raise UserError(
             f"{picture.name} has 16 bits, {shown} would keep 8 of them: give a name in .tif"
         )
     if picture.has_alpha and suffix not in _WITH_ALPHA:
-        raise Trouble(
+        raise UserError(
             f"{picture.name} is transparent in places, which {shown} cannot be: give a name that ends in "
             f"{' or '.join(_WITH_ALPHA[:3])}"
         )
 
     if suffix in (".jpg", ".jpeg") and len(picture.exif or b"") > _LONGEST_EXIF:
-        raise Trouble(
+        raise UserError(
             f"{picture.name} has EXIF of {len(picture.exif or b'')} bytes, {shown} has room for {_LONGEST_EXIF}: give a "
             f"name in .png"
         )
     longest = max(picture.pixels.shape[:2])
     if longest > _LONGEST.get(suffix, longest):
-        raise Trouble(
+        raise UserError(
             f"{picture.name} is {longest} pixels long, {shown} can be {_LONGEST[suffix]}: give a name in .png"
         )
     if picture.profile is not None and suffix == ".bmp":
-        raise Trouble(
-            f"{picture.name} has a colour profile, {shown} has no room for it: give a name in .png"
+        raise UserError(
+            f"{picture.name} has a color profile, {shown} has no room for it: give a name in .png"
         )
 
 
-def encoded(picture: Picture, suffix: str) -> bytes:
-    """The content of a file, as good as its format has it."""
+def encode_picture(picture: Picture, suffix: str) -> bytes:
+    """Return the content of a file of this suffix, at the best quality of its format."""
     from PIL import Image
 
     if suffix in (".tif", ".tiff"):
-        return tiff_of(picture.pixels, picture.profile, picture.exif, picture.dpi)
+        return encode_tiff(picture.pixels, picture.profile, picture.exif, picture.dpi)
     kind = {".jpg": "JPEG", ".jpeg": "JPEG"}.get(suffix, suffix[1:])
     best: dict[str, dict[str, Any]] = {
         "JPEG": {"quality": 95, "subsampling": 0},

@@ -1,4 +1,4 @@
-"""Photographs of a folder, read when they are needed, and how near the colours of two are."""
+"""The photographs of a folder, read one at a time, and the distance between the colors of two images."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import overload
 import numpy as np
 import torch
 
-from slicewise.lab.data.arrays import printable
-from slicewise.lab.errors import Trouble
-from slicewise.lab.images.files import READ, Array, Picture, check_kind, read_picture
+from slicewise.lab.data import Array, printable
+from slicewise.lab.errors import UserError
+from slicewise.lab.images.files import READ, Picture, check_kind, read_picture
 from slicewise.support import progress_bar
 from slicewise.transport import wasserstein
 
 
 class Frames(Sequence[Array]):
-    """The pixels of files, one in memory at a time; all of one colour profile, so that one map is right for all."""
+    """Pixels of files, one in memory at a time; all must have one color profile, so that one map fits all."""
 
     def __init__(self, paths: list[Path]) -> None:
         self.paths = paths
-        self.places: list[
+        self.outputs: list[
             Path
         ] = []  # where results go, if anywhere: each must be able to hold its own
         self.mask: Array | None = None  # (H, W), if there is one: each must have its size
@@ -31,43 +31,43 @@ class Frames(Sequence[Array]):
 
     @classmethod
     def of_folder(cls, folder: Path) -> Frames:
-        """The images of a folder, in the order of their names."""
-        # Hidden files are no frames: some systems put one beside each, of the same ending.
+        """Return the images of a folder, in the order of their names."""
+        # Some systems put a hidden file with the same suffix beside each image.
         paths = sorted(
             path
             for path in folder.iterdir()
             if path.suffix.lower() in READ and not (path.name.startswith(".") or path.is_dir())
         )
         if not paths:
-            raise Trouble(f"{printable(str(folder))} holds no image ({', '.join(READ)})")
+            raise UserError(f"{printable(str(folder))} holds no image ({', '.join(READ)})")
         return cls(paths)
 
     def picture(self, index: int) -> Picture:
-        """One of them, whole."""
+        """Return one photograph with its metadata."""
         if self._latest is None or self._latest[0] != index:
-            self._latest = None  # not two at a time
+            self._latest = None  # so that two are never in memory
             picture = read_picture(self.paths[index])
             if index == 0:
                 self._profile = picture.profile
             elif picture.profile != self._profile:
-                raise Trouble(
-                    f"{picture.name} has another colour profile than {printable(self.paths[0].name)}: "
+                raise UserError(
+                    f"{picture.name} has another color profile than {printable(self.paths[0].name)}: "
                     f"convert all to one"
                 )
-            if self.places:
-                check_kind(self.places[index], picture)
+            if self.outputs:
+                check_kind(self.outputs[index], picture)
             if self.mask is not None and self.mask.shape != picture.pixels.shape[:2]:
                 (h, w), (height, width) = self.mask.shape, picture.pixels.shape[:2]
-                raise Trouble(
+                raise UserError(
                     f"the mask has {w} × {h} pixels, {picture.name} has {width} × {height} when upright: "
                     f"give a mask of its size"
                 )
             self._latest = index, picture
         return self._latest[1]
 
-    def check(self, bar: bool | None) -> None:
-        """Read all of them once: what cannot be used is to be known before anything is written."""
-        with progress_bar(len(self), bar if len(self) > 1 else False, "read") as tick:
+    def check(self, show_bar: bool | None) -> None:
+        """Read every frame once, so that a frame that cannot be used is reported before anything is written."""
+        with progress_bar(len(self), show_bar if len(self) > 1 else False, "read") as tick:
             for index in range(len(self)):
                 self.picture(index)
                 tick(index + 1, "")
@@ -87,8 +87,8 @@ class Frames(Sequence[Array]):
         return len(self.paths)
 
 
-def as_colours(pixels: Array) -> Array:
-    """Pixels in eight bits, (H, W, 3), or 4 where they have alpha; grey ones as three equal colours."""
+def as_rgb(pixels: Array) -> Array:
+    """Return pixels in 8 bits, (H, W, 3) or (H, W, 4) with alpha; gray becomes three equal channels."""
     if pixels.dtype == np.uint16:
         pixels = np.round(pixels / 257).astype(np.uint8)
     if pixels.shape[2] > 2:
@@ -96,8 +96,8 @@ def as_colours(pixels: Array) -> Array:
     return np.concatenate([pixels[:, :, :1].repeat(3, 2), pixels[:, :, 1:]], axis=2)
 
 
-def shown(pixels: Array, mask: Array | None) -> Array:
-    """The pixels (n, 1, channels) that a mask (H, W) shows for the most part; without one, all as they are."""
+def visible_pixels(pixels: Array, mask: Array | None) -> Array:
+    """Return the pixels (n, 1, channels) that a mask (H, W) selects by at least half; without a mask, all unchanged."""
     if mask is None:
         return pixels
     white = 2 * mask.astype(np.int64) >= np.iinfo(mask.dtype).max
@@ -105,9 +105,17 @@ def shown(pixels: Array, mask: Array | None) -> Array:
 
 
 def palette_w2(first: Array, second: Array, seed: int, *, n: int = 1000, repeats: int = 1) -> float:
-    """The exact W_2 between random visible pixels of two images, levels of 0 to 255, averaged over samples.
+    """Return the exact W_2 between n random visible pixels of two images, in levels of 0 to 255.
 
-    Of an image that shows nothing it is not a number.
+    Args:
+        first: an image, (H, W, channels).
+        second: another image.
+        seed: of the random pixels.
+        n: pixels of either side.
+        repeats: how many random samples the result is averaged over.
+
+    Returns:
+        The mean distance; NaN if an image is transparent everywhere.
     """
     generator = torch.Generator().manual_seed(seed)
     found = []
@@ -120,9 +128,9 @@ def palette_w2(first: Array, second: Array, seed: int, *, n: int = 1000, repeats
 
 
 def _some(pixels: Array, n: int, generator: torch.Generator) -> torch.Tensor:
-    colours = as_colours(pixels)[:, :, :3].reshape(-1, 3)
+    colors = as_rgb(pixels)[:, :, :3].reshape(-1, 3)
     if pixels.shape[2] in (2, 4):
-        colours = colours[pixels[:, :, -1].reshape(-1) > 0]
-    if len(colours):
-        colours = colours[torch.randint(len(colours), (n,), generator=generator).numpy()]
-    return torch.from_numpy(colours.astype(np.float64))
+        colors = colors[pixels[:, :, -1].reshape(-1) > 0]
+    if len(colors):
+        colors = colors[torch.randint(len(colors), (n,), generator=generator).numpy()]
+    return torch.from_numpy(colors.astype(np.float64))

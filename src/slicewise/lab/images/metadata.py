@@ -1,4 +1,4 @@
-"""What a photograph tells beside its pixels: camera, day and place, size on paper, and which way up it is."""
+"""Metadata of photographs: EXIF (camera, date, place), resolution and orientation."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from slicewise.lab.data import Array
 
-# Tags of EXIF that a TIFF may have among its own: what is shown, with what, when, by whom; the camera's, the place.
-_TOLD, _TOLD_INSIDE = (270, 271, 272, 282, 283, 296, 305, 306, 315, 33432), (0x8769, 0x8825)
-# Inside of the camera's: where a table is that tells nothing but what EXIF is called.
+# EXIF tags about the photograph that a TIFF may have among its own; nested tables of the camera and the place.
+_PHOTO_TAGS, _NESTED_TAGS = (270, 271, 272, 282, 283, 296, 305, 306, 315, 33432), (0x8769, 0x8825)
+# In the table of the camera: a pointer to a table about the EXIF version.
 _INTEROP = 40965
 X_DENSITY, Y_DENSITY, DENSITY_UNIT = 282, 283, 296
 _TURNED = 274
@@ -24,14 +24,14 @@ _HEAD = b"Exif\0\0"
 _log = logging.getLogger("slicewise")
 
 
-def turn_of(image: Any) -> int:
-    """How the pixels are to be turned to stand upright, a number of EXIF: 1 is not at all."""
+def orientation_of(image: Any) -> int:
+    """Return the EXIF orientation, 1 to 8; 1 is upright."""
     turn = image.getexif().get(_TURNED, 1)
     return turn if turn in range(1, 9) else 1
 
 
-def stood_up(pixels: Array, turn: int) -> Array:
-    """Pixels (H, W, ...) turned and mirrored as a number of EXIF says."""
+def turned_upright(pixels: Array, turn: int) -> Array:
+    """Return pixels (H, W, ...) rotated and mirrored from an EXIF orientation to upright."""
     if turn in (5, 6, 7, 8):
         pixels = pixels.swapaxes(0, 1)
     down, right = turn in (3, 4, 7, 8), turn in (2, 3, 6, 7)
@@ -39,20 +39,20 @@ def stood_up(pixels: Array, turn: int) -> Array:
 
 
 def dpi_of(image: Any) -> tuple[float, float] | None:
-    """Dots per inch across and down when upright, where the file says so."""
+    """Return dots per inch, across and down when upright, or None if the file does not have them."""
     found = image.info.get("dpi")
     if found is None:
         exif = image.getexif()
         unit = _PER_INCH.get(exif.get(DENSITY_UNIT, 2), 0.0)
         found = [_number(exif.get(tag, 0)) * unit for tag in (X_DENSITY, Y_DENSITY)]
     across, down = map(float, found)
-    if not (1 < across < 1e6 and 1 < down < 1e6):  # 1 is what programs write that do not know
+    if not (1 < across < 1e6 and 1 < down < 1e6):  # programs write 1 if they do not know
         return None
-    return (down, across) if turn_of(image) in (5, 6, 7, 8) else (across, down)
+    return (down, across) if orientation_of(image) in (5, 6, 7, 8) else (across, down)
 
 
 def _number(found: Any) -> float:
-    """Of words, or of several numbers where one belongs, none."""
+    """Return a float; NaN for values that are not one number."""
     try:
         return float(found)
     except (TypeError, ValueError):
@@ -60,21 +60,21 @@ def _number(found: Any) -> float:
 
 
 def exif_of(image: Any) -> bytes | None:
-    """EXIF, with nothing to turn and no thumbnail; of a TIFF, in which it is spread, gathered."""
+    """Return the EXIF block, marked as upright and without its thumbnail; of a TIFF, collected from its tags."""
     if image.format == "TIFF":
-        return _gathered(image.getexif())
-    image.getexif()  # a PNG may have it behind its pixels: that reads them
+        return _collected(image.getexif())
+    image.getexif()  # reads the pixels: a PNG may have EXIF after them
     found: bytes | None = image.info.get("exif")
     if not found:
         return None
     try:
-        return _settled(found.removeprefix(_HEAD))
-    except struct.error:  # cut short, or nothing of the kind: no program could read it
+        return _upright_without_thumbnail(found.removeprefix(_HEAD))
+    except struct.error:  # truncated, or not EXIF
         return None
 
 
 def exif_of_size(dpi: tuple[float, float]) -> bytes:
-    """EXIF that tells the size on paper and nothing else, for formats that have no other room for it."""
+    """Return an EXIF block with the resolution only, for formats that store it nowhere else."""
     from PIL import Image
 
     exif = Image.Exif()
@@ -82,10 +82,10 @@ def exif_of_size(dpi: tuple[float, float]) -> bytes:
     return exif.tobytes()
 
 
-def _settled(found: bytes) -> bytes:
-    """EXIF that stands upright and has no thumbnail, which would show the old colours.
+def _upright_without_thumbnail(found: bytes) -> bytes:
+    """Mark EXIF as upright and drop its thumbnail, which would show the old colors.
 
-    Changed where it lies: what cameras write in ways of their own holds places of bytes, and is lost when these move.
+    The bytes are changed in place: tables in a camera's own format hold offsets, and break if anything moves.
     """
     held = bytearray(found)
     if found[:4] not in (b"II*\0", b"MM\0*"):
@@ -97,34 +97,36 @@ def _settled(found: bytes) -> bytes:
         tag, kind = struct.unpack_from(f"{order}HH", held, entry)
         if tag == _TURNED:
             struct.pack_into(f"{order}L" if kind == 4 else f"{order}H", held, entry + 8, 1)
-    struct.pack_into(f"{order}L", held, first + 2 + 12 * count, 0)  # the thumbnail came next
+    struct.pack_into(
+        f"{order}L", held, first + 2 + 12 * count, 0
+    )  # no next table, which is the thumbnail
     return _HEAD + bytes(held)
 
 
-def _gathered(exif: Any) -> bytes | None:
+def _collected(exif: Any) -> bytes | None:
     from PIL import Image
 
-    told = told_by(exif)
+    told = photo_tags(exif)
     kept = Image.Exif()
-    kept.update({tag: value for tag, value in told.items() if tag not in _TOLD_INSIDE})
-    for tag in _TOLD_INSIDE:
+    kept.update({tag: value for tag, value in told.items() if tag not in _NESTED_TAGS})
+    for tag in _NESTED_TAGS:
         kept.get_ifd(tag).update(told.get(tag, {}))
     return kept.tobytes() if told else None
 
 
-def told_by(exif: Any) -> Mapping[int, Any]:
-    """What EXIF tells of the photograph, and not of the file that held it: tags, two of them with tags inside."""
+def photo_tags(exif: Any) -> Mapping[int, Any]:
+    """Return the EXIF tags about the photograph, not about the file; two of them hold nested tags."""
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        told = _writable({tag: exif[tag] for tag in _TOLD if tag in exif})
-        inside = {tag: _writable(exif.get_ifd(tag), tag) for tag in _TOLD_INSIDE}
+        told = _writable({tag: exif[tag] for tag in _PHOTO_TAGS if tag in exif})
+        inside = {tag: _writable(exif.get_ifd(tag), tag) for tag in _NESTED_TAGS}
     for what in dict.fromkeys(str(one.message) for one in heard):
-        _log.warning("EXIF is odd: %s", what)  # several numbers where one belongs, say
+        _log.warning("EXIF is odd: %s", what)  # such as several numbers where one belongs
     return {**told, **{tag: found for tag, found in inside.items() if found}}
 
 
 class _Text(str):
-    """Text that is written as it was read, byte for byte: Pillow would have a ? for all that is not ASCII."""
+    """Text that is written byte for byte as it was read; Pillow would replace non-ASCII letters by ?."""
 
     __slots__ = ()
 
@@ -133,7 +135,7 @@ class _Text(str):
 
 
 def _writable(told: Mapping[int, Any], inside: int | None = None) -> dict[int, Any]:
-    """Without what cannot be written, such as words where a number belongs: a photograph is worth more than that."""
+    """Return the tags that can be written; others, such as words where a number belongs, are dropped with a warning."""
     from PIL import TiffImagePlugin
 
     kept = {}
@@ -145,7 +147,7 @@ def _writable(told: Mapping[int, Any], inside: int | None = None) -> dict[int, A
         try:
             alone[tag] = value
             alone.tobytes()
-        except Exception as wrong:  # any error may come of what anyone wrote there
+        except Exception as wrong:  # a malformed value may cause any error
             _log.warning("EXIF: tag %d is left out, it cannot be written (%s)", tag, wrong)
             continue
         kept[tag] = value

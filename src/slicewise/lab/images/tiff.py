@@ -1,19 +1,15 @@
-"""TIFF files of 8 and 16 bits, with all that a photograph tells.
+"""Write TIFF files of 8 and 16 bits with EXIF.
 
-Pillow writes no colours of 16 bits, tifffile no EXIF, and libtiff none beside compressed pixels.
+Pillow cannot write 16-bit color, tifffile cannot write EXIF, and libtiff writes no EXIF with compressed pixels.
 """
 
 from __future__ import annotations
 
 import io
 import zlib
-from typing import Any
 
-import numpy as np
-
-from slicewise.lab.images.metadata import DENSITY_UNIT, X_DENSITY, Y_DENSITY, told_by
-
-Array = np.ndarray[Any, Any]
+from slicewise.lab.data import Array
+from slicewise.lab.images.metadata import DENSITY_UNIT, X_DENSITY, Y_DENSITY, photo_tags
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _KIND = 256, 257, 258, 259, 262
 _PLACES, _CHANNELS, _ROWS, _SIZES = 273, 277, 278, 279
@@ -22,13 +18,20 @@ _DEFLATE, _DIFFERENCES, _STRAIGHT_ALPHA, _INCH = 8, 2, 2, 2
 _STRIP_BYTES = 2**18
 
 
-def tiff_of(
+def encode_tiff(
     pixels: Array,
     profile: bytes | None,
     exif: bytes | None,
     dpi: tuple[float, float] | None,
 ) -> bytes:
-    """A file of pixels (H, W, 1 | 2 | 3 | 4), uint8 or uint16, the last of 2 or 4 straight alpha; nothing is lost."""
+    """Return a losslessly compressed TIFF file.
+
+    Args:
+        pixels: (H, W, 1 | 2 | 3 | 4), uint8 or uint16; the last channel of 2 or 4 is straight alpha.
+        profile: ICC profile.
+        exif: EXIF block.
+        dpi: dots per inch, across and down.
+    """
     from PIL import Image, TiffImagePlugin
 
     height, width, channels = pixels.shape
@@ -36,7 +39,7 @@ def tiff_of(
     if exif is not None:
         found = Image.Exif()
         found.load(exif)
-        for tag, told in told_by(found).items():
+        for tag, told in photo_tags(found).items():
             tags[tag] = told
     rows = max(1, _STRIP_BYTES // (width * channels * pixels.itemsize))
     strips = [_packed(pixels[first : first + rows]) for first in range(0, height, rows)]
@@ -44,16 +47,16 @@ def tiff_of(
     tags[_WIDTH], tags[_HEIGHT], tags[_CHANNELS] = width, height, channels
     tags[_BITS] = (8 * pixels.itemsize,) * channels
     tags[_COMPRESSION], tags[_PREDICTOR] = _DEFLATE, _DIFFERENCES
-    tags[_KIND] = 2 if channels > 2 else 1  # RGB, or grey from black on
+    tags[_KIND] = 2 if channels > 2 else 1  # RGB, or gray with 0 as black
     if channels in (2, 4):
         tags[_EXTRA] = _STRAIGHT_ALPHA
     tags[_ROWS], tags[_SIZES] = rows, tuple(sizes)
-    tags.tagtype[_PLACES] = tags.tagtype[_SIZES] = 4  # whole numbers of 32 bits
+    tags.tagtype[_PLACES] = tags.tagtype[_SIZES] = 4  # unsigned 32-bit integers
     tags[_PLACES] = tuple(sum(sizes[:i]) for i in range(len(sizes)))
     if dpi is not None:
         tags[X_DENSITY], tags[Y_DENSITY], tags[DENSITY_UNIT] = *dpi, _INCH
     if profile is not None:
-        tags.tagtype[_PROFILE] = 7  # bytes that mean what they mean
+        tags.tagtype[_PROFILE] = 7  # opaque bytes
         tags[_PROFILE] = profile
     file = io.BytesIO()
     tags.save(file)
@@ -61,7 +64,7 @@ def tiff_of(
 
 
 def _packed(rows: Array) -> bytes:
-    """Some rows as a strip: what each number has more than its left neighbour's, which packs well."""
+    """Compress some rows as a strip of differences to the left neighbor."""
     change = rows.copy()
     change[:, 1:] -= rows[:, :-1]
     return zlib.compress(change.astype(rows.dtype.newbyteorder("<")).tobytes(), 6)

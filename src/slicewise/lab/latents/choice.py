@@ -1,4 +1,4 @@
-"""Which latents a study is about: where they lie, how they are labelled and what of them is held out."""
+"""Which latents a study is about: their path, labels and held-out rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slicewise.lab.latents.sets import Latents
 
 @dataclass(frozen=True)
 class LatentChoice:
-    """All that `load` takes, as one value that is compared, hashed and sent to other processes; rows are read there."""
+    """The arguments of `load` as one hashable value; it can be sent to other processes, which read the rows themselves."""
 
     path: str | None = None
     labels: str | None = None
@@ -23,14 +23,14 @@ class LatentChoice:
     more: int = 0
 
     def load(self) -> Latents:
-        """The latents themselves, read once in a process."""
+        """Return the latents; they are read once per process."""
         return load(**dataclasses.asdict(self))
 
     @property
     def given(self) -> dict[str, Any]:
-        """What of the choice counts as such: ages that are not the usual ones. All else shows in the digest of the latents.
+        """The part of the choice that identifies a run: ages other than the default. All else is in the digest of the latents.
 
-        Other ages may name the same rows, as 18 and 18.5 do for whole years: a reader is still told what was asked for.
+        Different ages may select the same rows, as 18 and 18.5 do for whole years; they still are different runs.
         """
         if (self.adult, self.child) == (ADULT, CHILD):
             return {}

@@ -1,4 +1,4 @@
-"""Latents that need no file: handwritten digits, encoded by a small network that is trained here in seconds."""
+"""Latents that need no file: handwritten digits, encoded by a small network that is trained in seconds."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from slicewise.lab.data.arrays import Array
-from slicewise.lab.data.image_sets import Images, all_digits
+from slicewise.lab.data import Array, Images, all_digits
 from slicewise.lab.latents.sets import Latents
 
 _LATENT, _HIDDEN, _STEPS, _BATCH, _RATE = 32, 256, 600, 64, 3e-3
-# Noise on the latents, whose coordinates have variance one: what lies between digits is then decoded to strokes.
+# Noise on the latents, whose coordinates have variance one, so that points between digits decode to strokes.
 _NOISE = 0.3
 _HELD = 1_000
 _PAIRS = (("3", "8"), ("0", "1"), ("4", "9"))
@@ -27,7 +26,7 @@ class _Network(NamedTuple):
 
 @functools.cache
 def digits() -> Latents:
-    """5,000 MNIST digits, 32 coordinates each; a random 1,000, which the encoder has not seen, are held out."""
+    """Return 5,000 MNIST digits in 32 coordinates; a random 1,000, which the encoder has not seen, are held out."""
     source, images, labels = all_digits()
     order = np.random.default_rng(0).permutation(len(images))
     images, labels = images[order], labels[order]
@@ -53,7 +52,7 @@ def digits() -> Latents:
 
 
 def _trained(pixels: Tensor) -> _Network:
-    # A generator of its own for what is drawn; initial weights come from torch's global one, which is put back.
+    # Initial weights come from torch's global generator, whose state is restored; batches and noise from their own.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         network = _Network(
@@ -69,9 +68,9 @@ def _trained(pixels: Tensor) -> _Network:
         )
     generator = torch.Generator().manual_seed(0)
     parameters = [*network.encoder.parameters(), *network.decoder.parameters()]
-    optimiser = torch.optim.Adam(parameters, lr=_RATE)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _RATE, total_steps=_STEPS)
-    # Gradients are wanted here, whoever asks.
+    optimizer = torch.optim.Adam(parameters, lr=_RATE)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=_STEPS)
+    # Gradients are needed even if the caller has disabled them.
     with torch.inference_mode(False), torch.enable_grad():
         for _ in range(_STEPS):
             batch = pixels[torch.randint(len(pixels), (_BATCH,), generator=generator)]
@@ -79,9 +78,9 @@ def _trained(pixels: Tensor) -> _Network:
             noise = torch.randn(latents.shape, generator=generator)
             found = network.decoder(latents + _NOISE * noise)
             loss = nn.functional.binary_cross_entropy_with_logits(found, batch)
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             schedule.step()
     for part in network:
         part.eval()

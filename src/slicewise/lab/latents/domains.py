@@ -1,25 +1,25 @@
-"""From labels to domains: which rows belong to what a translation is between."""
+"""From labels to domains, the sets of rows that a translation is between."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from slicewise.lab.data.arrays import Array
-from slicewise.lab.errors import Trouble
+from slicewise.lab.data import Array
+from slicewise.lab.errors import UserError
 
 GENDER_PAIR = ("male", "female")
 AGE_PAIR = ("adult", "child")
-# The paper's: who is older is an adult, who is younger a child.
+# Ages of the paper: above the first is an adult, below the second a child.
 ADULT: float = 18
 CHILD: float = 10
-# Labels of more values than this are measurements, not names of domains.
+# Labels with more values are measurements, not domains.
 _MOST_VALUES = 50
-# Rows of a domain of its own.
+# A domain has at least this many rows.
 _LEAST_ROWS = 6
 
 
 def by_gender(values: Array) -> dict[str, Array]:
-    """Rows of "male" and "female"; given as these words, their first letters, or 1 and 0. Others are unknown."""
+    """Return masks of "male" and "female", given as these words, their first letters, or 1 and 0; other values are unknown."""
     if values.dtype.kind in "biuf":
         masks = {"male": values == 1, "female": values == 0}
     else:
@@ -29,11 +29,11 @@ def by_gender(values: Array) -> dict[str, Array]:
 
 
 def by_age(values: Array, adult: float, child: float) -> dict[str, Array]:
-    """Rows of "adult", older than `adult`, and "child", younger than `child`; below 0, or NaN, is unknown."""
+    """Return masks of "adult", older than `adult`, and "child", younger than `child`; negative or NaN ages are unknown."""
     if values.dtype.kind not in "iuf":
-        raise Trouble(f"labels 'age' are {values.dtype}: give numbers of years, −1 where unknown")
+        raise UserError(f"labels 'age' are {values.dtype}: give numbers of years, −1 where unknown")
     if not 0 < child <= adult:
-        raise Trouble(
+        raise UserError(
             f"adult = {adult:g} and child = {child:g}: a child is younger than an adult, child ≤ adult"
         )
     masks = {"adult": values > adult, "child": (values >= 0) & (values < child)}
@@ -41,7 +41,7 @@ def by_age(values: Array, adult: float, child: float) -> dict[str, Array]:
 
 
 def by_value(name: str, values: Array) -> tuple[dict[str, Array], tuple[str, str] | None]:
-    """A domain for each value of a label, and a pair of the two that most rows have; none for measurements."""
+    """Return a domain for each value of a label, and the two largest as a pair; nothing for measurements."""
     if values.dtype.kind == "f" and not (values == np.round(values)).all():
         return {}, None
     if values.dtype.kind not in "biuf":
@@ -66,7 +66,7 @@ def by_value(name: str, values: Array) -> tuple[dict[str, Array], tuple[str, str
 def _present(masks: dict[str, Array], name: str, wanted: str) -> dict[str, Array]:
     found = {side: mask for side, mask in masks.items() if mask.sum() >= _LEAST_ROWS}
     if not found:
-        raise Trouble(f"labels {name!r} name no {' and no '.join(masks)}: {wanted}")
+        raise UserError(f"labels {name!r} name no {' and no '.join(masks)}: {wanted}")
     return found
 
 
@@ -74,5 +74,5 @@ def _words(values: Array, name: str) -> Array:
     if values.dtype.kind == "S":
         return np.char.decode(values, "utf-8", "replace")
     if values.dtype.kind != "U":
-        raise Trouble(f"labels {name!r} are {values.dtype}: give words or numbers")
+        raise UserError(f"labels {name!r} are {values.dtype}: give words or numbers")
     return values

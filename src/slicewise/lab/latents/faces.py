@@ -1,6 +1,6 @@
-"""Faces of latents, by networks that others trained: OpenVINO runs those inside the package random-face.
+"""Decode latents to faces with the networks of the package random-face, run by OpenVINO.
 
-Neither is required. The networks were distilled from StyleGAN2, trained on FFHQ: for research, non-commercially.
+Both packages are optional. The networks were distilled from StyleGAN2, trained on FFHQ: for non-commercial use only.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from slicewise.lab.data.arrays import Array
-from slicewise.lab.errors import Trouble
+from slicewise.lab.data import Array
+from slicewise.lab.errors import UserError
 
 D = 512
 TERMS = (
@@ -22,14 +22,14 @@ TERMS = (
     "(CC BY-NC-SA 4.0): latents and faces made with them are for research and other non-commercial use only. No face "
     "is a real person's."
 )
-# Of a decoded face, 1024 pixels wide; grids show many.
+# Decoded faces are 1024 pixels wide, and reduced to this.
 _SIDE = 256
-# Rows that the mapping network takes at once.
+# Batch size of the mapping network.
 _ROWS = 500
 
 
 def missing() -> str | None:
-    """What has to be installed before faces can be made, in words; nothing if all is there."""
+    """Return which package has to be installed before faces can be decoded; None if none is missing."""
     for package in ("openvino", "random_face"):
         if importlib.util.find_spec(package) is None:
             return (
@@ -40,13 +40,13 @@ def missing() -> str | None:
 
 
 def decode(latents: Tensor, *, side: int = _SIDE) -> Array:
-    """Faces (n, side, side, 3), uint8, of latents (n, 512); about 0.7 s each on one core."""
+    """Return faces (n, side, side, 3), uint8, of latents (n, 512); about 0.7 s each on one core."""
     from PIL import Image
 
     if latents.dim() != 2 or latents.shape[1] != D:
-        raise Trouble(f"latents of shape {tuple(latents.shape)}: faces are decoded from (n, {D})")
+        raise UserError(f"latents of shape {tuple(latents.shape)}: faces are decoded from (n, {D})")
     if not bool(latents.isfinite().all()):
-        raise Trouble("latents that are NaN or infinite have no face: has the run diverged?")
+        raise UserError("latents that are NaN or infinite have no face: has the run diverged?")
     network = _network("SynthesisNetwork", 1)
     faces = []
     for row in latents.float().cpu().numpy():
@@ -58,14 +58,14 @@ def decode(latents: Tensor, *, side: int = _SIDE) -> Array:
 
 
 def mapped(noise: Array) -> Array:
-    """Latents w (n, 512) of standard normal noise (n, 512)."""
+    """Return latents w (n, 512) of standard normal noise (n, 512)."""
     network = _network("MappingNetwork", _ROWS)
     found = np.empty_like(noise, dtype=np.float32)
     for start in range(0, len(noise), _ROWS):
         rows = noise[start : start + _ROWS]
         filled = np.zeros(
             (_ROWS, D), np.float32
-        )  # the network has one size; the last rows may be fewer
+        )  # the network has a fixed batch size; the last batch is padded
         filled[: len(rows)] = rows
         found[start : start + _ROWS] = network([filled])[network.output(0)][: len(rows)]
     return found
@@ -75,14 +75,14 @@ def mapped(noise: Array) -> Array:
 def _network(name: str, rows: int) -> Any:
     lacking = missing()
     if lacking is not None:
-        raise Trouble(lacking)
+        raise UserError(lacking)
     import openvino
 
-    # Only its files are wanted: the package's own code calls what OpenVINO no longer has, and is not imported.
+    # Only its files are used: its code needs an older OpenVINO, and is not imported.
     origin = importlib.util.find_spec("random_face").origin  # type: ignore[union-attr]
     file = Path(str(origin)).parent / "data" / f"{name}.xml"
     if not file.exists():
-        raise Trouble(f"there is no {file}: install random-face anew, version 2021.7.21.1")
+        raise UserError(f"there is no {file}: reinstall random-face, version 2021.7.21.1")
     core = openvino.Core()
     model = core.read_model(str(file))
     if rows != 1:

@@ -1,4 +1,4 @@
-"""Latents from a user's files, whichever of a few ways they are laid out, or from digits inside a package."""
+"""Read latents from a user's files, in one of a few layouts, or make them of digits of an installed package."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.lab.data.arrays import Array, place, printable, read_array, read_arrays
-from slicewise.lab.errors import Trouble
+from slicewise.lab.data import Array, find_file, printable, read_array, read_arrays
+from slicewise.lab.errors import UserError
 from slicewise.lab.latents.domains import (
     ADULT,
     AGE_PAIR,
@@ -25,9 +25,9 @@ from slicewise.lab.latents.domains import (
 from slicewise.lab.latents.sets import LEAST_ROWS, Latents
 from slicewise.support import check_count
 
-# Names that the matrix has in files of several arrays.
+# Names of the matrix in files of several arrays, in this order.
 _MATRIX = ("latents", "w", "z", "x", "features", "embeddings")
-# The public ALAE latents of FFHQ: the first so many rows are for training.
+# The public ALAE latents of FFHQ: how many rows there are, and how many of these, the first, are for training.
 _ALAE_ROWS, _ALAE_TRAIN = 70_000, 60_000
 _HELD = 2_048
 _STYLEGAN = "stylegan_ffhq_w512"
@@ -43,7 +43,7 @@ def load(
     child: float = CHILD,
     more: int = 0,
 ) -> Latents:
-    """Latents from a folder or a file; without one, of MNIST digits, by an encoder trained here in seconds.
+    """Read latents from a folder or a file; without one, encode MNIST digits by a network trained in seconds.
 
     Args:
         path: a folder with latents.npy and perhaps gender.npy and age.npy (the layout of the public ALAE latents of FFHQ,
@@ -52,23 +52,29 @@ def load(
         labels: an npy, npz or safetensors file of further labels, one for each row.
         held_out: how many rows, the last ones, are never trained on. Default: what the layout says, else 2,048, and at most a
             fifth.
-        adult, child: who is older than `adult` is one, who is younger than `child` is one; an age below 0 is unknown. Others
-            than the usual ones are refused where no ages are known.
-        more: so many further rows for training, drawn by the mapping network of the package random-face; only for the folder
-            of stylegan_ffhq_w512 files, which are from that network.
+        adult, child: rows with an age above `adult` are adults, below `child` children; a negative age is unknown. Values
+            other than the default are refused for latents without ages.
+        more: how many further training rows are drawn by the mapping network of the package random-face; only for a
+            folder of stylegan_ffhq_w512 files, which are from that network.
+
+    Returns:
+        The latents with their split, labels and domains; cached, so that each is read once per process.
+
+    Raises:
+        UserError: the files cannot be read, or options do not fit them.
     """
     check_count("held_out", held_out, at_least=2)
     check_count("more", more, at_least=0)
     where = None if path is None else Path(path)
     stylegan = where is not None and where.is_dir() and not (where / "latents.npy").exists()
     if more and not stylegan:
-        raise Trouble(
+        raise UserError(
             f"more = {more}: further rows can be drawn only for a folder of {_STYLEGAN} files, from the same network"
         )
     other_ages = (adult, child) != (ADULT, CHILD)
     if where is None:
         if labels is not None or held_out is not None or other_ages:
-            raise Trouble(
+            raise UserError(
                 "labels, held_out, adult and child are for latents from a file: give their path, too"
             )
         from slicewise.lab.latents.digits import digits
@@ -77,26 +83,28 @@ def load(
     if stylegan:
         found_there = _stylegan(where, held_out, more)
         if labels is not None:
-            raise Trouble(f"labels are in the folder of {_STYLEGAN} files already: leave them out")
+            raise UserError(
+                f"labels are in the folder of {_STYLEGAN} files already: leave them out"
+            )
         if other_ages:
-            raise Trouble(_no_ages(adult, child, f"a folder of {_STYLEGAN} files"))
+            raise UserError(_no_ages(adult, child, f"a folder of {_STYLEGAN} files"))
         return found_there
     found, matrix = _files(str(path), where)
     shown = printable(str(path))
     rows = _rows(matrix, shown)
     if labels is not None:
-        file, name = place(labels)
+        file, name = find_file(labels)
         further = read_arrays(file) if name is None else {name: read_array(file, name)}
-        # What was asked for comes first: studies take the first pairs.
+        # Labels that were given come first, because studies take the first pairs.
         found = {**further, **{own: found[own] for own in found if own not in further}}
     if other_ages and "age" in found:
         found = {"age": found["age"], **found}
     given = {name: _column(array, name, len(rows), shown) for name, array in found.items()}
     if other_ages and "age" not in given:
-        raise Trouble(_no_ages(adult, child, shown))
+        raise UserError(_no_ages(adult, child, shown))
     domains, pairs = _domains(given, adult, child)
     if other_ages and AGE_PAIR not in pairs:
-        raise Trouble(
+        raise UserError(
             f"adult = {adult:g} and child = {child:g}: {shown} has hardly any row of one of the two; choose other ages"
         )
     alae = len(rows) == _ALAE_ROWS and held_out is None
@@ -119,7 +127,7 @@ def _notes(alae: bool, labels: str | None, ages: tuple[float, float] | None) -> 
     if labels is not None:
         yield f"labels from {printable(Path(labels).name)}"
     if ages is not None:
-        yield f"who is older than {ages[0]:g} is an adult, who is younger than {ages[1]:g} a child"
+        yield f"ages above {ages[0]:g} are adults, below {ages[1]:g} children"
 
 
 def _no_ages(adult: float, child: float, shown: str) -> str:
@@ -127,13 +135,13 @@ def _no_ages(adult: float, child: float, shown: str) -> str:
 
 
 def _files(path: str, where: Path) -> tuple[dict[str, Array], Array]:
-    """Labels by name, and the matrix."""
+    """Return the labels by name, and the matrix."""
     if where.is_dir() or where.name == "latents.npy":
         folder = where if where.is_dir() else where.parent
-        matrix = read_array(place(str(folder / "latents.npy"))[0], None)
+        matrix = read_array(find_file(str(folder / "latents.npy"))[0], None)
         names = [name for name in ("gender", "age") if (folder / f"{name}.npy").exists()]
-        return {n: read_array(place(str(folder / f"{n}.npy"))[0], None) for n in names}, matrix
-    file, wanted = place(path)
+        return {n: read_array(find_file(str(folder / f"{n}.npy"))[0], None) for n in names}, matrix
+    file, wanted = find_file(path)
     if wanted is not None:
         return {}, read_array(file, wanted)
     held = read_arrays(file)
@@ -143,27 +151,29 @@ def _files(path: str, where: Path) -> tuple[dict[str, Array], Array]:
         chosen = next(iter(held)) if len(held) == 1 else (named or flat)[0]
         return {n: a for n, a in held.items() if n != chosen and a.ndim > 0}, held[chosen]
     listed = ", ".join(f"{printable(name)} {array.shape}" for name, array in held.items())
-    raise Trouble(
+    raise UserError(
         f"{printable(path)} holds {listed or 'no array'}: name the matrix latents, or say which, as {file.name}:NAME"
     )
 
 
 def _rows(matrix: Array, shown: str) -> Tensor:
     if matrix.dtype.kind not in "iuf":
-        raise Trouble(f"{shown} holds {matrix.dtype}, not real numbers: convert it first")
+        raise UserError(f"{shown} holds {matrix.dtype}, not real numbers: convert it first")
     if matrix.ndim != 2:
-        raise Trouble(
+        raise UserError(
             f"{shown} has shape {matrix.shape}: latents are rows of a matrix (N, d); reshape it first"
         )
     if len(matrix) < LEAST_ROWS or matrix.shape[1] < 1:
-        raise Trouble(
+        raise UserError(
             f"{shown} has shape {matrix.shape}: give at least {LEAST_ROWS} rows, a latent in each"
         )
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is found below
+    with np.errstate(
+        over="ignore"
+    ):  # numbers too large for float32 become infinite, which is reported below
         rows = np.ascontiguousarray(matrix, dtype=np.float32)
     good = np.isfinite(rows).all(axis=1)
     if not good.all():
-        raise Trouble(
+        raise UserError(
             f"{shown} has {(~good).sum()} rows with NaN or infinite entries, the first is row {good.argmin() + 1}: leave "
             f"them out, and their labels"
         )
@@ -171,11 +181,11 @@ def _rows(matrix: Array, shown: str) -> Tensor:
 
 
 def _column(array: Array, name: str, n: int, shown: str) -> Array:
-    """Labels, one for each row: (n,)."""
+    """Check labels, one for each row, (n,)."""
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.shape != (n,):
-        raise Trouble(
+        raise UserError(
             f"labels {printable(name)!r} have shape {array.shape}, and {shown} has {n} rows: give one label for each row"
         )
     return array
@@ -185,7 +195,7 @@ def _held(n: int, asked: int | None, shown: str) -> int:
     if asked is None:
         return min(_HELD, n // 5)
     if asked > n - 2:
-        raise Trouble(f"{shown} has {n} rows, {asked} cannot be held out: hold out fewer")
+        raise UserError(f"{shown} has {n} rows, {asked} cannot be held out: hold out fewer")
     return asked
 
 
@@ -216,7 +226,7 @@ def _stylegan(folder: Path, held_out: int | None, more: int) -> Latents:
     held = np.zeros(len(rows), dtype=bool)
     wanted = min(_HELD, stored // 3) if held_out is None else held_out
     count = _held(stored, wanted, printable(str(folder)))
-    held[stored - count : stored] = True  # the same rows, whatever is added behind them
+    held[stored - count : stored] = True  # the same rows whether or not more are drawn
     pairs = tuple(p for p in (GENDER_PAIR, AGE_PAIR) if all(side in domains for side in p))
     from slicewise.lab.latents import faces
 

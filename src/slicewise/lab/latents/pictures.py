@@ -1,4 +1,4 @@
-"""Latents to look at: how many axes they need, how their domains lie, what they decode to."""
+"""Figures of latents: explained variance, the split and the domains in the plane, decoded pictures."""
 
 from __future__ import annotations
 
@@ -12,36 +12,35 @@ import torch
 from torch import Tensor
 
 from slicewise.judging import mean_and_root
-from slicewise.lab.data.arrays import Array
-from slicewise.lab.images.palette import BLUE, GREY, ORANGE
+from slicewise.lab.data import Array
+from slicewise.lab.images import BLUE, GRAY, ORANGE, blank, gallery
 from slicewise.lab.latents.sets import Latents
-from slicewise.lab.report.drawings import blank, gallery
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-# More points than these hide each other.
+# More points would hide each other.
 _POINTS = 3_000
 _MARKED = (0.5, 0.9, 0.99)
 
 
 def explained_variance(rows: Tensor) -> Array:
-    """The share of the variance that the first 1, 2, … principal axes hold, (min(n, d),)."""
+    """Return the share of the variance in the first 1, 2, … principal axes, (min(n, d),)."""
     spread = torch.linalg.svdvals(mean_and_root(rows.double())[1]).square()
     total = spread.sum()
     if not float(total) > 0:
-        return np.ones(len(spread))  # all rows are one
+        return np.ones(len(spread))  # all rows are equal
     return (spread.cumsum(dim=0) / total).numpy()
 
 
 def axes_for(explained: Array, share: float) -> int:
-    """How many axes hold this share."""
+    """Return how many axes hold this share of the variance."""
     return min(int(np.searchsorted(explained, share - 1e-12)) + 1, len(explained))
 
 
 def participation_ratio(rows: Tensor) -> float:
-    """(Σ λ)² / Σ λ² of the variances along the principal axes: as many as count, d if all are equal."""
+    """Return (Σ λ)² / Σ λ² of the variances along the principal axes: an effective dimension, d if all are equal."""
     explained = explained_variance(rows)
     shares = np.diff(explained, prepend=0)
     return float(1 / np.square(shares).sum())
@@ -52,9 +51,9 @@ def _curve(panel: Axes, latents: Latents) -> None:
     panel.plot(np.arange(1, len(explained) + 1), explained, color=BLUE, lw=2)
     for index, share in enumerate(_MARKED):
         at = axes_for(explained, share)
-        panel.plot([at, at, 0], [0, share, share], color=GREY, lw=0.8, ls=":")
-        inwards = at > 0.9 * len(explained)  # words beyond the frame would be cut
-        # Each at a height of its own: where two shares need about as many axes, both can be read.
+        panel.plot([at, at, 0], [0, share, share], color=GRAY, lw=0.8, ls=":")
+        inwards = at > 0.9 * len(explained)  # so that words stay inside the frame
+        # At different heights, so that both can be read where two shares need about as many axes.
         panel.text(at, 0.03 + 0.25 * index, f"{share:.0%}: {at}", fontsize=8, rotation=90, va="bottom",
                    ha="right" if inwards else "left")  # fmt: skip
     panel.set(xlabel="principal axes", ylabel="share of the variance", ylim=(0, 1.02))
@@ -64,7 +63,7 @@ def _curve(panel: Axes, latents: Latents) -> None:
 
 
 def in_the_plane(latents: Latents, method: str = "pca", seed: int = 0) -> tuple[Array, Array]:
-    """Places (n, 2) of some rows, and which rows these are: by PCA, or by UMAP where that is installed."""
+    """Return positions (n, 2) of some rows in the plane, by PCA or UMAP, and the indices of these rows."""
     chosen = np.sort(np.random.default_rng(seed).permutation(len(latents.rows))[:_POINTS])
     rows = latents.rows[torch.from_numpy(chosen)].double()
     if method == "umap":
@@ -75,7 +74,7 @@ def in_the_plane(latents: Latents, method: str = "pca", seed: int = 0) -> tuple[
 
 
 def has_umap() -> bool:
-    """Is the package umap-learn there?"""
+    """Return whether the package umap-learn is installed."""
     return importlib.util.find_spec("umap") is not None
 
 
@@ -83,12 +82,12 @@ def _by_umap(rows: Array, seed: int) -> Array:
     import umap
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a seed takes away its threads
+        warnings.simplefilter("ignore")  # with a seed it uses one thread
         return np.asarray(umap.UMAP(random_state=seed).fit_transform(rows))
 
 
 def views(latents: Latents) -> Drawing:
-    """The explained variance, the split and the domains in the plane: by PCA, and by UMAP where it is installed."""
+    """Draw the explained variance, and the split and the domains in the plane by PCA, and by UMAP if installed."""
     methods = ["pca", *(["umap"] if has_umap() else [])]
     columns = 2 + len(latents.pairs)
     figure = blank(3.5 * columns, 3.5 * len(methods))
@@ -110,23 +109,23 @@ def views(latents: Latents) -> Drawing:
 
 def _scatter(panel: Axes, places: Array, sides: Mapping[str, Array], title: str) -> None:
     rest = ~np.logical_or.reduce(list(sides.values()))
-    panel.plot(*places[rest].T, ".", ms=1.5, color=GREY, alpha=0.3)
-    # In a random order, the last drawn would otherwise hide the first.
+    panel.plot(*places[rest].T, ".", ms=1.5, color=GRAY, alpha=0.3)
+    # In a random order; otherwise the last domain would hide the first.
     order = np.random.default_rng(0).permutation(np.flatnonzero(~rest))
-    colours = dict(zip(sides, (BLUE, ORANGE), strict=True))
-    of = np.full(len(places), GREY, dtype="U7")
+    colors = dict(zip(sides, (BLUE, ORANGE), strict=True))
+    of = np.full(len(places), GRAY, dtype="U7")
     for side, mask in sides.items():
-        of[mask] = colours[side]
+        of[mask] = colors[side]
     panel.scatter(places[order, 0], places[order, 1], s=3, c=of[order], alpha=0.6, linewidths=0)
     for side, mask in sides.items():
-        panel.plot([], [], "o", ms=5, color=colours[side], label=f"{side} ({mask.sum():,})")
+        panel.plot([], [], "o", ms=5, color=colors[side], label=f"{side} ({mask.sum():,})")
     panel.legend(fontsize=7, loc="best", frameon=True)
     panel.set(xticks=[], yticks=[])
     panel.set_title(title, fontsize=10)
 
 
 def made_by(latents: Latents, made: Mapping[str, Tensor], count: int = 10) -> Drawing:
-    """Pictures of what several methods made, (n, d) each, a line for each, real held-out ones first."""
+    """Draw decoded samples (n, d) of several methods, a row for each, after real held-out ones."""
     lines = {"held out": latents.held_out, **made}
     return gallery([(name, latents.decode(some[:count])) for name, some in lines.items()])
 
@@ -138,7 +137,7 @@ def translated(
     names: tuple[str, str],
     count: int = 10,
 ) -> Drawing:
-    """Sources (n, d) in the first line and, below each, what the methods made of it, a line for each."""
+    """Draw decoded sources (n, d) in the first row, and below each its translations, a row for each method."""
     lines = [(names[0], latents.decode(source[:count]))]
     lines += [
         (f"→ {names[1]}\n{method}" if method else f"→ {names[1]}", latents.decode(some[:count]))
@@ -148,14 +147,14 @@ def translated(
 
 
 def mosaic(pictures: Array, columns: int = 8, gap: int = 2) -> Array:
-    """Pictures (n, height, width[, 3]) as one, line by line, white between them."""
-    count, (height, width), colour = len(pictures), pictures.shape[1:3], pictures.shape[3:]
+    """Join pictures (n, height, width[, 3]) into one, row by row, with white between them."""
+    count, (height, width), color = len(pictures), pictures.shape[1:3], pictures.shape[3:]
     if not count:
         raise ValueError("pictures is empty: give at least one")
     columns = min(columns, count)
     lines = -(-count // columns)
     size = (lines * (height + gap) - gap, columns * (width + gap) - gap)
-    sheet = np.full((*size, *colour), 255, np.uint8)
+    sheet = np.full((*size, *color), 255, np.uint8)
     for index, picture in enumerate(pictures):
         top, left = (height + gap) * (index // columns), (width + gap) * (index % columns)
         sheet[top : top + height, left : left + width] = picture

@@ -1,4 +1,7 @@
-"""The numbers the paper prints, as they are printed."""
+"""The numbers that the paper prints, as they are printed: `results.csv`, read once.
+
+Imports nothing of slicewise. Used by experiments and report.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ import functools
 from dataclasses import dataclass
 from importlib.resources import files
 
+__all__ = ["Published", "find", "published"]
+
 
 @dataclass(frozen=True)
 class Published:
-    """One cell of one of the paper's tables; `lr` where it says one."""
+    """One cell of a table of the paper; `lr` is None where the table has no rate."""
 
     table: str
     variant: str
@@ -23,7 +28,7 @@ class Published:
 
 @functools.cache
 def published() -> tuple[Published, ...]:
-    """All of them."""
+    """Return all numbers of the paper's tables."""
     text = files("slicewise.lab.published").joinpath("results.csv").read_text()
     return tuple(
         Published(
@@ -40,7 +45,7 @@ def published() -> tuple[Published, ...]:
 
 
 def find(table: str, variant: str, setting: str, metric: str) -> Published | None:
-    """The one number of a table that lists no rates."""
+    """Return the number of a table with one number per variant, setting and metric; None if it has none."""
     for one in published():
         if (one.table, one.variant, one.setting, one.metric) == (table, variant, setting, metric):
             return one

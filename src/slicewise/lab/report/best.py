@@ -1,4 +1,4 @@
-"""The best of some rates, as the paper chooses it."""
+"""The best of several learning rates, chosen as in the paper: by the mean final distance over seeds."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Best:
-    """The best of some rates: the mean over seeds is least there."""
+    """The runs at one rate, with mean and standard deviation over seeds."""
 
-    rate: float | None  # None: computed
+    rate: float | None  # None: the step was computed
     mean: float
     std: float
     runs: Sequence[Row]
-    end_of_grid: str = ""  # words, where a rate beyond all that were tried might be better
+    end_of_grid: str = ""  # a remark, if the best rate is the smallest or largest tried
 
 
 def by_rate(rows: Iterable[Row]) -> list[Best]:
-    """What is left at each rate, over seeds, from the least rate on; a run that diverged is infinitely far."""
+    """Return the remaining distance at each rate, from the smallest; a run that diverged counts as infinite."""
     found: dict[float | None, list[Row]] = {}
     for row in rows:
         found.setdefault(row["lr"], []).append(row)
@@ -31,7 +31,7 @@ def by_rate(rows: Iterable[Row]) -> list[Best]:
 
 
 def best_of(rows: Iterable[Row]) -> Best | None:
-    """Among rates, by the mean final distance over seeds. None of none."""
+    """Return the rate with the least mean distance over seeds; None if there are no runs."""
     found = by_rate(rows)
     best = min(found, key=lambda best: best.mean, default=None)
     rates = [one.rate for one in found if one.rate is not None]
@@ -49,19 +49,19 @@ def _at(rate: float | None, rows: list[Row]) -> Best:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """Short, and the same width everywhere: 3.1e-04; a dash where there is none."""
+    """Return a short number of fixed width, such as 3.1e-04; a dash for None and NaN."""
     if value is None or value != value:
         return "–"
     return "∞ (diverged)" if value == float("inf") else f"{value:.{digits - 1}e}"
 
 
 def spread(best: Best) -> str:
-    """Its mean, and, of several seeds, their standard deviation."""
+    """Return the mean, and the standard deviation if there are several seeds."""
     return number(best.mean) + (f" ± {number(best.std)}" if len(best.runs) > 1 else "")
 
 
 def steps_of(best: Best) -> str:
-    """How many steps its runs made."""
+    """Return how many steps its runs made, as a number or a range."""
     made = sorted(int(row["measures"]["steps"]) for row in best.runs if "steps" in row["measures"])
     if not made:
         return "–"

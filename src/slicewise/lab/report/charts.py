@@ -1,19 +1,19 @@
-"""Charts one can ask: what is left over the rate, and the way there. Altair writes them, Vega draws them."""
+"""Interactive charts as Vega-Lite specifications: distances over the rate, and losses over the steps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from slicewise.lab.images.palette import GREY
+from slicewise.lab.images import GRAY
 from slicewise.lab.report.best import Best, number, spread, steps_of
-from slicewise.lab.report.layout import LOOKS
+from slicewise.lab.report.layout import STYLES
 
 if TYPE_CHECKING:
     import altair as alt
 
-LEFT = "exact W₂ that is left"
-LOWEST = 1e-16  # distances below are rounding
+REMAINING = "exact W₂ that remains"
+LOWEST = 1e-16  # smaller distances are rounding errors
 Point = dict[str, Any]
 
 
@@ -22,10 +22,18 @@ def basin(
     computed: Mapping[str, Best],
     edge: float | None,
     *,
-    measure: str = LEFT,
+    measure: str = REMAINING,
     beside: str = "computed",
 ) -> dict[str, Any]:
-    """A measure over the rate, a line for each variant; at the left what needed no search, `beside`."""
+    """Return a chart of a measure over the rate, a line for each variant.
+
+    Args:
+        searched: the results at each rate, by variant.
+        computed: results without a searched rate, by variant; drawn at the left edge.
+        edge: the largest stable rate of "sw" by theory, drawn as a line.
+        measure: the name of the measure.
+        beside: the name of what is drawn at the left edge.
+    """
     import altair as alt
 
     at_rates = [_basin_point(v, one) for v, some in searched.items() for one in some]
@@ -50,29 +58,29 @@ def basin(
         *_lines(alt, at_rates, x, y, tooltip, across="rate"),
         _marks(alt, without, x, y, tooltip=tooltip, filled=False),
         alt.Chart(_values(alt, [{"rate": lowest / 2}]))
-        .mark_rule(color=GREY, opacity=0.4)
+        .mark_rule(color=GRAY, opacity=0.4)
         .encode(x=x),
         alt.Chart(_values(alt, [{"rate": lowest / 4, "told": beside}]))
-        .mark_text(fontSize=10, color=GREY, clip=False)
+        .mark_text(fontSize=10, color=GRAY, clip=False)
         .encode(x=x, y=alt.value(-8), text="told:N"),
     ]
     if edge is not None:
         there = [{"rate": edge, "told": f"edge of sw by theory: {edge:,.0f}"}]
         layers.append(
             alt.Chart(_values(alt, there))
-            .mark_rule(color=LOOKS["sw"].colour, strokeDash=[2, 3], size=2)
+            .mark_rule(color=STYLES["sw"].color, strokeDash=[2, 3], size=2)
             .encode(x=x, tooltip=alt.Tooltip("told:N", title="rate"))
         )
     return _specified(alt, layers)
 
 
-def ways(found: Mapping[str, Best]) -> list[Point]:
-    """The loss of every variant on its way, as a distance: of the first seed."""
-    return [point for variant, one in found.items() for point in _way(variant, one)]
+def loss_curves(found: Mapping[str, Best]) -> list[Point]:
+    """Return the loss of every variant over its steps as a distance, of the first seed."""
+    return [point for variant, one in found.items() for point in _loss_curve(variant, one)]
 
 
 def convergence(points: Sequence[Point]) -> dict[str, Any]:
-    """Those points, a line for each variant."""
+    """Return a chart of these points, a line for each variant."""
     import altair as alt
 
     steps, losses = ([point[name] for point in points] for name in ("step", "loss"))
@@ -102,23 +110,23 @@ def _basin_point(variant: str, one: Best) -> Point:
     }
 
 
-def _way(variant: str, one: Best) -> list[Point]:
+def _loss_curve(variant: str, one: Best) -> list[Point]:
     row = min(one.runs, key=lambda row: row["seed"])
     trace = row["trace"]
-    told = "computed" if row["lr"] is None else f"{row['lr']:g}"
+    format_measure = "computed" if row["lr"] is None else f"{row['lr']:g}"
     points = []
     for step, loss in zip(trace.get("at", ()), trace.get("loss", ()), strict=False):
         distance = as_distance(loss, row)
         if distance is not None and step > 0:  # a logarithmic axis has no 0
             points.append({
                 "variant": variant, "step": step, "loss": max(distance, LOWEST), "told": number(distance, 3),
-                "told_rate": told,
+                "told_rate": format_measure,
             })  # fmt: skip
     return points
 
 
 def as_distance(loss: float | None, row: Mapping[str, Any]) -> float | None:
-    """The loss of a step as SW_2, in the unit of the samples; None where it is not a number."""
+    """Return the loss of a step as SW_2 in the unit of the samples; None if it is not finite."""
     if loss is None or not 0 <= loss < float("inf"):
         return None
     given = row["given"]
@@ -133,7 +141,7 @@ def _values(alt: Any, points: Sequence[Point]) -> alt.InlineData:
 
 
 def _log(values: Sequence[float]) -> alt.Scale:
-    """From the least to the largest, with room for marks at both ends."""
+    """Return a logarithmic scale with room for marks at both ends."""
     import altair as alt
 
     low, high = min(values, default=1.0), max(values, default=1.0)
@@ -142,7 +150,7 @@ def _log(values: Sequence[float]) -> alt.Scale:
 
 
 def _axis(values: Sequence[float], above: float = 0.0) -> alt.Axis:
-    """Numbers as one would say them where that is short, else as powers of ten; none where they mean nothing."""
+    """Return an axis with plain numbers if they are short, else powers of ten; no labels below `above`."""
     import altair as alt
 
     short = all(1e-3 <= value < 1e5 for value in values)
@@ -165,19 +173,19 @@ def _lines(
     across: str,
     size: int = 45,
 ) -> list[Any]:
-    """Lines of all variants, and marks on them that answer; the whole can be moved about."""
+    """Return lines of all variants with marks that have tooltips; the chart can be moved and zoomed."""
     lines = (
         alt.Chart(_values(alt, points))
         .mark_line(strokeWidth=1.6, clip=True)
         .encode(
-            x=x, y=y, color=_colour(alt), strokeDash=alt.StrokeDash(
-                "variant:N", scale=alt.Scale(domain=list(LOOKS), range=[list(one.dash) or [1, 0] for one in LOOKS.values()]),
+            x=x, y=y, color=_color(alt), strokeDash=alt.StrokeDash(
+                "variant:N", scale=alt.Scale(domain=list(STYLES), range=[list(one.dash) or [1, 0] for one in STYLES.values()]),
                 legend=None,
             ),
         )
         .transform_filter(_CHOSEN)
     )  # fmt: skip
-    # With shift: a wheel that moves the page must not be caught by a chart under the mouse.
+    # Zoom needs shift, so that scrolling the page over a chart still works.
     moved = alt.selection_interval(
         bind="scales",
         zoom="wheel![event.shiftKey]",
@@ -190,7 +198,7 @@ def _lines(
     marks = _marks(
         alt, points, x, y, size=alt.condition(near, alt.value(3 * size), alt.value(size))
     )
-    # Marks are small, fingers are not: around each lies more that can be pointed at.
+    # Invisible larger marks make tooltips easy to hit.
     around = _marks(alt, points, x, y, tooltip=tooltip, size=alt.value(350), opacity=0)
     return [lines, marks, around.add_params(moved, near)]
 
@@ -206,14 +214,14 @@ def _marks(
     filled: bool = True,
     opacity: float = 1,
 ) -> Any:
-    shapes = alt.Scale(domain=list(LOOKS), range=[one.outline for one in LOOKS.values()])
+    shapes = alt.Scale(domain=list(STYLES), range=[one.outline for one in STYLES.values()])
     return (
         alt.Chart(_values(alt, points))
         .mark_point(filled=filled, opacity=opacity, clip=True, strokeWidth=2)
         .encode(
             x=x,
             y=y,
-            color=_colour(alt),
+            color=_color(alt),
             shape=alt.Shape("variant:N", scale=shapes, legend=None),
             size=alt.value(60) if size is None else size,
             tooltip=alt.value(None) if tooltip is None else list(tooltip),
@@ -222,17 +230,17 @@ def _marks(
     )
 
 
-# The page sets which variants are drawn, in all charts at once.
+# The page sets which variants are drawn, in all charts.
 _CHOSEN = "indexof(chosen, datum.variant) >= 0"
 
 
-def _colour(alt: Any) -> Any:
-    scale = alt.Scale(domain=list(LOOKS), range=[one.colour for one in LOOKS.values()])
+def _color(alt: Any) -> Any:
+    scale = alt.Scale(domain=list(STYLES), range=[one.color for one in STYLES.values()])
     return alt.Color("variant:N", scale=scale, legend=None)
 
 
 def _specified(alt: Any, layers: Sequence[Any]) -> dict[str, Any]:
-    chosen = alt.param(name="chosen", value=list(LOOKS))
+    chosen = alt.param(name="chosen", value=list(STYLES))
     chart = alt.layer(*layers).add_params(chosen).properties(width="container", height=320)
     spec: dict[str, Any] = chart.to_dict()
     return spec

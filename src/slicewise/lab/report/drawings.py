@@ -1,4 +1,4 @@
-"""The figures of flows: basins over rates, particles and images on their way."""
+"""Figures of flows by matplotlib: distances over rates, losses over steps, particles along their path."""
 
 from __future__ import annotations
 
@@ -7,24 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slicewise.lab.images.palette import BLUE, GREY, ORANGE
+from slicewise.lab.data import Array
+from slicewise.lab.images import BLUE, GRAY, ORANGE, blank
 from slicewise.lab.report.best import Best, Row
-from slicewise.lab.report.charts import LEFT, LOWEST
-from slicewise.lab.report.layout import LOOKS
+from slicewise.lab.report.charts import LOWEST, REMAINING
+from slicewise.lab.report.layout import STYLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
-
-
-def blank(width: float, height: float) -> Drawing:
-    """A figure of this size in inches with nothing on it, which no window will show."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def basins(
@@ -32,13 +23,17 @@ def basins(
     computed: Mapping[str, Best],
     edges: Mapping[str, float],
     *,
-    measure: str = LEFT,
+    measure: str = REMAINING,
     beside: str = "computed",
 ) -> Drawing:
-    """A measure over the rate: a panel for each objective, a line for each variant.
+    """Draw a measure over the rate: a panel for each objective, a line for each variant.
 
-    `searched` has what is left at each rate, by objective and variant, `computed` what needed no search, drawn
-    at the left edge; `edges` has, by objective, the rate above which the theory says "sw" diverges.
+    Args:
+        searched: the results at each rate, by objective and variant.
+        computed: results without a searched rate, by variant; drawn at the left edge.
+        edges: the largest stable rate of "sw" by theory, by objective.
+        measure: the name of the measure.
+        beside: the name of what is drawn at the left edge.
     """
     figure = blank(6.2 * len(searched), 4.4)
     panels = figure.subplots(1, len(searched), sharey=True, squeeze=False)[0]
@@ -50,14 +45,14 @@ def basins(
             _line(panel, variant, some)
         low = min(rates) / 4
         for variant, best in computed.items():
-            look, height = LOOKS[variant], max(best.mean, LOWEST)
-            # Who was not searched has no line that would name it below.
+            style, height = STYLES[variant], max(best.mean, LOWEST)
+            # A variant without a line needs an entry of the legend.
             name = None if variant in variants else variant
             panel.plot(
-                [low], [height], look.mark, color=look.colour, ms=6, clip_on=False, label=name
+                [low], [height], style.mark, color=style.color, ms=6, clip_on=False, label=name
             )
-        panel.axvline(low * 1.8, color=GREY, lw=0.6)
-        panel.text(low, 1.01, beside, fontsize=7, ha="center", va="bottom", color=GREY,
+        panel.axvline(low * 1.8, color=GRAY, lw=0.6)
+        panel.text(low, 1.01, beside, fontsize=7, ha="center", va="bottom", color=GRAY,
                    transform=panel.get_xaxis_transform())  # fmt: skip
         if objective in edges and edges[objective] < 4 * max(rates):
             panel.axvline(edges[objective], color=BLUE, lw=1, ls=":")
@@ -80,13 +75,13 @@ def basins(
 
 
 def _scaled(panels: Sequence[Axes]) -> None:
-    """Heights that panels share: by powers of ten where they span many, else by numbers one can read off."""
+    """Set the common vertical axis: linear, or logarithmic with plain numbers if it spans few powers of ten."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     low = min(panel.dataLim.y0 for panel in panels)
     high = max(panel.dataLim.y1 for panel in panels)
     if high < 3 * low:
-        return  # linear, as it is
+        return  # stays linear
     panels[0].set_yscale("log")
     if high < 100 * low:
         axis = panels[0].yaxis
@@ -101,17 +96,17 @@ def _line(panel: Axes, variant: str, found: Sequence[Best]) -> None:
 
 
 def _drawn(panel: Axes, variant: str, x: Sequence[Any], y: Sequence[Any]) -> None:
-    look = LOOKS[variant]
-    panel.plot(x, y, marker=look.mark, ls=(0, look.dash) if look.dash else "-", color=look.colour, ms=4,
+    style = STYLES[variant]
+    panel.plot(x, y, marker=style.mark, ls=(0, style.dash) if style.dash else "-", color=style.color, ms=4,
                lw=2 if variant == "sw" else 1, label=variant, zorder=3 if variant == "sw" else 2)  # fmt: skip
 
 
 def convergence(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Drawing:
-    """Losses on their way, as distances: a panel for each way to choose the step, a line for each variant."""
+    """Draw losses over steps as distances: a panel for each way to choose the step, a line for each variant."""
     figure = blank(4.6 * len(found), 3.8)
     panels = figure.subplots(1, len(found), squeeze=False)[0]
     for panel, (title, points) in zip(panels, found.items(), strict=True):
-        for variant in LOOKS:
+        for variant in STYLES:
             some = [point for point in points if point["variant"] == variant]
             if some:
                 _drawn(panel, variant, [p["step"] for p in some], [p["loss"] for p in some])
@@ -123,10 +118,10 @@ def convergence(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Drawing:
     return figure
 
 
-def ways(flows: Sequence[tuple[str, Row, np.ndarray[Any, Any], Sequence[Row]]]) -> Drawing:
-    """Particles of "sw" with the step computed, and the distance left beside that of every rate in the end.
+def flow_paths(flows: Sequence[tuple[str, Row, Array, Sequence[Row]]]) -> Drawing:
+    """Draw particles of "sw" with computed steps, and their remaining distance beside that of every searched rate.
 
-    One line of pictures for each (setting, run, its way, the runs by rates).
+    Each row has (setting, run, its path, the runs at searched rates).
     """
     columns = max(len(run["trace"]["shown"]) for _, run, _, _ in flows)
     figure = blank(14, 2.3 * len(flows))
@@ -144,19 +139,19 @@ def ways(flows: Sequence[tuple[str, Row, np.ndarray[Any, Any], Sequence[Row]]]) 
             panel.set_title(f"{setting + ': ' if column == 0 else ''}step {step}", fontsize=10)
         panel = figure.add_subplot(grid[line, -1])
         trace = run["trace"]
-        left = [np.nan if w is None else max(w, LOWEST) for w in trace["w2"]]
-        panel.plot(trace["w2_at"], left, color=BLUE, lw=2, label="step computed")
+        remaining = [np.nan if w is None else max(w, LOWEST) for w in trace["w2"]]
+        panel.plot(trace["w2_at"], remaining, color=BLUE, lw=2, label="step computed")
         ends = [row for row in searched if row["w2"] not in (None, float("inf"))]
         panel.plot([row["measures"]["steps"] for row in ends], [max(row["w2"], LOWEST) for row in ends],
-                   "_", color=GREY, ms=10, label="each searched rate, in the end")  # fmt: skip
+                   "_", color=GRAY, ms=10, label="each searched rate, at the end")  # fmt: skip
         panel.set(xscale="symlog", yscale="log", xlabel="steps", ylabel="exact W₂")
         panel.legend(fontsize=7, loc="lower left")
         panel.grid(alpha=0.25)
     return figure
 
 
-def ends(found: Sequence[tuple[str, np.ndarray[Any, Any], str]]) -> Drawing:
-    """Where the particles of each variant come to rest: (name, target and particles (2, n, 2), words)."""
+def ends(found: Sequence[tuple[str, Array, str]]) -> Drawing:
+    """Draw the final particles of each variant, given as (name, target and particles (2, n, 2), words)."""
     columns = min(len(found), 6)
     lines = -(-len(found) // columns)
     figure = blank(2.1 * columns, 2.4 * lines)
@@ -169,35 +164,4 @@ def ends(found: Sequence[tuple[str, np.ndarray[Any, Any], str]]) -> Drawing:
         panel.plot(*particles.T, ".", ms=2.2, color=BLUE)
         panel.set(xlim=(-extent, extent), ylim=(-extent, extent), aspect="equal")
         panel.set_title(f"{name}\n{words}", fontsize=9)
-    return figure
-
-
-def gallery(rows: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
-    """Lines of small images, (n, height, width[, 3]), each with its name."""
-    columns = max(len(images) for _, images in rows)
-    figure = blank(1.1 * columns + 1.6, 1.15 * len(rows))
-    panels = figure.subplots(len(rows), columns, squeeze=False)
-    for line, (name, images) in enumerate(rows):
-        for column in range(columns):
-            panel = panels[line, column]
-            panel.set(xticks=[], yticks=[])
-            panel.set_frame_on(False)
-            if column < len(images):
-                panel.imshow(images[column], cmap="gray", vmin=0, vmax=255)
-        panels[line, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=10)
-    return figure
-
-
-def pictures(found: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> Drawing:
-    """Photographs of one size, (height, width, 3), each with its name."""
-    columns = min(len(found), 6)
-    lines = -(-len(found) // columns)
-    height, width = found[0][1].shape[:2]
-    figure = blank(2.3 * columns, (2.3 * height / width + 0.3) * lines)
-    panels = figure.subplots(lines, columns, squeeze=False)
-    for panel in panels.flat:
-        panel.set_axis_off()
-    for panel, (name, image) in zip(panels.flat, found, strict=False):
-        panel.imshow(image)
-        panel.set_title(name, fontsize=9)
     return figure

@@ -1,8 +1,6 @@
-"""Sections on generation and translation: who is best by what, over which rates, in what time, beside the paper.
+"""The sections on generation and translation: rankings of the variants, distances over rates, samples and times.
 
-Trained networks beside the paper's: who wins by which judge, and every rate it prints.
-
-How long one network is trained by itself, beside the paper's times.
+Numbers stand beside the paper's where it prints any.
 """
 
 from __future__ import annotations
@@ -10,149 +8,32 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from slicewise.lab.experiments.flows import ELEVEN, LONE
-from slicewise.lab.experiments.latent.cells import DISPLACEMENT
+from slicewise.lab.experiments import DISPLACEMENT, ELEVEN, TIMED_PREFIX
+from slicewise.lab.images import gallery
 from slicewise.lab.published import Published, find, published
 from slicewise.lab.report import charts, drawings
 from slicewise.lab.report.best import Best, Row
 from slicewise.lab.report.layout import (
+    Block,
     Chart,
     Charts,
     Figure,
     Heading,
-    Piece,
     Section,
     Table,
+    as_figure,
     file_name,
-    pictured,
 )
-from slicewise.lab.report.samples import samples
-from slicewise.lab.report.trainings import PAPER_NAMES, Place, mean, objectives, places, value
-from slicewise.lab.study.run import as_json
-from slicewise.lab.study.store import Store
-
-
-def told(number: float, measure: str = "") -> str:
-    """A measure in as many digits as it is good for."""
-    if math.isnan(number):
-        return "–"
-    if math.isinf(number):
-        return "∞"
-    if measure in ("energy", "sw2"):
-        return f"{number:.4f}"
-    return f"{number:.2f}" if abs(number) < 100 else f"{number:.0f}"
-
-
-def orders(experiment: str, place: Place) -> list[Table]:
-    """Places by W_2, as the paper ranks, by SW_2 and by energy."""
-    if not place.paper_name or "root" not in objectives(place):
-        return []
-    theirs = {v: find("generative_best", v, place.paper_name, "W2") for v in ELEVEN}
-    known = {v: one for v, one in theirs.items() if one is not None}
-    paper = {v: i for i, v in enumerate(sorted(known, key=lambda v: known[v].mean), 1)}
-    ours = {name: place.order(name) for name in ("w2", "sw2", "energy")}
-    lines = []
-    for variant in sorted(ELEVEN, key=lambda v: paper.get(v, 99)):
-        by_w2 = place.best(variant, "root", "w2")
-        shown = ["–", "–", "–"]
-        if by_w2 is not None:
-            kept = mean(by_w2.runs, "variance_ratio")
-            shown = [f"{by_w2.mean:.3f}", f"{by_w2.rate:g}", f"{kept:.2f}"]
-        places_ = [str(ours[name].get(variant, "–")) for name in ours]
-        lines.append([variant, _paper(known.get(variant)), str(paper.get(variant, "–")), *shown, *places_])  # fmt: skip
-    header = ["", "the paper: W₂", "place", "ours: best W₂", "at rate", "variance there", "place by W₂", "by SW₂", "by energy"]  # fmt: skip
-    note = (
-        "The paper ranks by W₂. Ours by W₂ are at the rate that is best by W₂, whatever became of the variance; by SW₂ and energy at "
-        "their own best rates, where a run with less than 0.8 of the variance cannot win and has no place if all its rates do."
-    )
-    name = f"{experiment}-{file_name(place.words)}-orders"
-    return [Table(name, f"{place.words}: who wins depends on the judge", header, lines, note)]
-
-
-def _paper(one: Published | None) -> str:
-    if one is None or math.isnan(one.mean):
-        return "–" if one is None else "NaN"
-    rate = "" if one.lr is None else f" at {one.lr:g}"
-    return f"{one.mean:.2f} ± {one.std:.2f}{rate}"
-
-
-def every_rate(experiment: str, place: Place) -> list[Table]:
-    """All rates; of translations beside what the paper prints for each."""
-    if "root" not in objectives(place):
-        return []
-    printed = {
-        (one.variant, one.lr): one
-        for one in published()
-        if (one.table, one.setting) == ("translation_full", place.paper_name)
-    }
-    lines = []
-    for variant in ELEVEN:
-        for one in place.at_rates(variant, "root", "w2"):
-            rate = float(one.rate or 0)
-            shown = [told(_all(one.runs, name), name) for name in ("w2", "sw2", "energy", "variance_ratio")]  # fmt: skip
-            theirs = printed.get((variant, rate))
-            paper = "–" if theirs is None else "NaN" if math.isnan(theirs.mean) else f"{theirs.mean:.2f}"  # fmt: skip
-            lines.append([variant, f"{rate:g}", *shown, *([paper] if printed else [])])
-    header = ["variant", "rate", "W₂", "SW₂", "energy", "variance"] + ["the paper: W₂"] * bool(printed)  # fmt: skip
-    note = "Means over seeds, on the root, means over samples; ∞ where a seed diverged."
-    name = f"{experiment}-{file_name(place.words)}-rates"
-    return [Table(name, f"{place.words}: every rate", header, lines, note, folded=True)]
-
-
-def _all(runs: Sequence[Row], measure: str) -> float:
-    return sum(value(row, measure) for row in runs) / len(runs)
-
-
-# Coordinates of its latents, rows of its batches.
-_PAPER_SIZES = (512, 2048)
-
-
-def times(experiment: str, lone: Sequence[Row]) -> list[Table]:
-    """One run by itself beside the paper's time, for each task and machine."""
-    by_place: dict[tuple[str, ...], dict[str, Row]] = {}
-    for row in lone:
-        given = row["given"]
-        how = as_json([given["task"], given["steps"], given["precision"]])
-        where = (row["setting"].removeprefix(LONE), given["machine"], how)
-        by_place.setdefault(where, {})[row["variant"]] = row
-    tables: list[Table] = []
-    for (setting, machine, _), rows in by_place.items():
-        seconds = {v: 1e4 * r["seconds"] / max(r["measures"]["steps"], 1) for v, r in rows.items()}
-        lines = []
-        one = next(iter(rows.values()))
-        task, steps = one["given"]["task"], one["given"]["steps"]
-        # Small networks on digits are no match for its times.
-        alike = (task["network"][-1], task["batch"]) == _PAPER_SIZES
-        for variant in ELEVEN:
-            if variant not in seconds:
-                continue
-            place = PAPER_NAMES.get(setting, "") if alike else ""
-            paper = find("generative_best", variant, place, "runtime_s")
-            theirs = "–" if paper is None else f"{paper.mean:.2f} ± {paper.std:.2f}"
-            ratio = "–" if paper is None else f"{paper.mean / seconds[variant]:.1f}×"
-            to_sw = f"{seconds[variant] / seconds['sw']:.2f}" if "sw" in seconds else "–"
-            lines.append([variant, f"{seconds[variant]:.2f}", theirs, ratio, to_sw, _to_sw(paper, place)])  # fmt: skip
-        note = (
-            f"Ours: {machine}, network {' → '.join(map(str, task['network']))}, batches of {task['batch']:,}, "
-            f"{one['given']['precision']}, from {steps:,} steps. "
-        )
-        note += (
-            "The paper's: an RTX A6000, its network not said."
-            if alike
-            else "Too small to be set beside the paper's times."
-        )
-        header = ["", "ours", "the paper", "ratio", "ours / sw", "the paper / its sw"]
-        name = f"{experiment}-{file_name(setting)}-{file_name(machine)}-time"
-        name += f"-{len(tables) + 1}" if any(table.name == name for table in tables) else ""
-        title = f"{setting}: seconds of one run of 10,000 steps by itself"
-        tables.append(Table(name, title, header, lines, note))
-    return tables
-
-
-def _to_sw(paper: Published | None, place: str) -> str:
-    sw = find("generative_best", "sw", place, "runtime_s")
-    return "–" if paper is None or sw is None else f"{paper.mean / sw.mean:.2f}"
-
+from slicewise.lab.report.training_runs import (
+    PAPER_NAMES,
+    Group,
+    groups,
+    mean,
+    objectives,
+    samples,
+    value,
+)
+from slicewise.lab.study import Store, as_json
 
 TITLES = {"generate": "Generation in a latent space", "translate": "Translation in a latent space"}
 _SHOWN = {
@@ -171,119 +52,59 @@ _OF_MOVES = {
     "own_nearest": "own source nearest",
 }
 _BESIDE = f"{DISPLACEMENT} 0.1"
+# The paper's dimension of latents and batch size.
+_PAPER_SIZES = (512, 2048)
 
 
 def section(store: Store, experiment: str) -> Section | None:
-    """All there is of one of the two experiments; None if there is nothing."""
-    found, lone = places(store, experiment)
-    if not found and not lone:
+    """Return the section of one of the two experiments; None if there are no runs."""
+    found, timed = groups(store, experiment)
+    if not found and not timed:
         return None
-    pieces: list[Piece] = []
-    for place in found:
-        pieces += [Heading(place.words), *_basins(experiment, place)]
-        pieces += [_ranked(experiment, place, o) for o in (*objectives(place), DISPLACEMENT)]
-        pieces += [*orders(experiment, place), *every_rate(experiment, place)]
-        pieces += _pictures(store, experiment, place)
-    timed = times(experiment, lone)
-    pieces += [Heading("Time"), *timed] if timed else []
-    return Section(TITLES[experiment], _words(found), pieces, chosen=True)
+    blocks: list[Block] = []
+    for group in found:
+        blocks += [Heading(group.words), *_basins(experiment, group)]
+        blocks += [_ranked(experiment, group, o) for o in (*objectives(group), DISPLACEMENT)]
+        blocks += [*orders(experiment, group), *every_rate(experiment, group)]
+        blocks += _pictures(store, experiment, group)
+    tables = times(experiment, timed)
+    blocks += [Heading("Time"), *tables] if tables else []
+    return Section(TITLES[experiment], _words(found), blocks, chosen=True)
 
 
-def _words(found: Sequence[Place]) -> list[str]:
+def _words(found: Sequence[Group]) -> list[str]:
     words = [
         "The latents are not the paper's, and neither are the networks, which it does not describe: compare the order of "
         "the methods, where basins lie and how wide they are, and ratios of times; not distances.",
         "Rates are chosen, and methods ranked, by SW₂ on fixed slices of held-out data; energy is beside. A run with less than "
         "0.8 of the variance cannot win: always to answer the mean has nearly the W₂ of real data.",
     ]
-    for place in found:
-        given = place.given
+    for group in found:
+        given = group.given
         task = given["task"]
-        how = f"{place.words}: {given.get('source', '')}, network {' → '.join(map(str, task['network']))}"
+        how = f"{group.words}: {given.get('source', '')}, network {' → '.join(map(str, task['network']))}"
         how += f", batches of {task['batch']:,}, {given['steps']:,} steps in {given.get('precision', 'float32')}, {given.get('judged', 0):,} samples judged"
         words.append(f"{how}; {'; '.join(given.get('notes', [])) or 'nothing further'}.")
     return words
 
 
-def _measures(place: Place) -> dict[str, str]:
-    moves = any("w2_removed" in row["measures"] for row in place.rows)
-    return {**{k: w for k, w in _SHOWN.items() if not (moves and k == "self_w2")},
-            **(_OF_MOVES if moves else {})}  # fmt: skip
-
-
-def _over_floor(place: Place, number: float) -> str:
-    floor = place.floor
-    if floor is None or not math.isfinite(number):
-        return "–"
-    return f"{number / value(floor, 'sw2'):.2f}"
-
-
-def _ranked(experiment: str, place: Place, objective: str) -> Table:
-    """Each variant at its best rate, from best to worst; then those that cannot win, and what needs no training."""
-    measures, searched = _measures(place), objective != DISPLACEMENT
-
-    def line(variant: str, one: Best, rate: str) -> list[str]:
-        shown = [told(mean(one.runs, name), name) for name in measures]
-        beside = _beside(place, variant, one) if searched else []
-        return [variant, rate, _over_floor(place, one.mean), *shown, *beside]
-
-    best = {v: place.best(v, objective) for v in ELEVEN}
-    there = {v: one for v, one in best.items() if one is not None}
-    lines = [line(v, there[v], f"{there[v].rate:g}") for v in sorted(there, key=lambda v: there[v].mean)]  # fmt: skip
-    for variant in [v for v in ELEVEN if v not in there]:
-        least = place.least(variant, objective)
-        if least is not None:
-            lines.append(line(variant, least, f"{least.rate:g}, cannot win"))
-        else:
-            why = "diverged" if place.some(variant, objective) else "not run"
-            beside = _beside(place, variant, None) if searched else []
-            lines.append([variant, why, *["–"] * (len(measures) + 1), *beside])
-    for row in place.untrained():
-        shown = [told(mean([row], name), name) for name in measures]
-        over = _over_floor(place, value(row, "sw2"))
-        lines.append([row["variant"], "no training", over, *shown, *["–", "–"] * searched])
-    header = ["", "rate", "SW₂ / floor", *measures.values()]
-    note = f"Each variant at the rate that is best by SW₂ on {objective}, means over seeds. "
-    if searched:
-        header += [f"SW₂ at {_BESIDE}", "over the best"]
-        note += (
-            f"Last: {_BESIDE}, which nobody searched for, and its SW₂ over that of the best rate."
-        )
-    title = f"{place.words}: ranked by SW₂, {objective}"
-    name = f"{experiment}-{file_name(place.words)}-{objective}"
-    return Table(name, title, header, lines, note)
-
-
-def _beside(place: Place, variant: str, best: Best | None) -> list[str]:
-    """The one rate that was not searched for, and what it costs."""
-    some = place.some(variant, DISPLACEMENT)
-    if not some:
-        return ["not run", "–"]
-    ours = sum(value(row, "sw2") for row in some) / len(some)
-    words = told(ours, "sw2")
-    if any(value(row, "variance_ratio") < 0.8 for row in some):
-        words += " (variance < 0.8)"
-    ratio = "–" if best is None or not math.isfinite(ours) else f"{ours / best.mean:.2f}"
-    return [words, ratio]
-
-
-def _basins(experiment: str, place: Place) -> list[Charts]:
+def _basins(experiment: str, group: Group) -> list[Charts]:
     made = []
     for measure, words in (("sw2", "SW₂ on held-out data"), ("w2", "exact W₂ on held-out data")):
         searched = {
             objective: found
-            for objective in objectives(place)
+            for objective in objectives(group)
             if (
                 found := {
                     v: some
                     for v in ELEVEN
-                    if _drawable(some := place.at_rates(v, objective, measure))
+                    if _drawable(some := group.at_rates(v, objective, measure))
                 }
             )
         }
         if not searched:
             continue
-        every = {v: place.at_rates(v, DISPLACEMENT, measure) for v in ELEVEN}
+        every = {v: group.at_rates(v, DISPLACEMENT, measure) for v in ELEVEN}
         beside = {v: some[0] for v, some in every.items() if some and some[0].mean < math.inf}
         caption = f"{words} over the learning rate. Left of the line: {_BESIDE}, for all. A line ends where runs diverge."
         some_charts = [
@@ -294,27 +115,207 @@ def _basins(experiment: str, place: Place) -> list[Charts]:
             for o, lines in searched.items()
         ]
         drawn = drawings.basins(searched, beside, {}, measure=words, beside=_BESIDE)
-        name = f"{experiment}-{file_name(place.words)}-basin-{measure}"
-        still = pictured(drawn, name, f"{place.words}: {caption}", f"{place.words}. {caption}")
+        name = f"{experiment}-{file_name(group.words)}-basin-{measure}"
+        still = as_figure(drawn, name, f"{group.words}: {caption}", f"{group.words}. {caption}")
         made.append(Charts(some_charts, caption, still))
     return made
 
 
-def _pictures(store: Store, experiment: str, place: Place) -> list[Figure]:
-    """What each variant makes at its best rate, or what translations make of the same sources."""
-    found = samples(store, place, "pictures")
+def _drawable(some: Sequence[Best]) -> bool:
+    return any(one.mean < math.inf and 0 < (one.rate or 0) < math.inf for one in some)
+
+
+def _ranked(experiment: str, group: Group, objective: str) -> Table:
+    """Return a table of the variants at their best rates, from best to worst, then those that cannot win and the baselines."""
+    measures, searched = _measures(group), objective != DISPLACEMENT
+
+    def line(variant: str, one: Best, rate: str) -> list[str]:
+        shown = [format_measure(mean(one.runs, name), name) for name in measures]
+        beside = _beside(group, variant, one) if searched else []
+        return [variant, rate, _over_floor(group, one.mean), *shown, *beside]
+
+    best = {v: group.best(v, objective) for v in ELEVEN}
+    there = {v: one for v, one in best.items() if one is not None}
+    lines = [line(v, there[v], f"{there[v].rate:g}") for v in sorted(there, key=lambda v: there[v].mean)]  # fmt: skip
+    for variant in [v for v in ELEVEN if v not in there]:
+        least = group.least(variant, objective)
+        if least is not None:
+            lines.append(line(variant, least, f"{least.rate:g}, cannot win"))
+        else:
+            why = "diverged" if group.some(variant, objective) else "not run"
+            beside = _beside(group, variant, None) if searched else []
+            lines.append([variant, why, *["–"] * (len(measures) + 1), *beside])
+    for row in group.untrained():
+        shown = [format_measure(mean([row], name), name) for name in measures]
+        over = _over_floor(group, value(row, "sw2"))
+        lines.append([row["variant"], "no training", over, *shown, *["–", "–"] * searched])
+    header = ["", "rate", "SW₂ / floor", *measures.values()]
+    note = f"Each variant at the rate that is best by SW₂ on {objective}, means over seeds. "
+    if searched:
+        header += [f"SW₂ at {_BESIDE}", "over the best"]
+        note += (
+            f"Last: {_BESIDE}, which was not searched for, and its SW₂ over that of the best rate."
+        )
+    title = f"{group.words}: ranked by SW₂, {objective}"
+    name = f"{experiment}-{file_name(group.words)}-{objective}"
+    return Table(name, title, header, lines, note)
+
+
+def _measures(group: Group) -> dict[str, str]:
+    moves = any("w2_removed" in row["measures"] for row in group.rows)
+    return {**{k: w for k, w in _SHOWN.items() if not (moves and k == "self_w2")},
+            **(_OF_MOVES if moves else {})}  # fmt: skip
+
+
+def _over_floor(group: Group, number: float) -> str:
+    floor = group.floor
+    if floor is None or not math.isfinite(number):
+        return "–"
+    return f"{number / value(floor, 'sw2'):.2f}"
+
+
+def _beside(group: Group, variant: str, best: Best | None) -> list[str]:
+    """Return SW₂ at the rate that was not searched for, and its ratio to the best."""
+    some = group.some(variant, DISPLACEMENT)
+    if not some:
+        return ["not run", "–"]
+    ours = sum(value(row, "sw2") for row in some) / len(some)
+    words = format_measure(ours, "sw2")
+    if any(value(row, "variance_ratio") < 0.8 for row in some):
+        words += " (variance < 0.8)"
+    ratio = "–" if best is None or not math.isfinite(ours) else f"{ours / best.mean:.2f}"
+    return [words, ratio]
+
+
+def orders(experiment: str, group: Group) -> list[Table]:
+    """Return a table of the ranks by W_2, as in the paper, by SW_2 and by energy."""
+    if not group.paper_name or "root" not in objectives(group):
+        return []
+    theirs = {v: find("generative_best", v, group.paper_name, "W2") for v in ELEVEN}
+    known = {v: one for v, one in theirs.items() if one is not None}
+    paper = {v: i for i, v in enumerate(sorted(known, key=lambda v: known[v].mean), 1)}
+    ours = {name: group.ranks(name) for name in ("w2", "sw2", "energy")}
+    lines = []
+    for variant in sorted(ELEVEN, key=lambda v: paper.get(v, 99)):
+        by_w2 = group.best(variant, "root", "w2")
+        shown = ["–", "–", "–"]
+        if by_w2 is not None:
+            kept = mean(by_w2.runs, "variance_ratio")
+            shown = [f"{by_w2.mean:.3f}", f"{by_w2.rate:g}", f"{kept:.2f}"]
+        places_ = [str(ours[name].get(variant, "–")) for name in ours]
+        lines.append([variant, _paper(known.get(variant)), str(paper.get(variant, "–")), *shown, *places_])  # fmt: skip
+    header = ["", "the paper: W₂", "rank", "ours: best W₂", "at rate", "variance there", "rank by W₂", "by SW₂", "by energy"]  # fmt: skip
+    note = (
+        "The paper ranks by W₂. Ours by W₂ are at the rate that is best by W₂, whatever became of the variance; by SW₂ and energy at "
+        "their own best rates, where a run with less than 0.8 of the variance cannot win; a variant has no rank if that holds at all its rates."
+    )
+    name = f"{experiment}-{file_name(group.words)}-orders"
+    return [Table(name, f"{group.words}: the ranking depends on the measure", header, lines, note)]
+
+
+def _paper(one: Published | None) -> str:
+    if one is None or math.isnan(one.mean):
+        return "–" if one is None else "NaN"
+    rate = "" if one.lr is None else f" at {one.lr:g}"
+    return f"{one.mean:.2f} ± {one.std:.2f}{rate}"
+
+
+def every_rate(experiment: str, group: Group) -> list[Table]:
+    """Return a table of all rates; of translations with the paper's number for each."""
+    if "root" not in objectives(group):
+        return []
+    printed = {
+        (one.variant, one.lr): one
+        for one in published()
+        if (one.table, one.setting) == ("translation_full", group.paper_name)
+    }
+    lines = []
+    for variant in ELEVEN:
+        for one in group.at_rates(variant, "root", "w2"):
+            rate = float(one.rate or 0)
+            shown = [format_measure(_all(one.runs, name), name) for name in ("w2", "sw2", "energy", "variance_ratio")]  # fmt: skip
+            theirs = printed.get((variant, rate))
+            paper = "–" if theirs is None else "NaN" if math.isnan(theirs.mean) else f"{theirs.mean:.2f}"  # fmt: skip
+            lines.append([variant, f"{rate:g}", *shown, *([paper] if printed else [])])
+    header = ["variant", "rate", "W₂", "SW₂", "energy", "variance"] + ["the paper: W₂"] * bool(printed)  # fmt: skip
+    note = "Means over seeds, on the root, means over samples; ∞ where a seed diverged."
+    name = f"{experiment}-{file_name(group.words)}-rates"
+    return [Table(name, f"{group.words}: every rate", header, lines, note, folded=True)]
+
+
+def _all(runs: Sequence[Row], measure: str) -> float:
+    return sum(value(row, measure) for row in runs) / len(runs)
+
+
+def _pictures(store: Store, experiment: str, group: Group) -> list[Figure]:
+    """Return a figure of what each variant makes at its best rate, of translations from the same sources."""
+    found = samples(store, group, "pictures")
     if not found:
         return []
     lines = [(one.label, one.made) for one in found]
-    real = None if place.floor is None else store.array(place.floor["key"], "pictures")
+    real = None if group.floor is None else store.array(group.floor["key"], "pictures")
     if found[0].source is not None:
         lines.insert(0, ("source", found[0].source))
     elif real is not None:
         lines.insert(0, ("held out", real))
-    caption = f"{place.words}: samples of each variant at its best rate by SW₂, none chosen."
-    name = f"{experiment}-{file_name(place.words)}-pictures"
-    return [pictured(drawings.gallery(lines), name, caption, caption, photographs=True)]
+    caption = f"{group.words}: samples of each variant at its best rate by SW₂, none chosen."
+    name = f"{experiment}-{file_name(group.words)}-pictures"
+    return [as_figure(gallery(lines), name, caption, caption, photographs=True)]
 
 
-def _drawable(some: Sequence[Best]) -> bool:
-    return any(one.mean < math.inf and 0 < (one.rate or 0) < math.inf for one in some)
+def times(experiment: str, timed: Sequence[Row]) -> list[Table]:
+    """Return tables of the times of single runs beside the paper's, for each task and machine."""
+    by_place: dict[tuple[str, ...], dict[str, Row]] = {}
+    for row in timed:
+        given = row["given"]
+        how = as_json([given["task"], given["steps"], given["precision"]])
+        where = (row["setting"].removeprefix(TIMED_PREFIX), given["machine"], how)
+        by_place.setdefault(where, {})[row["variant"]] = row
+    tables: list[Table] = []
+    for (setting, machine, _), rows in by_place.items():
+        seconds = {v: 1e4 * r["seconds"] / max(r["measures"]["steps"], 1) for v, r in rows.items()}
+        lines = []
+        one = next(iter(rows.values()))
+        task, steps = one["given"]["task"], one["given"]["steps"]
+        # Times of small networks cannot be compared with the paper's.
+        alike = (task["network"][-1], task["batch"]) == _PAPER_SIZES
+        for variant in ELEVEN:
+            if variant not in seconds:
+                continue
+            group = PAPER_NAMES.get(setting, "") if alike else ""
+            paper = find("generative_best", variant, group, "runtime_s")
+            theirs = "–" if paper is None else f"{paper.mean:.2f} ± {paper.std:.2f}"
+            ratio = "–" if paper is None else f"{paper.mean / seconds[variant]:.1f}×"
+            to_sw = f"{seconds[variant] / seconds['sw']:.2f}" if "sw" in seconds else "–"
+            lines.append([variant, f"{seconds[variant]:.2f}", theirs, ratio, to_sw, _to_sw(paper, group)])  # fmt: skip
+        note = (
+            f"Ours: {machine}, network {' → '.join(map(str, task['network']))}, batches of {task['batch']:,}, "
+            f"{one['given']['precision']}, from {steps:,} steps. "
+        )
+        note += (
+            "The paper's: an RTX A6000, its network not said."
+            if alike
+            else "Too small to be set beside the paper's times."
+        )
+        header = ["", "ours", "the paper", "ratio", "ours / sw", "the paper / its sw"]
+        name = f"{experiment}-{file_name(setting)}-{file_name(machine)}-time"
+        name += f"-{len(tables) + 1}" if any(table.name == name for table in tables) else ""
+        title = f"{setting}: seconds of a single run of 10,000 steps"
+        tables.append(Table(name, title, header, lines, note))
+    return tables
+
+
+def _to_sw(paper: Published | None, group: str) -> str:
+    sw = find("generative_best", "sw", group, "runtime_s")
+    return "–" if paper is None or sw is None else f"{paper.mean / sw.mean:.2f}"
+
+
+def format_measure(number: float, measure: str = "") -> str:
+    """Return a measure as text, in the digits that are meaningful."""
+    if math.isnan(number):
+        return "–"
+    if math.isinf(number):
+        return "∞"
+    if measure in ("energy", "sw2"):
+        return f"{number:.4f}"
+    return f"{number:.2f}" if abs(number) < 100 else f"{number:.0f}"

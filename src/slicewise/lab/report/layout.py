@@ -1,50 +1,18 @@
-"""The last sections: how to read the rest, and what it was made on.
+"""What a report is made of: sections of charts, figures and tables; how variants are drawn; tables for other programs.
 
-How each variant looks in every figure: a colour, a mark and a dash, so that no two depend on colour alone.
-
-What a report is made of: sections of charts, figures and tables, none of which knows how it is shown.
+No block knows how the page shows it: `page.py` does that.
 """
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
-from slicewise.lab.report.best import Row
-
-_DASHED, _DOTTED, _MIXED = (5.0, 3.0), (1.5, 2.0), (7.0, 2.0, 1.5, 2.0)
-
-
-@dataclass(frozen=True)
-class Look:
-    """A colour that reads on white and on black, and a mark: its name for matplotlib, its outline as SVG."""
-
-    colour: str
-    mark: str
-    outline: str  # of a mark in the square from −1 to 1
-    dash: tuple[float, ...] = ()  # lengths drawn and left out; nothing: a solid line
-
-
-LOOKS = {
-    "sw": Look(BLUE, "o", "M-1,0A1,1,0,1,1,1,0A1,1,0,1,1,-1,0Z"),
-    "maxsw": Look(ORANGE, "s", "M-.9,-.9H.9V.9H-.9Z"),
-    "dsw": Look(GREEN, "^", "M0,-1L1,.8H-1Z"),
-    "maxksw": Look("#c06a98", "v", "M0,1L1,-.8H-1Z"),
-    "imsw": Look("#b07900", "D", "M0,-1.1L.9,0L0,1.1L-.9,0Z", _DOTTED),
-    "vimsw": Look("#3a94cf", "P", "M-.4,-1H.4V-.4H1V.4H.4V1H-.4V.4H-1V-.4H-.4Z", _MIXED),
-    "omsw": Look("#8a6bbf", "X",
-                 "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z", _DASHED),
-    "rmsw": Look(GREY, "*",
-                 "M0,-1.2L.35,-.49L1.14,-.37L.57,.19L.71,.97L0,.6L-.71,.97L-.57,.19L-1.14,-.37L-.35,-.49Z", _MIXED),
-    "ebsw": Look("#b0406a", "<", "M-1,0L.8,-1V1Z", _DASHED),
-    "rpsw": Look("#2f8f80", ">", "M1,0L-.8,-1V1Z", _DOTTED),
-    "ebrpsw": Look("#85852c", "h", "M-.5,-.87H.5L1,0L.5,.87H-.5L-1,0Z", _DASHED),
-}  # fmt: skip
-
+from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -52,20 +20,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture and its words."""
+    """A picture with its alternative text and caption."""
 
     name: str  # of its files
     png: bytes
     svg: bytes
     alt: str
     caption: str = ""
-    # Photographs keep their colours on a dark page; of drawings, white becomes black there.
+    # Photographs keep their colors on a dark page; drawings are inverted.
     photographs: bool = False
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture one can ask: a Vega-Lite specification with its data in it."""
+    """An interactive chart: a Vega-Lite specification with its data."""
 
     title: str
     spec: Mapping[str, Any]
@@ -73,7 +41,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Charts:
-    """Some charts side by side, where there is room, and the figure for those who print, or run no scripts."""
+    """Charts side by side, and a figure for printing and for pages without scripts."""
 
     charts: Sequence[Chart]
     caption: str
@@ -82,19 +50,19 @@ class Charts:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text; the first column names its row."""
+    """A table of text; the first column names the row."""
 
     name: str  # of its files
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
-    folded: bool = False  # shown when asked for: some tables are long
+    folded: bool = False  # whether it is shown on request only
 
 
 @dataclass(frozen=True)
 class Card:
-    """One number, large, and what it is."""
+    """One number in large type, and what it is."""
 
     number: str
     words: str
@@ -102,33 +70,33 @@ class Card:
 
 @dataclass(frozen=True)
 class Heading:
-    """Begins a part of a section."""
+    """The heading of a part of a section."""
 
     title: str
 
 
-Piece = Figure | Charts | Table | Heading
+Block = Figure | Charts | Table | Heading
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page."""
+    """A section of the page: words, cards and blocks."""
 
     title: str
     words: Sequence[str] = ()
-    pieces: Sequence[Piece] = field(default_factory=list)
+    blocks: Sequence[Block] = field(default_factory=list)
     cards: Sequence[Card] = ()
-    chosen: bool = False  # whether the reader chooses here which variants are drawn
+    chosen: bool = False  # whether readers can choose the variants that are drawn
 
 
-def pictured(
+def as_figure(
     drawing: Drawing, name: str, alt: str, caption: str, *, photographs: bool = False
 ) -> Figure:
-    """A drawing as pixels, for the page, and as lines, for a paper."""
+    """Return a drawing as a block, in PNG for the page and SVG for a paper."""
     files = []
     for kind in ("png", "svg"):
         file = io.BytesIO()
-        # Without a date, the same runs give the same file.
+        # Without a date, so that the same runs give the same file.
         drawing.savefig(
             file, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None
         )
@@ -137,49 +105,91 @@ def pictured(
 
 
 def file_name(words: str) -> str:
-    """Words as a part of a file's name; long ones by their beginning and a hash."""
+    """Return words as part of a file name; long ones are shortened with a hash."""
     plain = "".join(letter if letter.isalnum() else "-" for letter in words)
     if len(plain.encode()) <= 80:
         return plain
     return f"{plain[:40]}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
 
 
-_CONVENTIONS = [
-    ("W₂", "exact, of all particles, in double precision, whatever the flow was run in: not W₂², and not an estimate"),
-    ("power", "the loss is SW₂², a mean over particles and slices"),
-    ("root", "the loss is SW₂, its square root, as the paper's scripts have it: with a constant rate it never comes to rest"),
-    ("mean convention", "losses are means over particles; a rate h moves each particle by 2 h / n times its displacement (power)"),
-    ("reference convention", "the scale of the published scripts: a sum over particles, times their number"),
-    ("step computed", "no rate: the step that minimises the loss on the slices drawn, their matching held fixed"),
-    ("best rate", "the rate whose mean W₂ over seeds is least, as the paper chooses; ± is the standard deviation over seeds"),
-    ("diverged", "infinitely far: such a run never wins"),
-    ("edge of sw by theory", "n L d / (L + d − 1): beyond this rate the squared loss of L fresh slices in d dimensions diverges"),
-    ("seconds", "a run's share of its batch, unless it was timed by itself"),
-]  # fmt: skip
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "±": r"$\pm$", "×": r"$\times$", "∞": r"$\infty$", "≤": r"$\leq$", "≥": r"$\geq$", "→": r"$\to$",
+    "−": r"$-$", "₂": r"$_2$", "²": r"$^2$", "₁": r"$_1$", "√": r"$\surd$", "–": "--", "—": "---", "·": r"$\cdot$",
+    "δ": r"$\delta$", "ᵀ": r"$^T$", "₀": r"$_0$", "⟨": r"$\langle$", "⟩": r"$\rangle$", "φ": r"$\varphi$", "λ": r"$\lambda$",
+    "σ": r"$\sigma$", "Σ": r"$\Sigma$", "θ": r"$\theta$", "‖": r"$\|$", "ε": r"$\varepsilon$", "μ": r"$\mu$",
+}  # fmt: skip
 
 
-def sections(rows: Sequence[Row]) -> list[Section]:
-    """Conventions, environment."""
-    told = Table(
-        "conventions", "Words", ["word", "what it means here"], [list(one) for one in _CONVENTIONS]
-    )
-    return [Section("Conventions", (), [told]), _environment(rows)]
+def as_csv(table: Table) -> str:
+    """Return a table as CSV."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([table.header, *table.rows])
+    return out.getvalue()
 
 
-def _environment(rows: Sequence[Row]) -> Section:
-    machines: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        packages = ", ".join(f"{name} {version}" for name, version in sorted(row["versions"].items()))  # fmt: skip
-        machines.setdefault((row["device"], packages), []).append(row)
-    lines = [
-        [
-            device,
-            packages,
-            f"{len(some):,}",
-            f"{sum(row['seconds'] for row in some) / 3600:.2f}",
-            max(row["finished"] for row in some),
-        ]
-        for (device, packages), some in sorted(machines.items())
-    ]
-    header = ["machine", "with", "runs", "hours", "the last at (UTC)"]
-    return Section("Environment", (), [Table("environment", "Where it was made", header, lines)])
+def as_latex(table: Table) -> str:
+    """Return a table as LaTeX to `\\input`, with the package booktabs."""
+    columns = "l" * len(table.header)
+    lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
+    lines += [_latex_row(table.header), r"\midrule", *map(_latex_row, table.rows), r"\bottomrule"]
+    caption = ". ".join(part.rstrip(".") for part in (table.title, table.note) if part)
+    lines += [r"\end{tabular}", rf"\caption{{{_latex(caption)}}}", r"\end{table}"]
+    return "\n".join(lines) + "\n"
+
+
+def as_markdown(table: Table) -> str:
+    """Return a table as Markdown."""
+    rows = [table.header, ["---"] * len(table.header), *table.rows]
+    cells = [[_markdown(cell) for cell in row] for row in rows]
+    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+
+
+def _markdown(words: str) -> str:
+    for letter, instead in (("&", "&amp;"), ("<", "&lt;"), ("|", r"\|"), ("\n", " ")):
+        words = words.replace(letter, instead)
+    return words
+
+
+def _latex(words: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in words)
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    # After the end of a row, LaTeX reads a bracket as an optional length.
+    return " & ".join("{}" * cell.startswith("[") + _latex(cell) for cell in cells) + r" \\"
+
+
+# How each variant is drawn in every figure.
+_DASHED, _DOTTED, _MIXED = (5.0, 3.0), (1.5, 2.0), (7.0, 2.0, 1.5, 2.0)
+
+
+@dataclass(frozen=True)
+class Style:
+    """The color of a variant, readable on white and black, and its mark: a matplotlib name and an SVG outline.
+
+    Marks and dashes differ too, so that no variant is told by its color alone.
+    """
+
+    color: str
+    mark: str
+    outline: str  # in the square from −1 to 1
+    dash: tuple[float, ...] = ()  # lengths of dashes and gaps; empty for a solid line
+
+
+STYLES = {
+    "sw": Style(BLUE, "o", "M-1,0A1,1,0,1,1,1,0A1,1,0,1,1,-1,0Z"),
+    "maxsw": Style(ORANGE, "s", "M-.9,-.9H.9V.9H-.9Z"),
+    "dsw": Style(GREEN, "^", "M0,-1L1,.8H-1Z"),
+    "maxksw": Style("#c06a98", "v", "M0,1L1,-.8H-1Z"),
+    "imsw": Style("#b07900", "D", "M0,-1.1L.9,0L0,1.1L-.9,0Z", _DOTTED),
+    "vimsw": Style("#3a94cf", "P", "M-.4,-1H.4V-.4H1V.4H.4V1H-.4V.4H-1V-.4H-.4Z", _MIXED),
+    "omsw": Style("#8a6bbf", "X",
+                 "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z", _DASHED),
+    "rmsw": Style(GRAY, "*",
+                 "M0,-1.2L.35,-.49L1.14,-.37L.57,.19L.71,.97L0,.6L-.71,.97L-.57,.19L-1.14,-.37L-.35,-.49Z", _MIXED),
+    "ebsw": Style("#b0406a", "<", "M-1,0L.8,-1V1Z", _DASHED),
+    "rpsw": Style("#2f8f80", ">", "M1,0L-.8,-1V1Z", _DOTTED),
+    "ebrpsw": Style("#85852c", "h", "M-.5,-.87H.5L1,0L.5,.87H-.5L-1,0Z", _DASHED),
+}  # fmt: skip

@@ -1,41 +1,40 @@
-"""The sections on theory and on estimators: each statement, what was measured, its figure."""
+"""The sections on theory and on estimators: each statement, its measurements and its figure."""
 
 from __future__ import annotations
 
-from slicewise.lab.experiments.theory.cells import EVERY, task_of
-from slicewise.lab.experiments.theory.check import Check, Measured
+from slicewise.lab.experiments import CHECKS, Check, Measured, task_from
+from slicewise.lab.images import blank
 from slicewise.lab.report.best import Row
-from slicewise.lab.report.layout import Figure, Piece, Section, Table, pictured
-from slicewise.lab.study.run import as_json
-from slicewise.lab.study.store import Store
+from slicewise.lab.report.layout import Block, Figure, Section, Table, as_figure
+from slicewise.lab.study import Store, as_json
 
 TITLES = {
-    "theory": "The theory, asked of numbers",
+    "theory": "Statements of the theory, measured",
     "estimators": "Estimators: bias, variance and time",
 }
 
 
 def section(store: Store, experiment: str = "theory") -> Section | None:
-    """Every check of an experiment that was run; None if there is none."""
+    """Return the section of an experiment of checks; None if none was run."""
     rows = store.rows(experiment=experiment)
-    pieces: list[Piece] = []
+    blocks: list[Block] = []
     verdicts = []
-    for name, check in EVERY[experiment].items():
+    for name, check in CHECKS[experiment].items():
         found = of_one_preset(check, [r for r in rows if r["setting"] == name])
         if not found:
             continue
-        pieces.append(_figure(experiment, check, found))
+        blocks.append(_figure(experiment, check, found))
         verdicts.append([check.title, check.statement, check.verdict(found)])
-    if not pieces:
+    if not blocks:
         return None
     header = ["", "the statement", "measured"]
     table = Table(f"{experiment}-verdicts", "What holds", header, verdicts)
-    return Section(TITLES[experiment], (), [table, *pieces])
+    return Section(TITLES[experiment], (), [table, *blocks])
 
 
 def of_one_preset(check: Check, rows: list[Row]) -> list[Measured]:
-    """What was measured for one preset, the fuller if it is whole: presets share tasks, and are not to be mixed."""
-    by_task = {as_json(task_of(row["given"])): row["measures"] for row in rows}
+    """Return the measurements of one preset: the paper's if complete, else the one with more tasks. Presets share tasks."""
+    by_task = {as_json(task_from(row["given"])): row["measures"] for row in rows}
     found = {
         preset: [task for task in check.tasks(preset) if as_json(task) in by_task]
         for preset in ("paper", "quick")
@@ -46,13 +45,8 @@ def of_one_preset(check: Check, rows: list[Row]) -> list[Measured]:
 
 
 def _figure(experiment: str, check: Check, found: list[Measured]) -> Figure:
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib.figure import Figure as Drawing
-
-    drawing = Drawing(figsize=(11, 4.2), layout="constrained")
+    drawing = blank(11, 4.2)
     (whole,) = drawing.subfigures(1, 1, squeeze=False).flat
     check.draw(whole, found)
     words = f"{check.title}. {check.statement}"
-    return pictured(drawing, f"{experiment}-{check.name}", check.title, words)
+    return as_figure(drawing, f"{experiment}-{check.name}", check.title, words)

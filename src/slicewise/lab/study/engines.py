@@ -1,4 +1,4 @@
-"""Where cells are made: here, one after another, or in several processes. None of them writes."""
+"""Engines, which make the runs of cells: in this process, or in several. None of them writes to the store."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from slicewise.lab.study.run import Cell, Result, Run
 
 @dataclass(frozen=True)
 class Job:
-    """What is left to make of a cell."""
+    """The runs of a cell that are still to be made."""
 
     cell: Cell
     runs: tuple[Run, ...]
     device: str
-    scratch: Path | None = None  # folder for what long cells go on from
+    scratch: Path | None = None  # folder for checkpoints of long cells
 
     @property
     def checkpoint(self) -> Path | None:
-        """A file of this job's own: it depends on which runs are to be made."""
+        """The file of this job, named by a hash of its runs."""
         if self.scratch is None:
             return None
         whole = "".join(run.key for run in self.runs)
         return self.scratch / f"{hashlib.sha256(whole.encode()).hexdigest()[:32]}.pt"
 
-    def forget(self) -> None:
-        """Remove what it would have gone on from."""
+    def remove_checkpoint(self) -> None:
+        """Remove the checkpoint of this job, if there is one."""
         if self.checkpoint is not None:
             self.checkpoint.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, eq=False)
-class Done:
-    """A job and what came of it, with where it was made: results, or what went wrong."""
+class JobResult:
+    """The results of a job, or its error, and where it was made."""
 
     job: Job
     results: tuple[Result, ...] = ()
@@ -59,24 +59,24 @@ class Done:
 
 
 class Engine(Protocol):
-    """Makes jobs in some order, and hands each over when it is done."""
+    """Makes jobs in some order, and yields the result of each when it is done."""
 
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[Done]: ...
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[JobResult]: ...
 
-    def by_itself(self, job: Job) -> Done:
-        """One job with nothing of ours beside it, because its time is asked for."""
+    def run_alone(self, job: Job) -> JobResult:
+        """Make one job with no other beside it, because its time is measured."""
         ...
 
 
-def make(job: Job) -> Done:
-    """One job. A batch too large for the device's memory is made in halves: runs do not know their batch."""
+def run_job(job: Job) -> JobResult:
+    """Make one job; a batch that is too large for the device's memory is made in halves, with the same results."""
     begun = time.perf_counter()
     try:
         results = tuple(_measured(job))
         took = time.perf_counter() - begun
-        return Done(job, results, took, device_name(job.device), versions())
-    except Exception as error:  # whatever it is, the other cells go on, and it is told in the end
-        return Done(job, error=f"{type(error).__name__}: {error}")
+        return JobResult(job, results, took, device_name(job.device), versions())
+    except Exception as error:  # the other cells go on, and it is reported at the end
+        return JobResult(job, error=f"{type(error).__name__}: {error}")
 
 
 def _measured(job: Job) -> list[Result]:
@@ -90,47 +90,47 @@ def _measured(job: Job) -> list[Result]:
     parts = [replace(job, runs=runs) for runs in (job.runs[:half], job.runs[half:])]
     results = [result for part in parts for result in _measured(part)]
     for part in parts:
-        part.forget()
+        part.remove_checkpoint()
     return results
 
 
 @dataclass(frozen=True)
-class InTurn:
-    """One after another, in this process."""
+class SerialEngine:
+    """Makes jobs one after another in this process."""
 
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[Done]:
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
         for job in jobs:
-            yield make(job)
+            yield run_job(job)
 
-    def by_itself(self, job: Job) -> Done:
-        return make(job)
+    def run_alone(self, job: Job) -> JobResult:
+        return run_job(job)
 
 
 @dataclass(frozen=True)
-class InProcesses:
-    """In several processes of this machine, which share its cores.
+class ProcessEngine:
+    """Makes jobs in several processes of this machine, which share its cores.
 
-    When a process dies (killed, out of memory), what was in flight is made once more, each job by itself: the
-    one that kills its process twice has failed, and takes nobody else down.
+    If a process dies (killed, out of memory), the jobs in progress are made once more, each by itself. A job that ends its
+    process twice has failed; the others go on.
     """
 
     count: int
 
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[Done]:
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
         left = deque(jobs)
         while left:
             lost = yield from _in_pool(left, self.count)
             for job in lost:
                 if (yield from _in_pool(deque([job]), 1)):
-                    why = "its process died, twice: was it killed, or is memory short? try fewer --jobs"
-                    yield Done(job, error=why)
+                    why = "its process died twice: was it killed, or is memory short? try fewer --jobs"
+                    yield JobResult(job, error=why)
 
-    def by_itself(self, job: Job) -> Done:
-        return make(job)  # here: the other processes have ended
+    def run_alone(self, job: Job) -> JobResult:
+        return run_job(job)  # in this process: the others have ended
 
 
-def _in_pool(left: deque[Job], count: int) -> Generator[Done, None, list[Job]]:
-    """Make jobs, taking them off the left end; returns those in flight when a process died, if one did."""
+def _in_pool(left: deque[Job], count: int) -> Generator[JobResult, None, list[Job]]:
+    """Make jobs, taken from the left; return those in progress if a process died."""
     pool = ProcessPoolExecutor(
         count,
         mp_context=multiprocessing.get_context("spawn"),  # CUDA does not survive a fork
@@ -138,15 +138,15 @@ def _in_pool(left: deque[Job], count: int) -> Generator[Done, None, list[Job]]:
         initargs=(max(1, (os.cpu_count() or 1) // count),),
     )
     others = set(multiprocessing.active_children())
-    waiting: dict[Future[Done], Job] = {}
+    waiting: dict[Future[JobResult], Job] = {}
     lost: list[Job] = []
     try:
         while waiting or (left and not lost):
-            # A few at a time: whatever is handed over is lost if a process dies.
+            # As many as there are processes: all submitted jobs are lost if a process dies.
             while left and not lost and len(waiting) < count:
                 job = left.popleft()
                 try:
-                    waiting[pool.submit(make, job)] = job
+                    waiting[pool.submit(run_job, job)] = job
                 except BrokenProcessPool:
                     lost.append(job)
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -163,14 +163,14 @@ def _in_pool(left: deque[Job], count: int) -> Generator[Done, None, list[Job]]:
 
 
 def _begin(threads: int) -> None:
-    # Ctrl-C is for the process that writes; it ends the others.
+    # Ctrl-C is handled by the main process, which ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """A writer that was killed tells nobody: who works for it would work on, in the way of the next one."""
+    """End this process when the main one has ended, which may have been killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])

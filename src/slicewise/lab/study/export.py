@@ -1,4 +1,4 @@
-"""Runs of a store for other programs."""
+"""Runs of a store as CSV."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slicewise.lab.study.schema import COLUMNS, JSON
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as a table for other programs; what is JSON in the store is JSON here."""
+    """Return rows of a store as CSV, all columns; JSON columns stay JSON."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -33,7 +33,7 @@ _OF_NETWORKS = ("frechet", "w2_removed", "frechet_removed", "probe", "move", "ow
 
 
 def means_as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A line for each rate of each setting: what its seeds come to. Six digits: enough to rank, small to keep."""
+    """Return a line of CSV for each rate of each setting, with means over seeds in six digits."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         place = [row[name] for name in ("experiment", "setting", "variant", "objective", "lr")]
@@ -47,16 +47,16 @@ def means_as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _mean(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
     first, given = rows[0], rows[0]["given"]
-    # A network that was only timed was not judged.
+    # Networks that were only timed have no distance.
     found = [row["w2"] for row in rows if row["w2"] is not None]
     finite = [w2 for w2 in found if w2 < float("inf")]
-    # As the tables have it: one run that diverged, and the mean is infinite.
+    # As in the tables of the report, the mean is infinite if one run diverged.
     whole = len(finite) == len(found)
     mean = statistics.fmean(finite) if finite and whole else float("inf")
     steps = [int(row["measures"].get("steps") or 0) for row in rows]
     return {
         **first,
-        # Of networks, as many as they are judged on; of flows, particles.
+        # Particles of a flow, or samples that a network is judged on.
         "n": given["task"].get("n", given.get("judged", "")),
         "limit": given["steps"],
         "convention": given.get("convention", "mean"),
@@ -78,7 +78,7 @@ def _mean(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _mean_of(rows: list[Mapping[str, Any]], name: str) -> str:
-    """Of networks: how they are judged; nothing for flows."""
+    """Return the mean of a measure of networks; nothing for flows."""
     if name not in rows[0]["measures"]:
         return ""
     found = [row["measures"][name] for row in rows]

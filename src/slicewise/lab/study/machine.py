@@ -1,4 +1,4 @@
-"""Where runs are made: which device, and with which versions of what the numbers depend on."""
+"""The device that runs are made on, and the versions of the packages that results depend on."""
 
 from __future__ import annotations
 
@@ -7,32 +7,39 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.errors import UserError
 
 
 def choose_device(asked: str) -> str:
-    """ "auto" is a CUDA device where there is one."""
+    """Return the device to use.
+
+    Args:
+        asked: "auto" (CUDA if there is a device), "cpu", "cuda", or one of several, such as "cuda:1".
+
+    Raises:
+        UserError: there is no such device.
+    """
     if asked == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, index = asked.partition(":")
     if kind not in ("cpu", "cuda") or (index and not index.isdigit()) or asked.endswith(":"):
-        raise Trouble(f"--device {asked}: give auto, cpu, cuda, or one of several, cuda:1")
+        raise UserError(f"--device {asked}: give auto, cpu, cuda, or one of several, cuda:1")
     if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
         count = torch.cuda.device_count()
         found = f"there are {count}" if count else "there is no CUDA device here; use --device cpu"
-        raise Trouble(f"--device {asked}: {found}")
+        raise UserError(f"--device {asked}: {found}")
     return asked
 
 
 def device_name(device: str) -> str:
-    """What kind of device it is, for the record."""
+    """Return the name of a device, which is stored with each run."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on."""
+    """Return the versions of the packages that results depend on."""
     found = {"python": platform.python_version(), "torch": torch.__version__}
     for package in ("slicewise", "numpy", "numba", "POT", "scipy"):
         try:

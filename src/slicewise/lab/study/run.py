@@ -1,4 +1,4 @@
-"""What a run is, what comes of it, and the cells that make many at once."""
+"""Runs, their results, and cells, which make many runs as one batch."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
+from slicewise.lab.data import Array
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its place in the study, and everything else that determines what comes out.
+    """One run: everything that determines its result.
 
-    `lr=None` is a step computed. `given` holds plain numbers and words: the task, the recipe as it prints,
-    convention, steps, dtype. `noted` is told of it and determines nothing, such as the name of a file. Where a
-    run is made (device, batch, engine) is not part of what it is, unless its time is what is asked for.
+    `lr=None` means that the step is computed. `given` holds plain numbers and words: the task, the printed recipe,
+    convention, steps, dtype. `noted` is stored too but determines nothing, such as the name of a file. Where a run is made
+    (device, batch, engine) does not identify it, unless its time is measured.
+
+    The key is a hash of these values and of their names: renaming an entry of `given` orphans all stored runs.
     """
 
     experiment: str
@@ -34,17 +36,17 @@ class Run:
 
     @functools.cached_property
     def key(self) -> str:
-        """A hash of all of it: the same in every process and on every machine."""
+        """A hash of all but `noted`, the same in every process and on every machine."""
         whole = [self.experiment, self.setting, self.variant, self.objective, self.lr, self.seed]
         return hashlib.sha256(as_json([*whole, dict(self.given)]).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What came of a run.
+    """The result of a run.
 
-    `seconds` is the run's share of the time its batch took, `batch` how many runs that was. `measures` are
-    numbers by name, `trace` curves by name; `arrays` is what pictures are drawn from.
+    `seconds` is the run's share of the time of its batch, `batch` the number of runs in it. `measures` has numbers by name,
+    `trace` curves by name, `arrays` what pictures are drawn from.
     """
 
     run: Run
@@ -52,22 +54,22 @@ class Result:
     seconds: float
     batch: int = 1
     w2: float | None = (
-        None  # exact; infinite for a run that diverged, None where there is none to speak of
+        None  # exact; infinite for a run that diverged, None for runs without a distance
     )
     measures: Mapping[str, float] = field(default_factory=dict)
     trace: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
-    arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    arrays: Mapping[str, Array] = field(default_factory=dict)
 
 
 class Cell(Protocol):
-    """Runs that are made together, as one batch: usually the rates and seeds of one variant on one task.
+    """Runs that are made as one batch: usually the rates and seeds of one variant on one task.
 
-    Cells travel to other processes, so they pickle; what they measure depends on the runs alone.
+    Cells are pickled and sent to other processes; their results depend on the runs only.
     """
 
     @property
     def name(self) -> str:
-        """What to call it while it runs."""
+        """Its name in messages."""
         ...
 
     @property
@@ -77,27 +79,27 @@ class Cell(Protocol):
 
     @property
     def alone(self) -> bool:
-        """Whether its time is what is asked for, so that nothing else may run beside it."""
+        """Whether its time is measured, so that no other cell may run beside it."""
         ...
 
     def device(self, asked: str) -> str:
-        """Where it is made, if this device is asked for."""
+        """Return the device it is made on, if this one is asked for."""
         ...
 
     def measure(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
     ) -> list[Result]:
-        """Make these of its runs; a long cell keeps a file to go on from."""
+        """Make some of its runs; a long cell resumes from and writes the checkpoint."""
         ...
 
 
 def as_json(value: Any) -> str:
-    """JSON that is the same for the same value, and valid for every reader: what is not finite is null."""
+    """Return canonical JSON: the same for equal values; numbers that are not finite are null."""
     return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it: lists and dictionaries all the way down, null for what is not finite."""
+    """Return a value of lists and dictionaries only, with None for numbers that are not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):

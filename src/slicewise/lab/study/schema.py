@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Marks a file as ours, so that somebody else's database is not written to.
+# Marks a file as a store, so that no other database is written to.
 APPLICATION, VERSION = 0x51CE5, 1
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -32,8 +32,8 @@ CREATE TABLE IF NOT EXISTS arrays (
 );
 CREATE INDEX IF NOT EXISTS runs_by_place ON runs (experiment, setting, variant);
 """
-# What was ever asked for, so that what is missing can be told from what nobody wanted. Stores begun before this
-# table was there get it when they are next written to.
+# What was ever asked for, which tells missing runs from those that nobody wanted. Older stores get this table when they are
+# next written to.
 ASKED = """
 CREATE TABLE IF NOT EXISTS asked (
     experiment TEXT NOT NULL,
@@ -50,5 +50,7 @@ COLUMNS = (
     "key", "experiment", "setting", "variant", "objective", "lr", "seed", "w2", "seconds", "status",
     "batch", "measures", "trace", "given", "device", "versions", "finished",
 )  # fmt: skip
+# How a run ended, by the words of stores written before `slicewise.support.Status`; `Store.rows` reads them as its words.
+STATUS_BEFORE = {"converged": "arrived", "assigned": "arrived", "finished": "out of steps"}
 ASKED_COLUMNS = ("experiment", "setting", "variant", "objective", "computed", "given", "error")
 JSON = ("measures", "trace", "given", "versions")

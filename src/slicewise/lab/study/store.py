@@ -1,4 +1,4 @@
-"""One SQLite file that holds every run there is: whole cells or nothing, and never a run twice."""
+"""A SQLite file that holds the runs of a study: a cell is stored as a whole, and no run twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.lab.errors import Trouble
+from slicewise.lab.data import Array
+from slicewise.lab.errors import UserError
 from slicewise.lab.study.run import Cell, Result, Run, as_json
 from slicewise.lab.study.schema import (
     APPLICATION,
@@ -23,13 +24,23 @@ from slicewise.lab.study.schema import (
     COLUMNS,
     JSON,
     SCHEMA,
+    STATUS_BEFORE,
     VERSION,
 )
 from slicewise.support import check_choice
 
 
 class Store:
-    """The runs of a study. Opened to write, it is made where there is none; `Store.reading` never writes.
+    """The runs of a study.
+
+    Args:
+        path: the SQLite file.
+        write: whether the store may be written to; it is created if there is none. `Store.reading` opens one to read.
+
+    Raises:
+        UserError: the file is not a store, cannot be opened, or does not exist where nothing may be written.
+
+    Example:
 
     >>> import tempfile
     >>> with Store(Path(tempfile.mkdtemp()) / "runs.db") as store:
@@ -40,9 +51,9 @@ class Store:
     def __init__(self, path: str | Path, *, write: bool = True) -> None:
         self.path = Path(path)
         if self.path.is_dir():
-            raise Trouble(f"{self.path} is a folder: name the file of a store, such as runs.db")
+            raise UserError(f"{self.path} is a folder: give the file of a store, such as runs.db")
         if not write and not self.path.exists():
-            raise Trouble(f"there is no store {self.path}: `slicewise reproduce` makes one")
+            raise UserError(f"there is no store {self.path}: `slicewise reproduce` makes one")
         with self._explained():
             if write:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,15 +66,15 @@ class Store:
 
     @classmethod
     def reading(cls, path: str | Path) -> Store:
-        """A store that is only looked at, while others may write to it."""
+        """Open a store to read; another process may write to it meanwhile."""
         return cls(path, write=False)
 
     def _open(self, write: bool) -> sqlite3.Connection:
-        # Another process may be in the middle of a commit: wait for it.
+        # Wait for another process that is committing.
         if write:
             return sqlite3.connect(self.path, timeout=60, isolation_level=None)
         address = self.path.resolve().as_uri()
-        # In a folder nobody may write to, SQLite can read a store only if told that none will.
+        # In a read-only folder SQLite needs `immutable`.
         log = self.path.with_name(self.path.name + "-wal")
         for mode in ("mode=ro",) if log.exists() else ("mode=ro", "immutable=1"):
             connection = sqlite3.connect(f"{address}?{mode}", uri=True, timeout=60)
@@ -85,23 +96,23 @@ class Store:
                 self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 self._connection.execute(f"PRAGMA user_version = {VERSION}")
         elif application != APPLICATION:
-            raise Trouble(
-                f"{self.path} is a database, but no store of slicewise: name another file"
+            raise UserError(
+                f"{self.path} is a database, but not a store of slicewise: give another file"
             )
         elif version != VERSION:
-            raise Trouble(
+            raise UserError(
                 f"{self.path} is a store of version {version}, this slicewise writes version {VERSION}: "
-                f"name another file"
+                f"give another file"
             )
         if write:
-            # Readers are not kept waiting, and a process killed in a commit leaves the last whole one.
+            # Readers need not wait, and a process killed during a commit leaves the previous state.
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA foreign_keys = ON")
             self._connection.execute(ASKED)
 
     def missing(self, runs: Iterable[Run]) -> list[Run]:
-        """Those that are not there yet, in their order."""
+        """Return the runs that are not stored yet, in their order."""
         with self._explained():
             return [run for run in runs if not self._has(run.key)]
 
@@ -110,7 +121,7 @@ class Store:
         return found is not None
 
     def add(self, results: Sequence[Result], device: str, versions: Mapping[str, str]) -> None:
-        """All of them, or, if anything goes wrong, none. A run that is there already stays as it is."""
+        """Store all results, or none if there is an error; runs that are stored already do not change."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._explained(), self._transaction():
             for result in results:
@@ -128,7 +139,7 @@ class Store:
                     )
 
     def ask(self, cells: Iterable[Cell], error: str = "") -> None:
-        """Note that these are wanted, or what went wrong with them."""
+        """Record that cells were asked for, or the error of the last attempt."""
         wanted = {(*_place(run), error) for cell in cells for run in cell.runs}
         with self._explained(), self._transaction():
             self._connection.executemany(
@@ -136,7 +147,7 @@ class Store:
             )
 
     def asked(self) -> list[dict[str, Any]]:
-        """What was ever wanted, and what went wrong with it when it was last tried, if anything did."""
+        """Return what was ever asked for, with the error of the last attempt, if any."""
         there = "SELECT 1 FROM sqlite_master WHERE name = 'asked'"
         with self._explained():
             if self._connection.execute(there).fetchone() is None:
@@ -148,7 +159,10 @@ class Store:
         return [{**row, "given": json.loads(row["given"])} for row in rows]
 
     def rows(self, **wanted: str) -> list[dict[str, Any]]:
-        """Runs as dictionaries by column, those with these values: `rows(experiment="theory")`."""
+        """Return runs as dictionaries by column, filtered by values of columns, such as `rows(experiment="theory")`.
+
+        A status that an older version stored is returned in today's words.
+        """
         for name in wanted:
             check_choice("column", name, COLUMNS)
         where = " AND ".join(f"{name} = ?" for name in wanted) or "1"
@@ -159,26 +173,23 @@ class Store:
                 tuple(wanted.values()),
             ).fetchall()
         rows = [dict(zip(COLUMNS, row, strict=True)) for row in found]
+        for row in rows:
+            row["status"] = STATUS_BEFORE.get(row["status"], row["status"])
         return [{**row, **{name: json.loads(row[name]) for name in JSON}} for row in rows]
 
     def values_of(self, column: str) -> list[str]:
-        """What there is in a column, but for nothing."""
+        """Return the different values of a column, without empty ones."""
         check_choice("column", column, COLUMNS)
         with self._explained():
             found = self._connection.execute(f"SELECT DISTINCT {column} FROM runs").fetchall()
         return sorted(str(value) for (value,) in found if value)
 
-    def array(self, key: str, name: str) -> np.ndarray[Any, Any] | None:
-        """An array that was kept with a run."""
+    def array(self, key: str, name: str) -> Array | None:
+        """Return an array that was stored with a run, or None."""
         asked = "SELECT data FROM arrays WHERE key = ? AND name = ?"
         with self._explained():
             found = self._connection.execute(asked, (key, name)).fetchone()
         return None if found is None else np.load(io.BytesIO(found[0]), allow_pickle=False)
-
-    def is_whole(self) -> bool:
-        """Whether SQLite finds nothing wrong with the file."""
-        with self._explained():
-            return self._connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -193,27 +204,27 @@ class Store:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """What SQLite says, with what to do about it."""
+        """Turn errors of SQLite into a UserError that says what to do."""
         try:
             yield
         except sqlite3.Error as error:
             said = str(error)
             if "full" in said or "disk I/O" in said:
-                advice = "is the disk full? what is stored is safe: make room and run again"
+                advice = "is the disk full? stored runs are safe: free some space and run again"
             elif "not a database" in said or "malformed" in said:
-                advice = "it is no store of slicewise, or a damaged one: name another file"
+                advice = "it is not a store of slicewise, or damaged: give another file"
             elif "locked" in said:
-                advice = "another process holds it: wait until it has ended"
+                advice = "another process is using it: wait until it has ended"
             else:
                 advice = "can the file and its folder be written to?"
-            raise Trouble(f"store {self.path}: {said}; {advice}") from error
+            raise UserError(f"store {self.path}: {said}; {advice}") from error
         except OSError as error:
-            raise Trouble(
-                f"store {self.path}: {error}; name a file in a folder of yours"
+            raise UserError(
+                f"store {self.path}: {error}; give a file in a folder that you can write to"
             ) from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def __enter__(self) -> Store:
@@ -229,7 +240,7 @@ class Store:
 
 
 def _place(run: Run) -> tuple[str, str, str, str, bool, str]:
-    """Where a run belongs: all but its rate and its seed."""
+    """Return what identifies a run but for its rate and seed."""
     given = as_json({**run.given, **run.noted})
     return run.experiment, run.setting, run.variant, run.objective, run.lr is None, given
 
@@ -244,7 +255,7 @@ def _values(result: Result, device: str, versions: Mapping[str, str], now: str) 
     return (*place, *outcome, *words, device, as_json(versions), now)
 
 
-def _packed(array: np.ndarray[Any, Any]) -> bytes:
+def _packed(array: Array) -> bytes:
     file = io.BytesIO()
     np.save(file, array, allow_pickle=False)
     return file.getvalue()

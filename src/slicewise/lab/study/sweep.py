@@ -1,4 +1,4 @@
-"""From cells to a store that holds their runs: only what is missing is made."""
+"""Make the runs of cells that a store lacks, and store them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slicewise.lab.study.engines import Engine, InTurn, Job
+from slicewise.lab.study.engines import Engine, Job, SerialEngine
+from slicewise.lab.study.progress import SweepProgress
 from slicewise.lab.study.run import Cell
 from slicewise.lab.study.store import Store
-from slicewise.lab.study.watch import Watch
 
 
 @dataclass
 class Outcome:
-    """What a sweep did."""
+    """What a sweep did: counts of runs, and errors of cells."""
 
     made: int = 0  # runs
     there: int = 0  # runs that were in the store already
@@ -28,15 +28,25 @@ def sweep(
     store: Store,
     *,
     device: str = "cpu",
-    engine: Engine = InTurn(),
-    watch: Watch | None = None,
+    engine: Engine = SerialEngine(),
+    progress: SweepProgress | None = None,
 ) -> Outcome:
-    """Make every run that the store lacks, a cell at a time; each cell is written as a whole when it is done.
+    """Make every run that the store lacks; each cell is stored as a whole when it is done.
 
-    Stop it whenever you like and call it again: at most the cells in flight are lost, and of those that
-    run for long only the last half minute.
+    It may be stopped at any time and called again: at most the cells in progress are lost, and of long ones only the last
+    half minute.
+
+    Args:
+        cells: what is wanted.
+        store: where results go.
+        device: "cpu", "cuda" or "cuda:1".
+        engine: makes the runs; those that are timed come last, one by one.
+        progress: shows how far it is; nothing by default.
+
+    Returns:
+        How many runs were made and how many were stored already, and the errors of cells that failed.
     """
-    watch = Watch(quiet=True) if watch is None else watch
+    progress = SweepProgress(quiet=True) if progress is None else progress
     outcome, jobs = Outcome(), []
     scratch = store.path.with_name(store.path.name + ".cells")
     for cell in cells:
@@ -46,9 +56,9 @@ def sweep(
             jobs.append(Job(cell, missing, cell.device(device), scratch))
     store.ask(cells)
     _clear(scratch)
-    with watch.over([(job.cell.name, len(job.runs)) for job in jobs]):
+    with progress.over([(job.cell.name, len(job.runs)) for job in jobs]):
         together = [job for job in jobs if not job.cell.alone]
-        by_themselves = (engine.by_itself(job) for job in jobs if job.cell.alone)
+        by_themselves = (engine.run_alone(job) for job in jobs if job.cell.alone)
         for done in itertools.chain(engine(together), by_themselves):
             if done.error:
                 outcome.failed[done.job.cell.name] = done.error
@@ -56,18 +66,18 @@ def sweep(
             else:
                 store.add(done.results, done.device, done.versions)
                 outcome.made += len(done.results)
-                done.job.forget()
-            watch.done(done.job.cell.name, len(done.job.runs), done.seconds, done.error)
+                done.job.remove_checkpoint()
+            progress.done(done.job.cell.name, len(done.job.runs), done.seconds, done.error)
     _clear(scratch)
     return outcome
 
 
 def _clear(scratch: Path) -> None:
-    """Remove what a process that was killed in the middle of writing left; the folder too, if it is empty."""
+    """Remove temporary files of killed processes, and the folder if it is empty."""
     if not scratch.is_dir():
         return
     for file in scratch.glob(".*"):
-        # A minute: another sweep on this store may be writing just now.
+        # Another sweep on this store may be writing newer ones.
         if file.is_file() and time.time() - file.stat().st_mtime > 60:
             file.unlink(missing_ok=True)
     if not any(scratch.iterdir()):

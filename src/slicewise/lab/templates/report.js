@@ -5,15 +5,15 @@
   const methods = [...new Set(boxes().map((box) => box.value))];
   let chosen = methods;
 
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const look = () => ({
     background: null,
     font: "system-ui, sans-serif",
-    view: { stroke: colour("--line") },
+    view: { stroke: color("--line") },
     axis: {
-      labelColor: colour("--soft"), titleColor: colour("--ink"), gridColor: colour("--line"),
-      domainColor: colour("--line"), tickColor: colour("--line"), gridOpacity: 0.6,
+      labelColor: color("--soft"), titleColor: color("--ink"), gridColor: color("--line"),
+      domainColor: color("--line"), tickColor: color("--line"), gridOpacity: 0.6,
     },
   });
 

@@ -1,4 +1,4 @@
-"""Who estimates SW_2², in which dimensions, and on what samples they are compared."""
+"""The estimators of SW_2² that are compared, and the samples they are compared on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
+from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
 from slicewise.parts import LowDiscrepancy
 from slicewise.sampling import Randomness, orthonormal
 
@@ -25,17 +25,17 @@ def _named(name: str, **options: Any) -> Callable[[int], sw.Recipe]:
 
 @dataclass(frozen=True)
 class Contestant:
-    """An estimator with L slices to price; `dimension` where it is at home in one alone."""
+    """An estimator that evaluates L slices; `dimension` is set if it works in one dimension only."""
 
     recipe: Callable[[int], sw.Recipe]
-    colour: str
+    color: str
     line: str = "-"
     dimension: int | None = None
-    reduces: bool = False  # does it estimate SW in the data's own k dimensions?
+    reduces: bool = False  # whether it estimates SW in the k dimensions of the data
 
 
 CONTESTANTS = {
-    "sw": Contestant(_named("sw"), GREY),
+    "sw": Contestant(_named("sw"), GRAY),
     "orthosw": Contestant(_named("orthosw"), BLUE),
     "rqsw": Contestant(_named("rqsw"), ORANGE),
     "rqsw spiral": Contestant(_named("rqsw", points="spiral"), ORANGE, "--", 3),
@@ -45,22 +45,22 @@ CONTESTANTS = {
     "even": Contestant(lambda n: sw.Recipe(LowDiscrepancy(n)), "#56b4e9"),
     "lcvsw": Contestant(_named("lcvsw"), GREEN),
     "ucvsw": Contestant(_named("ucvsw"), GREEN, "--"),
-    "gaussiansw": Contestant(_named("gaussiansw"), GREY, ":"),
+    "gaussiansw": Contestant(_named("gaussiansw"), GRAY, ":"),
     "omsw": Contestant(lambda n: sw.VARIANTS["omsw"](n_slices=n, n_steps=5), BLUE, ":"),
-    "rmsw": Contestant(lambda n: sw.VARIANTS["rmsw"](n_slices=n, n_steps=5), GREY, "-."),
+    "rmsw": Contestant(lambda n: sw.VARIANTS["rmsw"](n_slices=n, n_steps=5), GRAY, "-."),
     "phisw": Contestant(_named("phisw"), "#cc79a7", reduces=True),
     "momentsw": Contestant(lambda n: sw.VARIANTS["momentsw"](check=False), "black", ":"),
 }
 
 
 def entered(d: int) -> list[str]:
-    """Those that can be had in d dimensions."""
+    """Return the estimators that work in d dimensions."""
     return [name for name, one in CONTESTANTS.items() if one.dimension in (None, d)]
 
 
 @functools.lru_cache(maxsize=8)
 def samples(n: int, d: int, k: int, moved: bool = True) -> tuple[Tensor, Tensor]:
-    """A normal cloud, and a skewed one with other scales, moved or of the same mean; in k dimensions, turned into R^d."""
+    """Return normal samples and skewed ones with other scales, of another mean if `moved`; of R^k, rotated into R^d."""
     rng = Randomness(torch.Generator().manual_seed(1000 * k + n), _CPU)
     x, z = rng.normal(n, k).double(), rng.normal(n, k).double()
     scales = torch.linspace(0.5, 1.5, k, dtype=torch.float64)
@@ -72,17 +72,17 @@ def samples(n: int, d: int, k: int, moved: bool = True) -> tuple[Tensor, Tensor]
 
 @functools.lru_cache(maxsize=8)
 def truth(n: int, k: int, moved: bool, n_slices: int) -> tuple[float, float]:
-    """SW_2² in the data's own k dimensions, and its standard error, of this many slices."""
+    """Return SW_2² in the k dimensions of the data, from many slices, and its standard error."""
     x, y = samples(n, k, k, moved)
     if k == 2:
         angle = (torch.arange(n_slices, dtype=torch.float64) + 0.5) * (math.pi / n_slices)
         slices = torch.stack([angle.cos(), angle.sin()], dim=-1)
         return float(sw.evaluate(x, y, slices=slices).power), 0.0
     if k == 3:
-        # Even points: what they leave is below what is measured here (2e-6 from 20,000 to 200,000 of them).
+        # The error of a spiral is below what is measured here (2e-6 between 20,000 and 200,000 points).
         spiral = sw.evaluate(x, y, "qsw", n_slices=n_slices, points="spiral")
         return float(spiral.power), 0.0
-    # Whole frames are far better than single slices, and cheaper than anything else for many of them.
+    # Orthonormal frames have a far smaller error than independent slices.
     generator = torch.Generator().manual_seed(k)
     found = [
         sw.evaluate(x, y, "orthosw", n_slices=n_slices // 20, generator=generator).power

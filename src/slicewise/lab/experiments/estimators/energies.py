@@ -1,4 +1,4 @@
-"""Four estimators of energy-based SW: weighted, resampled, and two chains, at equal numbers of slices priced."""
+"""Four estimators of energy-based SW: weighted, resampled, and two chains, at equal numbers of slices evaluated."""
 
 from __future__ import annotations
 
@@ -9,23 +9,32 @@ from typing import TYPE_CHECKING
 import torch
 
 import slicewise as sw
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    by_preset,
+    chunks,
+    column,
+    generator_of,
+    grouped,
+    label,
+    seeded,
+)
 from slicewise.lab.experiments.estimators.contestants import samples
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import label
-from slicewise.lab.experiments.theory.sampling import by_preset, generator_of, pieces, seeded
-from slicewise.lab.experiments.theory.series import column, grouped
-from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
+from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
-# How many slices each prices for one that enters the mean, and how it is drawn.
+# How many slices each evaluates for one that enters the mean, and its color.
 PRICED = {"ebsw": 1, "sirebsw": 2, "imhebsw": 3, "rmhebsw": 3}
-_COLOURS = {"ebsw": GREY, "sirebsw": BLUE, "imhebsw": ORANGE, "rmhebsw": GREEN}
+_COLORS = {"ebsw": GRAY, "sirebsw": BLUE, "imhebsw": ORANGE, "rmhebsw": GREEN}
 
 
 def tasks(preset: str) -> list[Task]:
-    """A law that is nearly uniform, and one that is sharp: the temperature in units of SW_2²."""
+    """Return tasks at a high temperature (nearly uniform slices) and a low one, in units of SW_2²."""
     counts = by_preset(preset, quick=(30, 90, 300), paper=(30, 90, 300, 900))
     sizes = by_preset(preset, quick={"n": 50, "runs": 60}, paper={"n": 100, "runs": 400})
     places = by_preset(preset, quick=((3, 3), (30, 3)), paper=((3, 3), (30, 3), (30, 30), (100, 3)))
@@ -40,7 +49,7 @@ def tasks(preset: str) -> list[Task]:
 
 @functools.lru_cache(maxsize=16)
 def _truth(n: int, d: int, k: int, temperature: float) -> tuple[float, float]:
-    """EBSW by many weighted slices, and the unit of its temperature, SW_2²."""
+    """Return EBSW by many weighted slices, and SW_2², the unit of its temperature."""
     x, y = samples(n, d, k)
     plain = float(sw.evaluate(x, y, n_slices=20_000, generator=torch.Generator().manual_seed(0)).power)  # fmt: skip
     found = sw.evaluate(
@@ -55,7 +64,7 @@ def _truth(n: int, d: int, k: int, temperature: float) -> tuple[float, float]:
 
 
 def measure(task: Task) -> Measures:
-    """Relative to the truth: bias, spread and root mean square of the errors."""
+    """Measure bias, standard deviation and root mean square of the relative errors."""
     n, d, k, name = task["n"], task["d"], task["k"], task["estimator"]
     wanted, unit = _truth(n, d, k, task["temperature"])
     count = task["priced"] // PRICED[name]
@@ -67,7 +76,7 @@ def measure(task: Task) -> Measures:
     found = torch.cat(
         [
             sw.evaluate(x.expand(runs, n, d), y, name, generator=generator, **options).power
-            for runs in pieces(task["runs"], task["priced"] * (d + n))
+            for runs in chunks(task["runs"], task["priced"] * (d + n))
         ]
     )
     errors = found / wanted - 1
@@ -81,15 +90,15 @@ def measure(task: Task) -> Measures:
 
 
 def draw(figure: SubFigure, every: list[Measured]) -> None:
-    """Errors against slices priced, a panel a law."""
+    """Draw errors against slices evaluated, a panel for each temperature."""
     laws = grouped(every, "d", "k", "temperature")
     rows = 1 if len(laws) <= 4 else 2
     panels = figure.subplots(rows, -(-len(laws) // rows), sharex=True, squeeze=False)
     for panel, ((d, k, t), some) in zip(panels.flat, laws.items(), strict=False):
         for (name,), mine in grouped(some, "estimator").items():
-            x, colour = column(mine, "priced"), _COLOURS[name]
-            panel.plot(x, column(mine, "measured"), "o-", color=colour, markersize=3, label=name)
-            panel.plot(x, abs(column(mine, "bias")), ":", color=colour, linewidth=1)
+            x, color = column(mine, "priced"), _COLORS[name]
+            panel.plot(x, column(mine, "measured"), "o-", color=color, markersize=3, label=name)
+            panel.plot(x, abs(column(mine, "bias")), ":", color=color, linewidth=1)
         panel.set_title(f"d = {d}, k = {k}, T = {t:g} SW²", fontsize=7)
         label(panel, "", "", log="xy", fontsize=6)
         panel.tick_params(which="both", labelsize=5)
@@ -97,12 +106,12 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
             panel.get_legend().remove()
     for empty in list(panels.flat)[len(laws) :]:
         empty.set_axis_off()
-    figure.supxlabel("slices priced", fontsize="small")
+    figure.supxlabel("slices evaluated", fontsize="small")
     figure.supylabel("relative error of EBSW; its bias dotted", fontsize="small")
 
 
 def verdict(every: list[Measured]) -> str:
-    """Who is least wrong, and how often."""
+    """Say which estimator has the least error, and how often."""
     wins = dict.fromkeys(PRICED, 0)
     worst = 0.0
     for some in grouped(every, "d", "k", "temperature", "priced").values():
@@ -111,15 +120,15 @@ def verdict(every: list[Measured]) -> str:
         worst = max(worst, max(errors.values()) / errors["ebsw"])
     told = ", ".join(f"{name} {count}" for name, count in wins.items())
     return (
-        f"Least wrong, in how many of {sum(wins.values())} places: {told}. At equal numbers of slices priced a sampler is up to "
-        f"{worst:.1f} times as wrong as weighted uniform slices."
+        f"Number of the {sum(wins.values())} settings in which each has the least error: {told}. At equal numbers of slices evaluated "
+        f"the error of a sampler is up to {worst:.1f} times that of weighted uniform slices."
     )
 
 
 ENERGIES = Check(
     name="energies",
     title="Estimators of energy-based SW",
-    statement="Resampling and chains draw from the energy law that weighted uniform slices only imitate.",
+    statement="Resampling and chains draw from the energy distribution that weighted uniform slices approximate.",
     tasks=tasks,
     measure=measure,
     draw=draw,

@@ -1,4 +1,4 @@
-"""How much of the largest slice an ascent finds, and how close its upper bound is."""
+"""How much of the maximum over slices an ascent finds, and how tight the upper bound is."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import slicewise as sw
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    by_preset,
+    column,
+    generator_of,
+    grouped,
+    label,
+    seeded,
+)
 from slicewise.lab.experiments.estimators.contestants import samples
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import label
-from slicewise.lab.experiments.theory.sampling import by_preset, generator_of, seeded
-from slicewise.lab.experiments.theory.series import column, grouped
-from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
+from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
@@ -24,11 +32,11 @@ _WAYS: dict[str, dict[str, Any]] = {
     "ten climbs, T = 10": {"restarts": 10},
     "a search": {"search": 100, "restarts": 10, "n_steps": 50},
 }
-_COLOURS = dict(zip(_WAYS, (GREY, ORANGE, BLUE, GREEN), strict=True))
+_COLORS = dict(zip(_WAYS, (GRAY, ORANGE, BLUE, GREEN), strict=True))
 
 
 def tasks(preset: str) -> list[Task]:
-    """In d dimensions, from independent seeds."""
+    """Return tasks in several dimensions."""
     places = by_preset(preset, quick=((2, 2), (10, 10), (100, 10)), paper=((2, 2), (10, 10), (100, 2), (100, 10), (100, 100), (784, 10)))  # fmt: skip
     sizes = by_preset(preset, quick={"runs": 10, "transports": 50}, paper={"runs": 100, "transports": 300})  # fmt: skip
     return seeded(
@@ -46,9 +54,9 @@ def _bounds(n: int, d: int, k: int, transports: int) -> tuple[float, float]:
 
 
 def measure(task: Task) -> Measures:
-    """Values over what no slice exceeds: the mean and the least.
+    """Measure values relative to an upper bound: the mean and the least.
 
-    The least bound there is, of couplings along slices (`Evaluation.bound`, here `quick_bound`) and of exact ones.
+    The bound is the smaller one of couplings along slices (`Evaluation.bound`, here `quick_bound`) and of exact ones.
     """
     n, d, k = task["n"], task["d"], task["k"]
     x, y = samples(n, d, k)
@@ -65,20 +73,20 @@ def measure(task: Task) -> Measures:
 
 
 def draw(figure: SubFigure, every: list[Measured]) -> None:
-    """The share of the bound, mean and least."""
+    """Draw the share of the bound, mean and least."""
     axes = figure.subplots()
     places = [f"d = {d}, k = {k}" for d, k in grouped(every, "d", "k")]
     for shift, ((way,), some) in enumerate(grouped(every, "way").items()):
         at = [i + 0.18 * (shift - 1.5) for i in range(len(places))]
         mean, least = column(some, "measured"), column(some, "least")
-        axes.errorbar(at, mean, yerr=[mean - least, 0 * mean], fmt="o", color=_COLOURS[way], capsize=2, label=way)  # fmt: skip
+        axes.errorbar(at, mean, yerr=[mean - least, 0 * mean], fmt="o", color=_COLORS[way], capsize=2, label=way)  # fmt: skip
     axes.axhline(1, color="black", linewidth=0.6)
     axes.set_xticks(range(len(places)), places, fontsize="small")
     label(axes, "", "value / upper bound; down to the least of all seeds")
 
 
 def verdict(every: list[Measured]) -> str:
-    """What each way finds at worst."""
+    """Say what each search finds at worst."""
     told = []
     for (way,), some in grouped(every, "way").items():
         told.append(f"{way}: {column(some, 'least').min():.1%}")

@@ -1,4 +1,4 @@
-"""What an estimate costs: seconds for L slices, value and gradient, beside plain SW."""
+"""The time of an estimate with L slices, value and gradient, relative to plain SW."""
 
 from __future__ import annotations
 
@@ -7,18 +7,26 @@ import time
 from typing import TYPE_CHECKING
 
 import slicewise as sw
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    by_preset,
+    column,
+    generator_of,
+    grouped,
+    label,
+    seeded,
+)
 from slicewise.lab.experiments.estimators.contestants import CONTESTANTS, entered, samples
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import label
-from slicewise.lab.experiments.theory.sampling import by_preset, generator_of, seeded
-from slicewise.lab.experiments.theory.series import column, grouped
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
 
 def tasks(preset: str) -> list[Task]:
-    """One call at a time, as a training makes them."""
+    """Return tasks of single calls, as in a training."""
     dimensions = by_preset(preset, quick=(3, 100), paper=(3, 10, 100, 784))
     counts = by_preset(preset, quick=(50,), paper=(50, 500))
     calls = by_preset(preset, quick=20, paper=100)
@@ -31,7 +39,7 @@ def tasks(preset: str) -> list[Task]:
 
 
 def measure(task: Task) -> Measures:
-    """The least over calls, which others on the machine disturb least; the first, which make what is made once, apart."""
+    """Measure the least time over calls, which other processes disturb least; the first calls, which compile, do not count."""
     x, y = samples(task["n"], task["d"], task["k"])
     recipe = CONTESTANTS[task["estimator"]].recipe(task["n_slices"])
     generator = generator_of(task)
@@ -48,7 +56,7 @@ def measure(task: Task) -> Measures:
 
 
 def draw(figure: SubFigure, every: list[Measured]) -> None:
-    """Times as multiples of that of sw: a column a dimension, a row a number of slices."""
+    """Draw times relative to sw: a column for each dimension, a row for each number of slices."""
     places = grouped(every, "d", "n_slices")
     dimensions, counts = (sorted(set(of)) for of in zip(*places, strict=True))
     panels = figure.subplots(len(counts), len(dimensions), squeeze=False)
@@ -57,12 +65,12 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
         names = [one.task["estimator"] for one in some]
         seconds = column(some, "measured")
         ratios = seconds / seconds[names.index("sw")]
-        panel.barh(names, ratios, color=[CONTESTANTS[name].colour for name in names])
+        panel.barh(names, ratios, color=[CONTESTANTS[name].color for name in names])
         panel.invert_yaxis()
         panel.axvline(1, color="black", linewidth=0.6)
         panel.set_title(f"d = {d}, L = {count}", fontsize=7)
         label(panel, "", "", log="x", handles=[])
-        # Whole decades alone would leave most panels with one number, or none.
+        # Ticks at decades only would leave most panels with one number, or none.
         panel.set_xlim(min(0.3, 0.9 * ratios.min()), max(3, 1.1 * ratios.max()))
         low, high = panel.get_xlim()
         marks = [mark for mark in (0.03, 0.1, 0.3, 1, 3, 10, 30, 100) if low <= mark <= high]
@@ -73,7 +81,7 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
 
 
 def verdict(every: list[Measured]) -> str:
-    """The dearest and the cheapest."""
+    """Say which estimators take the most and the least time."""
     told = []
     for (d, count), some in grouped(every, "d", "n_slices").items():
         names = [one.task["estimator"] for one in some]

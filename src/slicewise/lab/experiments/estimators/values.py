@@ -1,4 +1,4 @@
-"""How far SW_2² is estimated wrong: bias and spread of every estimator with L slices to price."""
+"""The errors of estimates of SW_2²: bias and standard deviation with L slices."""
 
 from __future__ import annotations
 
@@ -9,16 +9,25 @@ import numpy as np
 import torch
 
 import slicewise as sw
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    by_preset,
+    chunks,
+    column,
+    generator_of,
+    grouped,
+    label,
+    seeded,
+)
 from slicewise.lab.experiments.estimators.contestants import CONTESTANTS, entered, samples, truth
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import label
-from slicewise.lab.experiments.theory.sampling import by_preset, generator_of, pieces, seeded
-from slicewise.lab.experiments.theory.series import column, grouped
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
-# Dimensions of the space and of the data, and whether the means differ; where they do not, little is left to see.
+# Dimensions of the space and of the data, and whether the means differ.
 PLACES = (
     *((d, k, True) for d, k in ((2, 2), (3, 3), (10, 2), (10, 10), (100, 2), (100, 100))),
     *((d, k, False) for d, k in ((3, 3), (10, 10), (100, 2), (100, 100))),
@@ -26,7 +35,7 @@ PLACES = (
 
 
 def tasks(preset: str) -> list[Task]:
-    """Every estimator, place and number of slices."""
+    """Return tasks for every estimator, setting and number of slices."""
     places = by_preset(preset, quick=PLACES, paper=(*PLACES, (784, 10, True), (784, 10, False)))
     counts = by_preset(preset, quick=(10, 50, 200), paper=(10, 50, 200, 1000))
     n, runs = by_preset(preset, quick=(50, 60), paper=(100, 200))
@@ -49,7 +58,7 @@ def tasks(preset: str) -> list[Task]:
 
 
 def measure(task: Task) -> Measures:
-    """Relative to the truth: the mean of the errors (`bias`), their spread (`std`), and the root of their mean square."""
+    """Measure the relative errors: their mean (`bias`), standard deviation (`std`) and root mean square."""
     n, d, k, n_slices = task["n"], task["d"], task["k"], task["n_slices"]
     one = CONTESTANTS[task["estimator"]]
     x, y = samples(n, d, k, task["moved"])
@@ -59,7 +68,7 @@ def measure(task: Task) -> Measures:
     found = torch.cat(
         [
             sw.evaluate(x.expand(runs, n, d), y, one.recipe(n_slices), generator=generator).power
-            for runs in pieces(task["runs"], n_slices * (d + n))
+            for runs in chunks(task["runs"], n_slices * (d + n))
         ]
     )
     errors = found / wanted - 1
@@ -77,14 +86,14 @@ def measure(task: Task) -> Measures:
 
 
 def draw(figure: SubFigure, every: list[Measured]) -> None:
-    """The relative error against L, a panel a place."""
+    """Draw the relative error against L, a panel for each setting."""
     places = grouped(every, "d", "k", "moved")
     panels = figure.subplots(2, len(places) // 2 + 1, sharex=True, squeeze=False)
     for panel, ((d, k, moved), some) in zip(panels.flat, places.items(), strict=False):
         for (name,), mine in grouped(some, "estimator").items():
             one = CONTESTANTS[name]
             x, y = column(mine, "n_slices"), column(mine, "measured")
-            panel.plot(x, y, color=one.colour, linestyle=one.line, linewidth=1.2, label=name)
+            panel.plot(x, y, color=one.color, linestyle=one.line, linewidth=1.2, label=name)
         panel.set_title(f"d = {d}, k = {k}" + ("" if moved else ", one mean"), fontsize=7)
         label(panel, "", "", log="xy")
         panel.tick_params(labelsize=6)
@@ -99,13 +108,13 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
 
 
 Place = tuple[int, int, bool, int]
-_FIXED = 1e-12  # the spread of what draws nothing
+_FIXED = 1e-12  # standard deviation of an estimator that is not random
 
 
 def best(every: list[Measured]) -> dict[Place, tuple[str, float, float]]:
-    """For each place and L: who is least wrong, by how much, and the error of sw there.
+    """Return, for each setting and L, the random estimator with the least error, its error, and that of sw.
 
-    Of those that draw: the one error of fixed slices may be small by luck, and says nothing of other samples.
+    Fixed slices do not count: their error may be small by chance, and says nothing about other samples.
     """
     found = {}
     random = [one for one in every if one.measures["std"] > _FIXED]
@@ -120,7 +129,7 @@ def best(every: list[Measured]) -> dict[Place, tuple[str, float, float]]:
 
 
 def verdict(every: list[Measured]) -> str:
-    """Who wins, and who is biased."""
+    """Say which estimator has the least error, and which are biased."""
     winners = best(every)
     told = []
     for (d, k, moved), some in grouped(every, "d", "k", "moved").items():
@@ -128,7 +137,7 @@ def verdict(every: list[Measured]) -> str:
         name, least, plain = winners[d, k, moved, count]
         place = f"d = {d}, k = {k}" + ("" if moved else ", one mean")
         told.append(f"{place}: {name} {least:.2g} (sw {plain:.2g})")
-    # A deterministic estimate is its own bias; of the others what counts is whether chance explains it.
+    # The bias of a random estimator counts if chance does not explain it.
     random = [one for one in every if one.measures["std"] > _FIXED]
     fixed = [one for one in every if one.task["estimator"] == "qsw"]
     ratios = np.abs(column(random, "bias") / column(random, "bias_stderr"))

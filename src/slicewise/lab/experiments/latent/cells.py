@@ -1,9 +1,8 @@
-"""Trainings as cells of a study: the rates and seeds of one variant on one task, as one stack."""
+"""Trainings as cells of a study: the rates and seeds of one variant on one task are trained as one stack."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import logging
 import math
 from collections.abc import Iterator, Sequence
@@ -14,21 +13,21 @@ from typing import Any
 
 import slicewise as sw
 from slicewise.judging import MIN_VARIANCE_RATIO
-from slicewise.lab.experiments.flows import LONE
+from slicewise.lab.experiments.flows import TIMED_PREFIX
 from slicewise.lab.experiments.latent.tasks import LatentTask, Measures
-from slicewise.lab.images.animation import log_spaced
-from slicewise.lab.study.run import Result, Run
+from slicewise.lab.images import log_spaced
+from slicewise.lab.study import Result, Run
 from slicewise.sampling import DRAWS
 from slicewise.training import Precision, Stack, Training, train
 
-# The objective of runs whose gradients are moves, in the column where others have "root" or "power".
+# The objective of runs that are trained by displacements, where others have "root" or "power".
 DISPLACEMENT = "displacement"
 UNTRAINED = "untrained"
 
 
 @dataclass(frozen=True)
 class TrainingCell:
-    """One variant on one task by some rates and seeds."""
+    """Trainings of one variant on one task, at some rates and seeds."""
 
     experiment: str
     task: LatentTask
@@ -38,11 +37,11 @@ class TrainingCell:
     seeds: tuple[int, ...]
     steps: int
     precision: Precision = "float32"
-    optimiser: str = "sgd"
+    optimizer: str = "sgd"
     decay: str | None = None
-    n_slices: int | None = None  # None: those of the paper
-    exact: bool = True  # judge by the exact distance, too
-    timed_on: str = ""  # a machine: one run by itself there, for its time
+    n_slices: int | None = None  # None is the number of the paper
+    exact: bool = True  # whether the exact distance is computed, too
+    timed_on: str = ""  # the machine, for a cell that is timed
 
     @property
     def name(self) -> str:
@@ -50,7 +49,7 @@ class TrainingCell:
 
     @property
     def setting(self) -> str:
-        return (LONE if self.alone else "") + self.task.name
+        return (TIMED_PREFIX if self.alone else "") + self.task.name
 
     @property
     def alone(self) -> bool:
@@ -71,32 +70,38 @@ class TrainingCell:
             "recipe": repr(self._recipe),
             "steps": self.steps,
             "precision": self.precision,
-            "optimiser": self.optimiser,
+            "optimiser": self.optimizer,  # as the keys of stored runs spell it
             "decay": self.decay or "none",
             "draws": DRAWS,
         }
         if self.alone:
             given["machine"] = self.timed_on
-        place = (self.experiment, self.setting, self.variant, self.objective)
+        identity = (self.experiment, self.setting, self.variant, self.objective)
         noted = self.task.noted
         return tuple(
-            Run(*place, rate, seed, given, noted) for rate in self.rates for seed in self.seeds
+            Run(*identity, rate, seed, given, noted) for rate in self.rates for seed in self.seeds
         )
 
     def measure(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
     ) -> list[Result]:
-        """All runs as one stack."""
+        """Train and judge all runs as one stack."""
         if self.alone:
-            # Compiled, and on a GPU captured, before the clock starts.
+            # Compile kernels, and on a GPU capture graphs, before the time is measured.
             self._trained(runs, device, None, steps=100 if device != "cpu" else 2)
-            checkpoint = None
-        elif importlib.util.find_spec("safetensors") is None:
             checkpoint = None
         stack, found = self._resumed(runs, device, checkpoint)
         if self.alone:
-            measures = {"steps": float(found.steps)}
-            return [Result(run, "finished", found.seconds, measures=measures) for run in runs]
+            measures = {"steps": float(found.n_steps)}
+            return [
+                Result(
+                    run,
+                    found.status if isinstance(found.status, str) else found.status[0],
+                    found.seconds,
+                    measures=measures,
+                )
+                for run in runs
+            ]
         judged = self.task.judge(stack, exact=self.exact)
         best = _best_rate(runs, judged, found.status) if self.exact else []
         apart = self.task.self_distance(stack, best)
@@ -108,7 +113,7 @@ class TrainingCell:
     def _resumed(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None
     ) -> tuple[Stack, Training]:
-        """The training; a file to go on from that is damaged, or of other settings, is begun anew."""
+        """Train; a checkpoint that is damaged or has other settings is removed."""
         if checkpoint is not None and checkpoint.exists():
             try:
                 return self._trained(runs, device, checkpoint)
@@ -126,23 +131,23 @@ class TrainingCell:
         how: dict[str, Any] = {
             "objective": "power" if moves else self.objective,
             "scale": "displacement" if moves else "classic",
-            "optimiser": self.optimiser,
+            "optimizer": self.optimizer,
             "decay": self.decay,
             "precision": self.precision,
         }
-        by_itself = self.alone and len(runs) == 1
-        with _unsaid():
+        one_network = self.alone and len(runs) == 1
+        with _quiet_log():
             found = train(
-                networks[0].to(device) if by_itself else stack,
+                networks[0].to(device) if one_network else stack,
                 self.task.target,
                 self._recipe,
                 source=self.task.source,
-                steps=self.steps if steps is None else steps,
+                max_steps=self.steps if steps is None else steps,
                 batch=self.task.batch,
-                lr=rates[0] if by_itself else rates,
-                seed=seeds[0] if by_itself else seeds,
+                lr=rates[0] if one_network else rates,
+                seeds=seeds[0] if one_network else seeds,
                 checkpoint=checkpoint,
-                bar=False,
+                progress_bar=False,
                 **how,
             )
         return stack, found
@@ -156,7 +161,7 @@ class TrainingCell:
         trace: dict[str, Sequence[float]]
         trace = {"at": at, "loss": [float(f"{losses[step - 1].item():.6g}") for step in at]}
         if status == "diverged":
-            # It stands where it was last finite, which is nowhere.
+            # The network is as it was when last finite: its measures mean nothing.
             measures = dict.fromkeys(measures, math.inf)
         arrays = {}
         if run.seed == self.seeds[0] and status != "diverged":
@@ -169,7 +174,7 @@ class TrainingCell:
             found.seconds / len(found.status),
             batch=len(found.status),
             w2=measures.pop("w2"),
-            measures={**measures, "steps": float(found.steps)},
+            measures={**measures, "steps": float(found.n_steps)},
             trace=trace,
             arrays=arrays,
         )
@@ -177,7 +182,7 @@ class TrainingCell:
 
 @dataclass(frozen=True)
 class BaselineCell:
-    """What can be done without training, and what real samples would score: in every table beside."""
+    """Baselines without training, and real samples, which every table has beside the variants."""
 
     experiment: str
     task: LatentTask
@@ -199,14 +204,14 @@ class BaselineCell:
         if not self.task.generates:
             names = ["real", "not moved", "mean shift", "Gaussian map", "target's mean"]
         given = {"task": dict(self.task.given), "steps": 0}
-        place = (self.experiment, self.task.name)
+        identity = (self.experiment, self.task.name)
         noted = self.task.noted
-        return tuple(Run(*place, name, UNTRAINED, None, 0, given, noted) for name in names)
+        return tuple(Run(*identity, name, UNTRAINED, None, 0, given, noted) for name in names)
 
     def measure(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
     ) -> list[Result]:
-        """All at once: they share what is prepared for judging."""
+        """Judge all baselines at once, because they share the preparation."""
         found = self.task.baselines(device)
         results = []
         for run in runs:
@@ -216,13 +221,13 @@ class BaselineCell:
             if run.variant == "real" and self.task.generates and self.task.pictured:
                 arrays["pictures"] = self.task.pictures(self.task.real)
             measures["steps"] = 0.0
-            results.append(Result(run, "finished", 0.0, len(runs), w2, measures, arrays=arrays))
+            results.append(Result(run, "measured", 0.0, len(runs), w2, measures, arrays=arrays))
         return results
 
 
 @contextlib.contextmanager
-def _unsaid() -> Iterator[None]:
-    """What a training has to say of its data is in the notes of its runs: not once more for each of them."""
+def _quiet_log() -> Iterator[None]:
+    """Suppress warnings about the data, which are in the notes of the runs."""
     log = logging.getLogger("slicewise")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -233,7 +238,7 @@ def _unsaid() -> Iterator[None]:
 
 
 def _best_rate(runs: Sequence[Run], judged: Sequence[Measures], status: Sequence[str]) -> list[int]:
-    """The runs of the rate that is best by the mean SW_2 of its seeds, among those that may win, or else among all."""
+    """Return the indices of the runs at the best rate by mean SW_2, among eligible rates if there are any."""
     rates: dict[float | None, list[int]] = {}
     for i, run in enumerate(runs):
         rates.setdefault(run.lr, []).append(i)

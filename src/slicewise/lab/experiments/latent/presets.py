@@ -1,4 +1,4 @@
-"""Which trainings the study makes: a meaningful part on two cores, or everything as published."""
+"""The trainings of a study: a small part for two cores, or everything as published."""
 
 from __future__ import annotations
 
@@ -8,25 +8,23 @@ from slicewise.lab.errors import NothingToDo
 from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT, BaselineCell, TrainingCell
 from slicewise.lab.experiments.latent.tasks import GENERATION, LatentTask
-from slicewise.lab.latents.choice import LatentChoice
-from slicewise.lab.latents.sets import tasks
-from slicewise.lab.study.run import Cell
+from slicewise.lab.latents import LatentChoice, tasks
+from slicewise.lab.study import Cell
 from slicewise.training import Precision
 
 GENERATE, TRANSLATE = "generate", "translate"
 # {1, 3, 5, 8} · 10^{−6 … −1} and 1, as the paper lists them.
 RATES = (*(float(f"{digit}e{power}") for power in range(-6, 0) for digit in (1, 3, 5, 8)), 1.0)
-# Made in this order: where all of the paper's best ones lie, a few, then those between; the others hardly move a network.
+# In the order they are made: a few in the range of the paper's best ones, then those between, then the others.
 FIRST_RATES = tuple(rate for rate in RATES if rate >= 1e-3 and f"{rate:e}"[0] in "13")
 NEXT_RATES = tuple(rate for rate in RATES if rate >= 5e-4 and rate not in FIRST_RATES)
 LAST_RATES = tuple(rate for rate in RATES if rate not in (*FIRST_RATES, *NEXT_RATES))
 QUICK_RATES = (0.1, 0.3, 1.0)
 _QUICK_STEPS = 200
 _QUICK_SEARCHED = ("sw", "maxsw", "ebsw", "rpsw")
-# What serves every variant, if gradients are moves.
+# A rate for every variant that is trained by displacements.
 ONE_RATE = 0.1
-# On a device networks are trained in bfloat16, which costs a third less and changed no digit that matters (log); what is
-# timed, in the precision others would take.
+# Networks are trained in bfloat16, which takes a third less time with the same results, and timed in the usual precision.
 _PRECISION: Precision = "bf16"
 _TIMED: Precision = "tf32"
 
@@ -34,7 +32,11 @@ _TIMED: Precision = "tf32"
 def cells(
     experiment: str, preset: str, data: LatentChoice = LatentChoice(), machine: str = "here"
 ) -> list[Cell]:
-    """All cells of one of the two experiments, those that matter first."""
+    """Return the cells of one of the two experiments, the most important ones first.
+
+    Raises:
+        NothingToDo: translations are asked for, but the latents have no two domains.
+    """
     quick = preset == "quick"
     known = data.load()
     names = [task.name for task in tasks(known)]

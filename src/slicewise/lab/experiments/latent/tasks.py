@@ -1,4 +1,4 @@
-"""What networks are asked for in a latent space, what they learn it from, and how they are judged."""
+"""Tasks in a latent space: what networks learn from, and how they are judged."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ import torch
 from torch import Tensor
 
 from slicewise.judging import Judge, TranslationJudge, TranslationScores, baselines
-from slicewise.lab.latents.choice import LatentChoice
-from slicewise.lab.latents.sets import Latents, task_of
+from slicewise.lab.latents import LatentChoice, Latents, task_of
 from slicewise.training import Generator, Layers, Stack, Translator
 
 GENERATION = "generation"
-# Of samples to judge, and of a second set of the same generator.
+# Seeds of the samples that are judged, and of a second set of the same generator.
 _SEEDS = (10_001, 10_002)
-_KEPT = 8  # samples that are kept to be looked at
+_KEPT = 8  # samples that are stored for figures
 
 Measures = dict[str, float]
 
 
 @dataclass(frozen=True)
 class LatentTask:
-    """One task on one set of latents, with a network of a certain size and batches of a certain size."""
+    """One task on one set of latents, with sizes of the network and of batches."""
 
     name: str  # "generation", or "male to female"
     data: LatentChoice
@@ -40,12 +39,12 @@ class LatentTask:
 
     @property
     def _domains(self) -> tuple[Tensor, ...]:
-        """Source and target to train on, then those held out."""
+        """Training rows of source and target, then held-out ones."""
         return _domains_of(self.data, self.name)
 
     @property
     def _judged(self) -> Tensor:
-        """What generators are compared with: not more than an exact distance can be asked of, nor than there are to learn from."""
+        """The held-out rows that generators are judged on, at most as many as there are training rows."""
         latents = self.latents
         return latents.judged[: len(latents.train)]
 
@@ -55,17 +54,17 @@ class LatentTask:
 
     @property
     def target(self) -> Tensor:
-        """What is learned from, (N, d)."""
+        """The training data, (N, d)."""
         return self.latents.train if self.generates else self._domains[1]
 
     @property
     def source(self) -> Tensor | int:
-        """What is started from."""
+        """The input: the dimension of noise, or training rows of the source."""
         return self.noise if self.generates else self._domains[0]
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """All that determines it, but for the seed."""
+        """Everything that determines the task but for the seed."""
         sizes = self.network(0).sizes
         return {
             "latents": self.latents.digest,
@@ -77,7 +76,7 @@ class LatentTask:
 
     @property
     def noted(self) -> Mapping[str, Any]:
-        """What else is to be told of it."""
+        """What else is stored about the task."""
         rows = {"target": self.target, "source": self.source}
         few = [
             f"{name} of {len(some)} rows drawn with replacement"
@@ -93,14 +92,14 @@ class LatentTask:
         }
 
     def network(self, seed: int) -> Layers:
-        """A network as it begins."""
+        """Return an untrained network."""
         d = self.latents.d
         if self.generates:
-            return Generator(d, noise=self.noise, hidden=(self.hidden,) * 3, seed=seed)
-        return Translator(d, hidden=(self.hidden,) * 2, seed=seed)
+            return Generator(d, noise=self.noise, hidden=(self.hidden,) * 3, generator=seed)
+        return Translator(d, hidden=(self.hidden,) * 2, generator=seed)
 
     def make(self, stack: Stack, *, again: bool = False) -> Tensor:
-        """Samples of every network (R, n, d): of noise, or of held-out samples of the source."""
+        """Return samples of every network, (R, n, d), from noise or from held-out rows of the source."""
         device = stack.weights[0].device
         given: Tensor
         if self.generates:
@@ -112,7 +111,7 @@ class LatentTask:
             return stack(given)
 
     def judge(self, stack: Stack, *, exact: bool) -> list[Measures]:
-        """What comes of every network, on held-out data."""
+        """Judge every network on held-out data."""
         made, device = self.make(stack), str(stack.weights[0].device)
         if self.generates:
             found = self._judge(device).score_runs(made, exact=exact)
@@ -120,7 +119,7 @@ class LatentTask:
         return [_flat(one) for one in self._translation(device).score_runs(made, exact=exact)]
 
     def self_distance(self, stack: Stack, which: Sequence[int]) -> dict[int, float]:
-        """The exact W_2 between two sets of some of the generators."""
+        """Return the exact W_2 between two sets of samples of some generators."""
         if not self.generates or not which:
             return {}
         from slicewise.transport import wasserstein
@@ -130,7 +129,7 @@ class LatentTask:
         return dict(zip(which, wasserstein(one, other).tolist(), strict=True))
 
     def baselines(self, device: str) -> dict[str, Measures]:
-        """What needs no training, and real samples."""
+        """Judge baselines without training, and real samples."""
         if self.generates:
             train, held = self.latents.train.to(device), self._judged.to(device)
             found = baselines(train, held)
@@ -140,7 +139,7 @@ class LatentTask:
         return real | {name: _flat(one) for name, one in judge.baselines().items()}
 
     def kept(self, stack: Stack, index: int) -> Any:
-        """A few samples to look at, (8, d); of a translator, before and after, (2, 8, d)."""
+        """Return a few samples, (8, d); of a translator sources and results, (2, 8, d)."""
         made = self.make(stack)[index, :_KEPT]
         if not self.generates:
             source = self._translation(str(made.device)).source[:_KEPT]
@@ -149,16 +148,16 @@ class LatentTask:
 
     @property
     def real(self) -> Any:
-        """A few held-out samples to look at beside what generators make, (8, d)."""
+        """A few held-out samples, (8, d)."""
         return self._judged[:_KEPT].numpy()
 
     @property
     def pictured(self) -> bool:
-        """Whether pictures of its samples cost next to nothing, as those of digits."""
+        """Whether pictures of samples are stored: those of digits, which take no time."""
         return self.data.path is None
 
     def pictures(self, samples: Any) -> Any:
-        """Pictures (..., height, width) of samples (..., d) that were kept."""
+        """Decode samples (..., d) to pictures (..., height, width)."""
         rows = torch.from_numpy(samples).float()
         found = self.latents.decode(rows.reshape(-1, rows.shape[-1]))
         return found.reshape(*rows.shape[:-1], *found.shape[1:])
@@ -170,7 +169,7 @@ class LatentTask:
         return _translation_of(self, device)
 
 
-# Kept here and not in tasks, which travel to other processes: rows are read there.
+# Cached here and not in tasks, which are sent to other processes.
 @functools.cache
 def _domains_of(data: LatentChoice, name: str) -> tuple[Tensor, ...]:
     latents = data.load()
@@ -193,7 +192,7 @@ def _translation_of(task: LatentTask, device: str) -> TranslationJudge:
 
 
 def _flat(one: TranslationScores) -> Measures:
-    """All its numbers by name."""
+    """Return all scores of a translation by name."""
     more = {
         name: getattr(one, name)
         for name in ("w2_removed", "frechet_removed", "probe", "move", "own_nearest")

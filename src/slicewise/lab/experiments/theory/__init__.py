@@ -1,13 +1,13 @@
-"""The paper's statements, asked of numbers: each a `Check`, by name."""
+"""The experiment `theory`: statements of the paper, tested by measurements. `CHECKS` lists its checks by name."""
 
 from __future__ import annotations
 
-from slicewise.lab.experiments.theory.check import Check
+from slicewise.lab.experiments.check import Check
 from slicewise.lab.experiments.theory.edge import EDGE
 from slicewise.lab.experiments.theory.evaluation import EVALUATION
 from slicewise.lab.experiments.theory.gradient_error import GRADIENT
 from slicewise.lab.experiments.theory.minibatch import MINIBATCH
-from slicewise.lab.experiments.theory.normalised_gaussian import GAUSSIAN
+from slicewise.lab.experiments.theory.normalized_gaussian import GAUSSIAN
 from slicewise.lab.experiments.theory.one_step import ONE_STEP
 from slicewise.lab.experiments.theory.orthogonality import ORTHOGONALITY
 from slicewise.lab.experiments.theory.scaling import SCALING

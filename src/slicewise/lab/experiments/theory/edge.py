@@ -1,4 +1,4 @@
-"""Where steps become too long: at the rate n L d / (L + d − 1), not at the paper's k / (2 p_i)."""
+"""The largest stable rate: n L d / (L + d − 1), not the paper's k / (2 p_i)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,23 @@ import numpy as np
 import torch
 
 import slicewise as sw
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import label, line, points
-from slicewise.lab.experiments.theory.sampling import by_preset, generator_of, mean_of, seeded
-from slicewise.lab.experiments.theory.series import between, column, grouped
-from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    between,
+    by_preset,
+    column,
+    generator_of,
+    grouped,
+    label,
+    line,
+    mean_of,
+    points,
+    seeded,
+)
+from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
 from slicewise.steps import theory
 
 if TYPE_CHECKING:
@@ -56,11 +68,10 @@ def measure(task: Task) -> Measures:
         lr=theory.rate_of_step(step, n),
         seeds=seeds,
         n_slices=n_slices,
-        steps=task["steps"],
-        particles_at=range(task["steps"] + 1),
-        bar=False,
+        max_steps=task["steps"],
+        recording=sw.Recording(particles_at=range(task["steps"] + 1), progress_bar=False),
     )
-    squares = (found.trace.particles - y).square().sum(dim=(-2, -1))  # (steps + 1, runs)
+    squares = (found.history.particles - y).square().sum(dim=(-2, -1))  # (steps + 1, runs)
     ratios = squares[1:] / squares[:-1]
     return {
         **mean_of(ratios.mean(dim=0)),
@@ -74,20 +85,20 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     """Growth against the rate: below 1 it contracts; dashed, where the paper says convergence is sure."""
     axes = figure.subplots()
     fine = np.linspace(0.3, 1.65, 100)
-    axes.axhline(1, color=GREY, linewidth=0.8)
+    axes.axhline(1, color=GRAY, linewidth=0.8)
     groups = grouped(every, "d", "n_slices")
-    for ((d, n_slices), some), colour in zip(
+    for ((d, n_slices), some), color in zip(
         groups.items(), cycle((BLUE, ORANGE, GREEN)), strict=False
     ):
         step = fine * theory.stability_limit(n_slices, d)
-        line(axes, fine, [theory.contraction(a, n_slices, d) for a in step], colour)
-        axes.axvline(some[0].measures["paper_multiple"], color=colour, linestyle="--", linewidth=1)
+        line(axes, fine, [theory.contraction(a, n_slices, d) for a in step], color)
+        axes.axvline(some[0].measures["paper_multiple"], color=color, linestyle="--", linewidth=1)
         points(
             axes,
             column(some, "multiple"),
             column(some, "measured"),
             column(some, "stderr"),
-            colour,
+            color,
             label=f"d = {d}, L = {n_slices}",
         )
     axes.plot([], [], "--", color="black", linewidth=1, label="paper: $k/(2p_i)$")

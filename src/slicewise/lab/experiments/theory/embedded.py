@@ -1,4 +1,4 @@
-"""Samples of the plane carried into R^d, and what slices of R^d are to them."""
+"""Samples of the plane embedded in R^d, and slices of R^d as seen from that plane."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.data.toys import swiss
-from slicewise.lab.experiments.theory.check import Task
-from slicewise.lab.experiments.theory.sampling import pieces, rng_of
+from slicewise.lab.data import swiss
+from slicewise.lab.experiments.check import Task, chunks, rng_of
 from slicewise.sampling import Randomness, orthonormal, uniform
 
 K = 2  # In the plane a mean over all slices is a sum over equispaced angles, exact for our purposes.
@@ -63,7 +62,7 @@ def embedded(task: Task) -> Embedded:
 def sliced(task: Task, frame: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Runs of L uniform slices θ (runs, L, d), with r = ‖Uᵀθ‖ (runs, L) and Uᵀθ / r (runs, L, 2)."""
     rng, d, n_slices = rng_of(task), task["d"], task["n_slices"]
-    for runs in pieces(task["runs"], n_slices * (d + task["n"])):
+    for runs in chunks(task["runs"], n_slices * (d + task["n"])):
         slices = uniform((runs, n_slices, d), rng)
         inside = slices @ frame.mT
         r = torch.linalg.vector_norm(inside, dim=-1)

@@ -1,4 +1,4 @@
-"""What an evaluation in single precision says of two samples that are equal: the least it can tell."""
+"""The smallest distance that an evaluation in single precision can resolve."""
 
 from __future__ import annotations
 
@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from slicewise.lab.data.toys import TOYS, toy
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import claim, label, points
-from slicewise.lab.experiments.theory.sampling import by_preset, mean_of, seeded
-from slicewise.lab.experiments.theory.series import column, grouped
-from slicewise.lab.images.palette import BLUE, GREEN, ORANGE
+from slicewise.lab.data import TOYS, Array, toy
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    by_preset,
+    claim,
+    column,
+    grouped,
+    label,
+    mean_of,
+    points,
+    seeded,
+)
+from slicewise.lab.images import BLUE, GREEN, ORANGE
 from slicewise.lab.published import find
 
 if TYPE_CHECKING:
@@ -32,8 +42,8 @@ def tasks(preset: str) -> list[Task]:
     )
 
 
-def measured_distance(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], dtype: type) -> float:
-    """Exact W_2, from squared distances as |x|² + |y|² − 2 x·y in this precision, and their best matching."""
+def measured_distance(x: Array, y: Array, dtype: type) -> float:
+    """Return the exact W_2 from squared distances |x|² + |y|² − 2 x·y, computed in this precision."""
     from scipy.optimize import linear_sum_assignment
 
     x, y = x.astype(dtype), y.astype(dtype)
@@ -63,7 +73,7 @@ def _noise(name: str, d: int, n: int) -> float:
 
 
 def noise_of(task: Mapping[str, Any]) -> float | None:
-    """The least that single precision can tell on one of the paper's toys; None of other tasks."""
+    """Return the smallest distance that single precision resolves on a toy of the paper; None for other tasks."""
     known = task.get("toy") in TOYS and task.get("d") in _DIMENSIONS
     return _noise(task["toy"], task["d"], task["n"]) if known else None
 
@@ -72,12 +82,10 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     """What single precision says of samples 1e-7 apart, beside the paper's best distances."""
     axes = figure.subplots()
     looks = zip(grouped(every, "toy").items(), (BLUE, ORANGE, GREEN), strict=False)
-    for ((name,), some), colour in looks:
+    for ((name,), some), color in looks:
         d, error = column(some, "d"), column(some, "stderr")
-        points(axes, d, column(some, "measured"), error, colour, label=f"{name}, single precision")
-        claim(
-            axes, d, column(some, "paper"), colour, marker="s", label=f"{name}, paper: sw at best"
-        )
+        points(axes, d, column(some, "measured"), error, color, label=f"{name}, single precision")
+        claim(axes, d, column(some, "paper"), color, marker="s", label=f"{name}, paper: sw at best")
     label(axes, "d", "W₂ of samples 1e-7 apart", log="y")
     axes.set_xticks([2, 50, 100])
 

@@ -1,4 +1,4 @@
-"""The same error of gradients: L^(−1/2) in the data's span, and far more of it outside."""
+"""The error of one factor for all slices, of gradients: L^(−1/2) in the span of the data, and far larger outside."""
 
 from __future__ import annotations
 
@@ -7,12 +7,25 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import claim, label, line, points
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    between,
+    by_preset,
+    claim,
+    column,
+    grouped,
+    label,
+    line,
+    points,
+    rates,
+    rms_of,
+    seeded,
+)
 from slicewise.lab.experiments.theory.embedded import embedded, every_angle, moment, sliced
-from slicewise.lab.experiments.theory.sampling import by_preset, rms_of, seeded
-from slicewise.lab.experiments.theory.series import between, column, grouped, rates
-from slicewise.lab.images.palette import BLUE, ORANGE
+from slicewise.lab.images import BLUE, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
@@ -81,19 +94,19 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     """Errors in the span and outside of it against L, their closed forms through them."""
     axes = figure.subplots()
     for (p,), some in grouped(every, "p").items():
-        colour, x = BLUE if p == 1 else ORANGE, column(some, "n_slices")
-        claim(axes, x, column(some, "paper_bound"), colour)
+        color, x = BLUE if p == 1 else ORANGE, column(some, "n_slices")
+        claim(axes, x, column(some, "paper_bound"), color)
         for name, error, expected, marker, where in (
             ("outside", "outside_stderr", "expected_outside", "s", "outside"),
             ("measured", "stderr", "expected", "o", "in the span"),
         ):
-            line(axes, x, column(some, expected), colour)
+            line(axes, x, column(some, expected), color)
             points(
                 axes,
                 x,
                 column(some, name),
                 column(some, error),
-                colour,
+                color,
                 fmt=marker,
                 label=f"p = {p}: {where}",
             )

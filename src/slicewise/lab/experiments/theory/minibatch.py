@@ -1,4 +1,4 @@
-"""The rank of a minibatch: never above 2B − 1, and with noise never below, whatever the data's own is."""
+"""The rank of a minibatch: at most 2B − 1, and equal to it for data with noise."""
 
 from __future__ import annotations
 
@@ -8,19 +8,29 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import claim, label, line
-from slicewise.lab.experiments.theory.sampling import by_preset, generator_of, seeded
-from slicewise.lab.experiments.theory.series import column, grouped
-from slicewise.lab.images.palette import BLUE, GREEN, ORANGE
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    by_preset,
+    claim,
+    column,
+    generator_of,
+    grouped,
+    label,
+    line,
+    seeded,
+)
+from slicewise.lab.images import BLUE, GREEN, ORANGE
 from slicewise.sampling import Randomness, orthonormal
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
 SIDE = 28  # pixels: d = 784, as MNIST
-# Data and noise -> colour, marker, its size, what to call them.
-LOOKS = {
+# Data and noise -> color, marker, its size, what to call them.
+STYLES = {
     ("subspace", 0.0): (BLUE, "o", 7, "50 dimensions, shifted"),
     ("subspace", 0.01): (ORANGE, "s", 5, "the same, 1 % noise"),
     ("digits", 0.0): (GREEN, "^", 4, "drawn digits"),
@@ -124,14 +134,14 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     x, most = column(bound, "batch"), column(bound, "bound")
     claim(axes, x, most, "black", zorder=4, label="paper: min(2B − 1, d)")
     for kind, some in grouped(every, "data", "noise").items():
-        colour, marker, size, name = LOOKS[kind]
+        color, marker, size, name = STYLES[kind]
         x = column(some, "batch")
-        how: dict[str, Any] = {"color": colour, "marker": marker, "markersize": size}
+        how: dict[str, Any] = {"color": color, "marker": marker, "markersize": size}
         axes.plot(x, column(some, "rank"), linestyle="", label=name, **how)
         hollow = {**how, "markerfacecolor": "none", "linewidth": 0.8, "linestyle": ":"}
         axes.plot(x, column(some, "by_variance"), **hollow)
         if "expected" in some[0].measures:
-            line(axes, x, column(some, "expected"), colour)
+            line(axes, x, column(some, "expected"), color)
     axes.plot([], [], "o:", color="black", markerfacecolor="none", label="99 % of the variance")
     label(axes, "samples $B$ of either side", "dimensions", log="xy")
 
@@ -144,7 +154,7 @@ def verdict(every: list[Measured]) -> str:
     silent = column(every, "bound") == column(every, "d")
     largest = max(every, key=lambda one: int(one.task["batch"])).task["batch"]
     seen = ", ".join(
-        f"{one.measures['rank']:.0f} and {one.measures['by_variance']:.0f} ({LOOKS[kind][-1]})"
+        f"{one.measures['rank']:.0f} and {one.measures['by_variance']:.0f} ({STYLES[kind][-1]})"
         for kind, some in grouped(every, "data", "noise").items()
         for one in some
         if one.task["batch"] == largest
@@ -159,7 +169,7 @@ def verdict(every: list[Measured]) -> str:
 MINIBATCH = Check(
     name="minibatch",
     title="The rank of a minibatch",
-    statement="2B centred samples lie in at most min(2B − 1, d) dimensions.",
+    statement="2B centerd samples lie in at most min(2B − 1, d) dimensions.",
     tasks=tasks,
     measure=measure,
     draw=draw,

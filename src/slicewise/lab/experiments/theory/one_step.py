@@ -1,4 +1,4 @@
-"""One step from a sample to its target: with the right rate and sign, not as printed."""
+"""One step from a sample to its target: exact with the right rate and sign, not with the printed ones."""
 
 from __future__ import annotations
 
@@ -9,11 +9,24 @@ import numpy as np
 import torch
 
 import slicewise as sw
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import label, line, points
-from slicewise.lab.experiments.theory.sampling import by_preset, pieces, rms_of, rng_of, seeded
-from slicewise.lab.experiments.theory.series import between, column, grouped
-from slicewise.lab.images.palette import BLUE, GREEN, ORANGE
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    between,
+    by_preset,
+    chunks,
+    column,
+    grouped,
+    label,
+    line,
+    points,
+    rms_of,
+    rng_of,
+    seeded,
+)
+from slicewise.lab.images import BLUE, GREEN, ORANGE
 from slicewise.sampling import orthonormal, uniform
 from slicewise.steps import theory
 
@@ -23,7 +36,7 @@ if TYPE_CHECKING:
 D, K = 20, 2
 # The dimensionless step a of each update x ← x − a M (x − y), M the mean of θθᵀ over the slices.
 UPDATES = {"right": float(D), "paper's rate": float(K), "paper's sign": -float(D)}
-COLOURS = {"right": BLUE, "paper's rate": ORANGE, "paper's sign": GREEN}
+COLORS = {"right": BLUE, "paper's rate": ORANGE, "paper's sign": GREEN}
 FORMULAS = {
     "right": "rate d/(2q)",
     "paper's rate": "paper's rate k/(2q)",
@@ -57,7 +70,7 @@ def measure(task: Task) -> Measures:
     independent = task["law"] == "uniform"
     law = uniform if independent else orthonormal
     left = []
-    for runs in pieces(task["runs"], n_slices * d):
+    for runs in chunks(task["runs"], n_slices * d):
         slices = law((runs, n_slices, d), rng)
         _, gradient = sw.value_and_grad(x.expand(runs, 1, d), y, objective="power", slices=slices)
         moved = x - theory.rate_of_step(step, n=1) * gradient  # (runs, 1, d)
@@ -71,18 +84,18 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     axes = figure.subplots()
     fine = np.geomspace(D, max(column(every, "n_slices")), 60)
     for (update, law), some in grouped(every, "update", "law").items():
-        colour, filled = COLOURS[update], law == "uniform"
+        color, filled = COLORS[update], law == "uniform"
         if filled:
             exact = [math.sqrt(theory.contraction(UPDATES[update], n, D)) for n in fine]
-            line(axes, fine, exact, colour)
+            line(axes, fine, exact, color)
         points(
             axes,
             column(some, "n_slices"),
             column(some, "measured"),
             column(some, "stderr"),
-            colour,
+            color,
             fmt="o" if filled else "s",
-            markerfacecolor=colour if filled else "none",
+            markerfacecolor=color if filled else "none",
             label=FORMULAS[update] if filled else None,
         )
     axes.plot([], [], "s", color="black", markerfacecolor="none", label="on whole frames")

@@ -1,4 +1,4 @@
-"""How likely a slice is to be nearly orthogonal to a direction: less than the paper says."""
+"""The probability that a slice is nearly orthogonal to a direction: smaller than the paper says."""
 
 from __future__ import annotations
 
@@ -8,11 +8,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import claim, label, line, points
-from slicewise.lab.experiments.theory.sampling import by_preset, pieces, rng_of, seeded
-from slicewise.lab.experiments.theory.series import Column, column, grouped
-from slicewise.lab.images.palette import BLUE, GREEN, GREY, ORANGE
+from slicewise.lab.experiments.check import (
+    Check,
+    Column,
+    Measured,
+    Measures,
+    Task,
+    by_preset,
+    chunks,
+    claim,
+    column,
+    grouped,
+    label,
+    line,
+    points,
+    rng_of,
+    seeded,
+)
+from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
 from slicewise.sampling import normalize, uniform
 
 if TYPE_CHECKING:
@@ -45,7 +58,7 @@ def measure(task: Task) -> Measures:
     d, epsilon, draws = task["d"], task["epsilon"], task["draws"]
     rng = rng_of(task)
     direction = normalize(rng.normal(d).double())
-    cosines = [uniform((some, d), rng) @ direction for some in pieces(draws, d)]
+    cosines = [uniform((some, d), rng) @ direction for some in chunks(draws, d)]
     expected = float(exact(epsilon, d))
     return {
         "measured": float((torch.cat(cosines).abs() <= epsilon).double().mean()),
@@ -60,15 +73,15 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     """The probability of the contrary, where the bounds are straight to see: both must lie above it."""
     axes = figure.subplots()
     fine = np.linspace(0.4, 3.1, 100)
-    looks = ((BLUE, "o"), (ORANGE, "s"), (GREY, "^"))
-    for ((d,), some), (colour, marker) in zip(grouped(every, "d").items(), looks, strict=False):
-        line(axes, fine, 1 - exact(fine / math.sqrt(d), d), colour)
+    looks = ((BLUE, "o"), (ORANGE, "s"), (GRAY, "^"))
+    for ((d,), some), (color, marker) in zip(grouped(every, "d").items(), looks, strict=False):
+        line(axes, fine, 1 - exact(fine / math.sqrt(d), d), color)
         points(
             axes,
             column(some, "epsilon") * math.sqrt(d),
             1 - column(some, "measured"),
             column(some, "stderr"),
-            colour,
+            color,
             fmt=marker,
             label=f"d = {d}",
         )

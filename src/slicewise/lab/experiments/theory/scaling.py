@@ -1,4 +1,4 @@
-"""SW_p^p of k-dimensional data shrinks by C_k / C_d when they are put in R^d."""
+"""SW_p^p of k-dimensional data in R^d is smaller by the factor C_k / C_d."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ from typing import TYPE_CHECKING
 import torch
 
 import slicewise as sw
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import label, line, points
-from slicewise.lab.experiments.theory.sampling import by_preset, mean_of, rng_of, seeded
-from slicewise.lab.experiments.theory.series import between, column, grouped
-from slicewise.lab.images.palette import BLUE, ORANGE
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    between,
+    by_preset,
+    column,
+    grouped,
+    label,
+    line,
+    mean_of,
+    points,
+    rng_of,
+    seeded,
+)
+from slicewise.lab.images import BLUE, ORANGE
 from slicewise.sampling import orthonormal, uniform
 
 if TYPE_CHECKING:
@@ -63,16 +75,16 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     """Ratios against the dimension that is varied, C_k / C_d through them."""
     axes = figure.subplots()
     for (p, varied), some in grouped(every, "p", "varied").items():
-        colour, marker = BLUE if p == 1 else ORANGE, "o" if varied == "d" else "s"
+        color, marker = BLUE if p == 1 else ORANGE, "o" if varied == "d" else "s"
         x = column(some, varied)
         held = "k = 2, d varied" if varied == "d" else f"d = {some[0].task['d']}, k varied"
-        line(axes, x, column(some, "expected"), colour)
+        line(axes, x, column(some, "expected"), color)
         points(
             axes,
             x,
             column(some, "measured"),
             column(some, "std"),
-            colour,
+            color,
             fmt=marker,
             label=f"p = {p}: {held}",
         )

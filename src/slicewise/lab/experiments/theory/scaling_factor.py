@@ -1,4 +1,4 @@
-"""ESSF(L), the scaling factor on L slices drawn: its mean C_k / C_d, and its spread by a Beta law."""
+"""ESSF(L), the scaling factor on L random slices: its mean C_k / C_d and its standard deviation by a Beta distribution."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import label, points
-from slicewise.lab.experiments.theory.sampling import (
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    between,
     by_preset,
+    chunks,
+    column,
     generator_of,
+    grouped,
+    label,
     mean_of,
-    pieces,
+    points,
     seeded,
 )
-from slicewise.lab.experiments.theory.series import between, column, grouped
-from slicewise.lab.images.palette import BLUE, GREEN, ORANGE
+from slicewise.lab.images import BLUE, GREEN, ORANGE
 from slicewise.sampling import Randomness, orthonormal, uniform
 
 if TYPE_CHECKING:
@@ -76,7 +82,7 @@ def _by_slices(task: Task, generator: torch.Generator) -> Tensor:
     basis = orthonormal((k, d), rng).mT
     found = [
         sw.empirical_essf(uniform((runs, n_slices, d), rng), basis, p=task["p"])
-        for runs in pieces(task["runs"], n_slices * d)
+        for runs in chunks(task["runs"], n_slices * d)
     ]
     return torch.cat(found)
 
@@ -90,7 +96,7 @@ def _by_lengths(task: Task, generator: torch.Generator) -> Tensor:
     """
     k, n_slices = task["k"], task["n_slices"]
     found = []
-    for runs in pieces(task["runs"], n_slices * k):
+    for runs in chunks(task["runs"], n_slices * k):
         normal = torch.randn(runs, n_slices, k, generator=generator)
         inside = torch.linalg.vector_norm(normal, dim=-1, dtype=torch.float64).square()
         half_of_rest = torch.full_like(inside, (task["d"] - k) / 2)
@@ -105,35 +111,35 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     ranks = sorted({one.task["k"] for one in every})
     dimensions = sorted({one.task["d"] for one in every})
-    colours = dict(zip(ranks, (BLUE, ORANGE, GREEN), strict=False))
+    colors = dict(zip(ranks, (BLUE, ORANGE, GREEN), strict=False))
     markers = dict(zip(dimensions, ("o", "s", "^"), strict=False))
     for axes, ((p,), panel) in zip(row, panels.items(), strict=True):
         for (d, k), some in grouped(panel, "d", "k").items():
             x, mean, std = (column(some, name) for name in ("n_slices", "expected", "expected_std"))
-            axes.fill_between(x, mean - std, mean + std, color=colours[k], alpha=0.25, linewidth=0)
-            axes.plot(x, mean, color=colours[k], linewidth=1)
+            axes.fill_between(x, mean - std, mean + std, color=colors[k], alpha=0.25, linewidth=0)
+            axes.plot(x, mean, color=colors[k], linewidth=1)
             points(
                 axes,
                 x,
                 column(some, "measured"),
                 column(some, "std"),
-                colours[k],
+                colors[k],
                 fmt=markers[d],
                 markersize=3,
             )
         axes.set_title(f"p = {p}", fontsize="medium")
         # For p = 1 the factors are larger, the axis is common: room for the legend.
-        handles = [] if axes is not row[0] else _legend(colours, markers)
+        handles = [] if axes is not row[0] else _legend(colors, markers)
         label(axes, "slices $L$", "", log="xy", handles=handles, loc="lower center", ncols=2)
     row[0].set_ylabel("ESSF(L), mean ± std")
 
 
-def _legend(colours: dict[int, str], markers: dict[int, str]) -> list[Line2D]:
-    """Colours say k, markers say d."""
+def _legend(colors: dict[int, str], markers: dict[int, str]) -> list[Line2D]:
+    """Colors say k, markers say d."""
     from matplotlib.lines import Line2D
 
     return [
-        *(Line2D([], [], color=colour, label=f"k = {k}") for k, colour in colours.items()),
+        *(Line2D([], [], color=color, label=f"k = {k}") for k, color in colors.items()),
         *(
             Line2D([], [], color="black", marker=marker, linestyle="", label=f"d = {d}")
             for d, marker in markers.items()

@@ -1,4 +1,4 @@
-"""ε_L, what one factor for all slices costs: of size L^(−1/2), for a reason that is not the paper's."""
+"""The error ε_L of one factor for all slices, of values: L^(−1/2), but not by the paper's proof."""
 
 from __future__ import annotations
 
@@ -7,12 +7,25 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import claim, label, line, points
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    between,
+    by_preset,
+    claim,
+    column,
+    grouped,
+    label,
+    line,
+    points,
+    rates,
+    rms_of,
+    seeded,
+)
 from slicewise.lab.experiments.theory.embedded import embedded, every_angle, moment, sliced
-from slicewise.lab.experiments.theory.sampling import by_preset, rms_of, seeded
-from slicewise.lab.experiments.theory.series import between, column, grouped, rates
-from slicewise.lab.images.palette import BLUE, ORANGE
+from slicewise.lab.images import BLUE, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
@@ -72,16 +85,16 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     """ε_L against L, its closed form through it, the bounds far above."""
     axes = figure.subplots()
     for (p,), some in grouped(every, "p").items():
-        colour, x = BLUE if p == 1 else ORANGE, column(some, "n_slices")
-        claim(axes, x, column(some, "paper_bound"), colour)
-        line(axes, x, column(some, "correct_bound"), colour, linestyle=":")
-        line(axes, x, column(some, "expected"), colour)
+        color, x = BLUE if p == 1 else ORANGE, column(some, "n_slices")
+        claim(axes, x, column(some, "paper_bound"), color)
+        line(axes, x, column(some, "correct_bound"), color, linestyle=":")
+        line(axes, x, column(some, "expected"), color)
         points(
             axes,
             x,
             column(some, "measured"),
             column(some, "stderr"),
-            colour,
+            color,
             label=rf"p = {p}: rms of $\varepsilon_L$",
         )
     claim(axes, [], [], "black", label="paper: 95 % below")

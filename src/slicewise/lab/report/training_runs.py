@@ -1,4 +1,4 @@
-"""The runs of trained networks, sorted into what may be compared, and the best of some rates."""
+"""The trainings of one experiment, in groups of runs that may be compared, and samples of the best."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from slicewise.judging import MIN_VARIANCE_RATIO
-from slicewise.lab.experiments.flows import ELEVEN, LONE
-from slicewise.lab.experiments.latent.cells import DISPLACEMENT, UNTRAINED
+from slicewise.lab.data import Array
+from slicewise.lab.experiments import DISPLACEMENT, ELEVEN, GENERATION, TIMED_PREFIX, UNTRAINED
 from slicewise.lab.report.best import Best, Row
-from slicewise.lab.study.run import as_json
-from slicewise.lab.study.store import Store
+from slicewise.lab.study import Store, as_json
 
-# Names of tasks as the paper's tables have them.
+# Names of tasks in the paper's tables.
 PAPER_NAMES = {
     "generation": "unconditional",
     "male to female": "male_to_female",
@@ -24,8 +23,8 @@ PAPER_NAMES = {
 
 
 @dataclass(frozen=True)
-class Place:
-    """One task on one set of latents: all that may stand in one table."""
+class Group:
+    """The runs of one task on one set of latents, which may be compared in one table."""
 
     words: str
     setting: str
@@ -33,7 +32,7 @@ class Place:
 
     @property
     def given(self) -> dict[str, Any]:
-        """What its trainings have in common."""
+        """The settings that its trainings share."""
         trained = [row["given"] for row in self.rows if row["objective"] != UNTRAINED]
         return trained[0] if trained else self.rows[0]["given"]
 
@@ -42,57 +41,59 @@ class Place:
         return PAPER_NAMES.get(self.setting, "")
 
     def some(self, variant: str, objective: str) -> list[Row]:
-        """Runs of a variant on an objective."""
+        """Return the runs of a variant on an objective."""
         return [r for r in self.rows if (r["variant"], r["objective"]) == (variant, objective)]
 
     def untrained(self) -> list[Row]:
-        """What can be done without training; real samples first."""
+        """Return the baselines without training, real samples first."""
         found = [row for row in self.rows if row["objective"] == UNTRAINED]
         return sorted(found, key=lambda row: row["variant"] != "real")
 
     @property
     def floor(self) -> Row | None:
-        """Real samples against real ones."""
+        """The run that compares real samples with real ones; None if there is none."""
         return next((row for row in self.untrained() if row["variant"] == "real"), None)
 
     def at_rates(self, variant: str, objective: str, measure: str) -> list[Best]:
-        """A measure at each rate, its mean over seeds."""
+        """Return the mean of a measure over seeds, at each rate."""
         found: dict[float, list[Row]] = {}
         for row in self.some(variant, objective):
             found.setdefault(row["lr"], []).append(row)
         return [_best(rate, found[rate], measure) for rate in sorted(found)]
 
     def best(self, variant: str, objective: str, measure: str = "sw2") -> Best | None:
-        """The rate at which a measure is least, among those that may win; by W_2 any may, as in the paper."""
+        """Return the rate with the least measure among eligible ones; by W_2 all are eligible, as in the paper."""
         every = self.at_rates(variant, objective, measure)
-        may = [one for one in every if one.mean < math.inf and (measure == "w2" or may_win(one))]
+        may = [
+            one for one in every if one.mean < math.inf and (measure == "w2" or is_eligible(one))
+        ]
         return min(may, key=lambda one: one.mean, default=None)
 
     def least(self, variant: str, objective: str) -> Best | None:
-        """The rate at which SW_2 is least, may it win or not."""
+        """Return the rate with the least SW_2, eligible or not."""
         finite = [one for one in self.at_rates(variant, objective, "sw2") if one.mean < math.inf]
         return min(finite, key=lambda one: one.mean, default=None)
 
-    def order(self, measure: str, objective: str = "root") -> dict[str, int]:
-        """The places of the variants, each at its best rate by that measure."""
+    def ranks(self, measure: str, objective: str = "root") -> dict[str, int]:
+        """Return the ranks of the variants, each at its best rate by a measure."""
         found = {v: self.best(v, objective, measure) for v in ELEVEN}
         there = {v: one.mean for v, one in found.items() if one is not None}
         return {v: i for i, v in enumerate(sorted(there, key=there.__getitem__), 1)}
 
 
-def may_win(one: Best) -> bool:
-    """No run of a collapse does, however near a distance finds it."""
+def is_eligible(one: Best) -> bool:
+    """Return whether a rate may be chosen as the best: no run has collapsed to less than 0.8 of the variance."""
     return all(value(row, "variance_ratio") >= MIN_VARIANCE_RATIO for row in one.runs)
 
 
 def value(row: Row, measure: str) -> float:
-    """A measure of a run; infinite where it is not finite, as of one that diverged."""
+    """Return a measure of a run; infinite if it is missing, as for a run that diverged."""
     found = row["w2"] if measure == "w2" else row["measures"].get(measure)
     return math.inf if found is None else float(found)
 
 
 def mean(runs: Iterable[Row], measure: str) -> float:
-    """Over runs, of those that have it."""
+    """Return the mean of a measure over the runs that have it."""
     found = [row["w2"] if measure == "w2" else row["measures"].get(measure) for row in runs]
     there = [float(number) for number in found if number is not None]
     return statistics.fmean(there) if there else math.nan
@@ -105,25 +106,25 @@ def _best(rate: float, rows: list[Row], measure: str) -> Best:
     return Best(rate, average, std, rows)
 
 
-def places(store: Store, experiment: str) -> tuple[list[Place], list[Row]]:
-    """What may be compared, and the runs that were timed by themselves."""
+def groups(store: Store, experiment: str) -> tuple[list[Group], list[Row]]:
+    """Return the groups of an experiment, and the timed runs."""
     every = store.rows(experiment=experiment)
-    lone = [row for row in every if row["setting"].startswith(LONE)]
-    groups: dict[str, list[Row]] = {}
+    timed = [row for row in every if row["setting"].startswith(TIMED_PREFIX)]
+    by_task: dict[str, list[Row]] = {}
     for row in every:
-        if row not in lone:
+        if row not in timed:
             key = as_json([row["setting"], row["given"]["task"]])
-            groups.setdefault(key, []).append(row)
-    named = _told_apart([rows[0] for rows in groups.values()])
+            by_task.setdefault(key, []).append(row)
+    named = _told_apart([rows[0] for rows in by_task.values()])
     found = [
-        Place(words, rows[0]["setting"], _longest(rows))
-        for words, rows in zip(named, groups.values(), strict=True)
+        Group(words, rows[0]["setting"], _longest(rows))
+        for words, rows in zip(named, by_task.values(), strict=True)
     ]
-    return found, lone
+    return found, timed
 
 
 def _told_apart(rows: Sequence[Row]) -> list[str]:
-    """Words for places, of each any run: as few as tell them apart, since their figures and tables are files by these."""
+    """Return names of groups, given one run of each: as short as tells them apart, because they become file names."""
     words = [row["setting"] for row in rows]
     for more in (_data, _network):
         many = {some for some in words if words.count(some) > 1}
@@ -147,7 +148,7 @@ def _network(given: Mapping[str, Any]) -> str:
 
 
 def _longest(rows: list[Row]) -> list[Row]:
-    """Where the same was run for several numbers of steps, or in several ways, that of most steps, made last."""
+    """Keep the runs with the most steps and the latest settings, where there are several."""
     last: dict[tuple[Any, ...], tuple[int, str, str]] = {}
 
     def which(row: Row) -> tuple[Any, ...]:
@@ -162,7 +163,53 @@ def _longest(rows: list[Row]) -> list[Row]:
     return [row for row in rows if rank(row)[::2] == last[which(row)][::2]]
 
 
-def objectives(place: Place) -> list[str]:
-    """Those of which rates were searched."""
-    there = {row["objective"] for row in place.rows} - {UNTRAINED, DISPLACEMENT}
+def objectives(group: Group) -> list[str]:
+    """Return the objectives with searched rates."""
+    there = {row["objective"] for row in group.rows} - {UNTRAINED, DISPLACEMENT}
     return [name for name in ("root", "mean_root", "power") if name in there]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples (n, ...) of a variant, and the sources of a translation."""
+
+    label: str
+    made: Array
+    source: Array | None = None
+
+
+def samples(store: Store, group: Group, name: str) -> list[Samples]:
+    """Return stored samples of each variant at its best rate, also of variants that are not eligible.
+
+    Args:
+        store: of the runs.
+        group: the runs of one task.
+        name: of the arrays: "end" has latents, "pictures" decoded ones.
+    """
+    found = []
+    for variant in ELEVEN:
+        chosen = _chosen(group, variant)
+        if chosen is None:
+            continue
+        objective, best, words = chosen
+        arrays = (store.array(row["key"], name) for row in best.runs)
+        kept = next((one for one in arrays if one is not None), None)  # of the first seed alone
+        if kept is None:
+            continue
+        source, made = (None, kept) if group.setting == GENERATION else kept
+        found.append(Samples(f"{variant}, {objective} {best.rate:g}{words}", made, source))
+    return found
+
+
+def _chosen(group: Group, variant: str) -> tuple[str, Best, str] | None:
+    """Return objective, rate and a remark if it cannot win; searched rates come before the one that was not searched."""
+    there = (*objectives(group), DISPLACEMENT)
+    for objective in there:
+        best = group.best(variant, objective)
+        if best is not None:
+            return objective, best, ""
+    for objective in there:
+        least = group.least(variant, objective)
+        if least is not None:
+            return objective, least, ", cannot win"
+    return None

@@ -1,4 +1,4 @@
-"""Checks as cells of a study: one run a task."""
+"""Checks as cells of a study: each task is a run."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from slicewise.lab.experiments.check import Check
 from slicewise.lab.experiments.estimators import CHECKS as ESTIMATORS
 from slicewise.lab.experiments.theory import CHECKS as THEORY
-from slicewise.lab.experiments.theory.check import Check
-from slicewise.lab.study.run import Result, Run
+from slicewise.lab.study import Result, Run
 from slicewise.sampling import DRAWS
 
 NAME = "theory"
-EVERY: dict[str, dict[str, Check]] = {NAME: THEORY, "estimators": ESTIMATORS}  # by experiment
-_RANDOM, _MACHINE = "random numbers", "timed on"  # no task has a parameter of that name
+CHECKS: dict[str, dict[str, Check]] = {NAME: THEORY, "estimators": ESTIMATORS}  # by experiment
+_RANDOM, _MACHINE = "random numbers", "timed on"  # names that no task has as a parameter
 
 
 @dataclass(frozen=True)
 class CheckCell:
-    """All tasks of one check. They are small, and made in double precision on a CPU."""
+    """All tasks of one check, made on a CPU in double precision."""
 
     check: str
     preset: str
     experiment: str = NAME
-    machine: str = ""  # what times are taken on
+    machine: str = ""  # that is timed
 
     @property
     def name(self) -> str:
@@ -39,7 +39,7 @@ class CheckCell:
 
     @property
     def _check(self) -> Check:
-        return EVERY[self.experiment][self.check]
+        return CHECKS[self.experiment][self.check]
 
     def device(self, asked: str) -> str:
         return "cpu"
@@ -55,22 +55,22 @@ class CheckCell:
     def measure(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None = None
     ) -> list[Result]:
-        """One task after another."""
+        """Measure one task after another."""
         results = []
         for run in runs:
             begun = time.perf_counter()
-            measures = self._check.measure(task_of(run.given))
+            measures = self._check.measure(task_from(run.given))
             results.append(
                 Result(run, "measured", time.perf_counter() - begun, measures=dict(measures))
             )
         return results
 
 
-def task_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The task of a run, from all that determines it."""
+def task_from(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the task of a run."""
     return {name: value for name, value in given.items() if name not in (_RANDOM, _MACHINE)}
 
 
 def cells(preset: str, experiment: str = NAME, machine: str = "") -> list[CheckCell]:
-    """One for each check."""
-    return [CheckCell(check, preset, experiment, machine) for check in EVERY[experiment]]
+    """Return a cell for each check."""
+    return [CheckCell(check, preset, experiment, machine) for check in CHECKS[experiment]]

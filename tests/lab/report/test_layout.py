@@ -15,11 +15,10 @@ from slicewise.lab.experiments.gradient_flow import ToyTask
 from slicewise.lab.report import charts
 from slicewise.lab.report.best import Best, best_of, by_rate, steps_of
 from slicewise.lab.report.drawings import basins
-from slicewise.lab.report.layout import LOOKS, Table
+from slicewise.lab.report.flow_runs import Flows
+from slicewise.lab.report.flows import summary_section
+from slicewise.lab.report.layout import STYLES, Table, as_csv, as_latex, as_markdown
 from slicewise.lab.report.reasons import reason
-from slicewise.lab.report.rows import Flows
-from slicewise.lab.report.tables import as_csv, as_latex, as_markdown
-from slicewise.lab.report.verdict import section
 from slicewise.lab.study.run import Result
 from slicewise.lab.study.store import Store
 
@@ -44,24 +43,24 @@ def test_a_table_for_markdown_and_csv():
 
 
 def test_every_variant_has_a_look_of_its_own():
-    assert list(LOOKS) == list(ELEVEN)
-    assert len({look.colour for look in LOOKS.values()}) == len(ELEVEN)
-    assert len({look.outline for look in LOOKS.values()}) == len(ELEVEN)
-    assert len({look.mark for look in LOOKS.values()}) == len(ELEVEN)
+    assert list(STYLES) == list(ELEVEN)
+    assert len({look.color for look in STYLES.values()}) == len(ELEVEN)
+    assert len({look.outline for look in STYLES.values()}) == len(ELEVEN)
+    assert len({look.mark for look in STYLES.values()}) == len(ELEVEN)
 
 
-def linear(colour):
-    parts = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+def linear(color):
+    parts = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
     return np.array([p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts])
 
 
-def luminance(colour):
-    return float(linear(colour) @ (0.2126, 0.7152, 0.0722))
+def luminance(color):
+    return float(linear(color) @ (0.2126, 0.7152, 0.0722))
 
 
 @pytest.mark.parametrize("name", ELEVEN)
-def test_colours_read_on_white_and_on_black(name):
-    light = luminance(LOOKS[name].colour)
+def test_colors_read_on_white_and_on_black(name):
+    light = luminance(STYLES[name].color)
     for page in ("#ffffff", "#14171b"):
         high, low = sorted((light, luminance(page)), reverse=True)
         assert (high + 0.05) / (low + 0.05) >= 3
@@ -76,15 +75,15 @@ BLIND = {
 
 
 @pytest.mark.parametrize("kind", BLIND)
-def test_lines_alike_to_the_colour_blind_have_other_dashes(kind):
-    """Marks differ always; lines between them by dash, or by a colour that is told apart."""
+def test_lines_alike_to_the_color_blind_have_other_dashes(kind):
+    """Marks differ always; lines between them by dash, or by a color that is told apart."""
     seen = {}
-    for name, look in LOOKS.items():
-        light = np.clip(np.array(BLIND[kind]) @ linear(look.colour), 0, 1)
+    for name, look in STYLES.items():
+        light = np.clip(np.array(BLIND[kind]) @ linear(look.color), 0, 1)
         plain = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
         seen[name] = rgb2lab(plain[None, None])[0, 0]
-    for one, other in itertools.combinations(LOOKS, 2):
-        if LOOKS[one].dash == LOOKS[other].dash:
+    for one, other in itertools.combinations(STYLES, 2):
+        if STYLES[one].dash == STYLES[other].dash:
             assert np.linalg.norm(seen[one] - seen[other]) > 10, (one, other)
 
 
@@ -144,14 +143,14 @@ def reasons_of(
     ("values", "how", "words"),
     [
         ({0.3: 0.1, 0.5: 5e-4}, {}, "agrees, within a factor of 2"),
-        ({0.3: 0.1, 0.5: 5e-4}, {"n": 100}, "made in small"),
-        ({0.3: 0.1, 0.5: 1e-5}, {"variant": "rpsw"}, "both below what single precision can tell"),
+        ({0.3: 0.1, 0.5: 5e-4}, {"n": 100}, "made with smaller sizes"),
+        ({0.3: 0.1, 0.5: 1e-5}, {"variant": "rpsw"}, "both below the resolution of single precision"),
         ({0.3: 0.1, 0.5: 2e-3}, {}, "0.3, leaves 1.0e-01: too slow for 10,000 steps"),
-        ({0.3: 0.1, 0.5: 2e-3}, {"squared": 0.01}, "stuck whatever the rate: the squared loss, which does not rattle, is left with 1.0e-02"),
+        ({0.3: 0.1, 0.5: 2e-3}, {"squared": 0.01}, "stuck at every rate: the squared loss, which does not oscillate, ends with 1.0e-02"),
         ({0.3: 0.1, 0.5: 2e-3}, {"squared": 1e-16}, "too slow for 10,000 steps"),
         ({0.5: 2e-3}, {}, "no smaller rate was tried"),
         ({1.0: 0.06, 3.0: 2e-3}, {"toy": "8gaussians"}, "leaves 6.0e-02: a particle in a wrong mode"),
-        ({0.3: 0.1, 0.5: 2e-3}, {"variant": "maxsw"}, "at which rate the paper's was found is not printed"),
+        ({0.3: 0.1, 0.5: 2e-3}, {"variant": "maxsw"}, "the paper does not print the rate of its number"),
     ],
 )  # fmt: skip
 def test_a_reason_is_given(tmp_path, values, how, words):
@@ -166,7 +165,7 @@ def test_seeds_that_differ_are_not_called_slow(tmp_path):
         for run in cell.runs:
             measures = {"steps": 10_000, "rank": 50}
             w2 = left[run.lr, run.seed]
-            store.add([Result(run, "finished", 1.0, w2=w2, measures=measures)], "here", {})
+            store.add([Result(run, "out of steps", 1.0, w2=w2, measures=measures)], "here", {})
         words = reason(Flows(store, "gradient-flow"), "swiss d=50", "sw")
     assert "some seeds arrive (1.0e-04), others are stuck (5.0e-02)" in words
 
@@ -184,7 +183,7 @@ def test_the_verdict_counts_who_ends_closer(tmp_path):
             measures = {"steps": 5, "rank": 2}
             w2 = left[run.variant, run.lr]
             store.add([Result(run, "limit", 1.0, w2=w2, measures=measures)], "here", {})
-        found = section([Flows(store, "gradient-flow")])
+        found = summary_section([Flows(store, "gradient-flow")])
     numbers = [card.number for card in found.cards]
     # sw computed, root, power; ebsw ends farther than its best rate.
     assert numbers == ["1.0e-12", "1.0e-03", "1.0e-03", "1 of 2"]
@@ -207,7 +206,7 @@ def test_heights_of_basins_can_be_read_off(heights, scale, shown):
     assert panel.get_yscale() == scale
     low, high = panel.get_ylim()
     ticks = zip(panel.get_yticks(), panel.get_yticklabels(), strict=True)
-    words = [label.get_text() for place, label in ticks if low <= place <= high]
+    words = [label.get_text() for group, label in ticks if low <= group <= high]
     if shown is not None:
         assert words == shown
     assert len(words) >= 3

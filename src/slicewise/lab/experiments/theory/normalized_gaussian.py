@@ -1,4 +1,4 @@
-"""A normal vector over its length: uniform on the sphere if its covariance is cI, and only then."""
+"""Normalized Gaussian vectors: uniform on the sphere if and only if the covariance is cI."""
 
 from __future__ import annotations
 
@@ -7,11 +7,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from slicewise.lab.experiments.theory.check import Check, Measured, Measures, Task
-from slicewise.lab.experiments.theory.drawing import claim, label, line, points
-from slicewise.lab.experiments.theory.sampling import by_preset, mean_of, rng_of, seeded
-from slicewise.lab.experiments.theory.series import between, column, grouped
-from slicewise.lab.images.palette import BLUE, ORANGE
+from slicewise.lab.experiments.check import (
+    Check,
+    Measured,
+    Measures,
+    Task,
+    between,
+    by_preset,
+    claim,
+    column,
+    grouped,
+    label,
+    line,
+    mean_of,
+    points,
+    rng_of,
+    seeded,
+)
+from slicewise.lab.images import BLUE, ORANGE
 from slicewise.sampling import normalize
 
 if TYPE_CHECKING:
@@ -45,7 +58,7 @@ def expected_moment(ratio: float, d: int, power: int) -> float:
 
 
 def measure(task: Task) -> Measures:
-    """Second and fourth moments of the first coordinate of N(0, scale² diag(ratio², 1, …, 1)), normalised."""
+    """Second and fourth moments of the first coordinate of N(0, scale² diag(ratio², 1, …, 1)), normalized."""
     d, ratio = task["d"], task["ratio"]
     stds = np.array([task["scale"] * ratio] + [task["scale"]] * (d - 1))
     draws = rng_of(task).normal(task["draws"], d).double()
@@ -66,17 +79,17 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     """The second moment against the ratio of lengths, beside the 1/d of a uniform direction."""
     axes = figure.subplots()
     fine = np.geomspace(1, 10, 40)
-    for ((d,), some), colour in zip(grouped(every, "d").items(), (BLUE, ORANGE), strict=False):
-        line(axes, fine, [expected_moment(ratio, d, 2) for ratio in fine], colour)
+    for ((d,), some), color in zip(grouped(every, "d").items(), (BLUE, ORANGE), strict=False):
+        line(axes, fine, [expected_moment(ratio, d, 2) for ratio in fine], color)
         points(
             axes,
             column(some, "ratio"),
             column(some, "measured"),
             column(some, "stderr"),
-            colour,
+            color,
             label=f"d = {d}",
         )
-        claim(axes, [1, 10], [1 / d, 1 / d], colour)
+        claim(axes, [1, 10], [1 / d, 1 / d], color)
     claim(axes, [], [], "black", label="paper: uniform, 1/d")
     label(axes, r"$\sigma_1/\sigma_2$, std of one axis over the others", "$E\\,u_1^2$", log="x")
     axes.set_ylim(0, 1)
@@ -101,7 +114,7 @@ def verdict(every: list[Measured]) -> str:
 GAUSSIAN = Check(
     name="gaussian",
     title="Normal vectors over their length",
-    statement="N(0, Σ), normalised, is uniform on the sphere for every Σ of full rank.",
+    statement="N(0, Σ), normalized, is uniform on the sphere for every Σ of full rank.",
     tasks=tasks,
     measure=measure,
     draw=draw,

@@ -1,4 +1,4 @@
-"""Cells as tasks of a Ray cluster. Ray schedules, retries and recovers; the process that asks writes."""
+"""An engine that makes cells as tasks of a Ray cluster. Ray schedules and retries them; this process stores the results."""
 
 from __future__ import annotations
 
@@ -14,22 +14,27 @@ from typing import Any
 
 import torch
 
-from slicewise.lab.errors import Trouble
-from slicewise.lab.study.cluster import Cluster
-from slicewise.lab.study.engines import Done, Job, make
+from slicewise.lab.errors import UserError
+from slicewise.lab.study.engines import Job, JobResult, run_job
 from slicewise.lab.study.machine import device_name
+from slicewise.lab.study.ray_cluster import Cluster
 
-# So many tasks are handed over at a time: enough for any cluster to plan with; each is some 10 kB.
+# How many tasks are submitted at a time, about 10 kB each: enough for any cluster.
 _IN_FLIGHT = 1000
-_SILENCE = 30  # seconds without news before the cluster is looked at
+_SILENCE = 30  # seconds without a result before the nodes are checked
 _log = logging.getLogger("slicewise")
 
 
-class OnRay:
-    """On the cluster at `address`; without one, on that of this machine, which is started if there is none.
+class RayEngine:
+    """Makes jobs as tasks of a Ray cluster.
 
-    A task takes `cpus` cores and, on a GPU, `gpus` of one: with 0.25 four tasks share it. What is timed gets all
-    cores of a node, or a whole GPU, on a machine of the kind that `machine` named.
+    Jobs that are timed get all cores of a node, or a whole GPU, on a machine of the kind that `machine` returned.
+
+    Args:
+        address: of the head; None is the cluster of this machine, which is started if there is none.
+        cpus: cores that a task takes.
+        gpus: the share of a GPU that a task takes; with 0.25 four tasks share one.
+        quiet: whether the output of Ray is suppressed.
     """
 
     def __init__(
@@ -43,7 +48,7 @@ class OnRay:
         self._cluster = Cluster(address, cpus, gpus, quiet=quiet)
         self._machines: dict[str, str] = {}
 
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[Done]:
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
         left, waiting = iter(jobs), dict[Any, Job]()
         devices = {job.device for job in jobs}
         with _marked(jobs) as mark:
@@ -63,25 +68,25 @@ class OnRay:
                 self._cluster.cancel(waiting)
 
     def _ready(self, waiting: list[Any], devices: set[str]) -> list[Any]:
-        """Those that are done, and here: what is lost on its way here Ray makes again."""
+        """Return the tasks whose results have arrived; lost results are made again by Ray."""
         while True:
             first, _ = self._cluster.ray.wait(waiting, num_returns=1, timeout=_SILENCE)
             if first:
-                # All there are: with a thousand in flight, a wait for each would take longer than small cells.
+                # All at once: with a thousand tasks, waiting for each would take longer than small cells.
                 ready, _ = self._cluster.ray.wait(waiting, num_returns=len(waiting), timeout=0)
                 return ready or first
             if not all(map(self._cluster.able, devices)):
                 _log.warning("no node of the Ray cluster can take a task: waiting for one to join")
 
-    def _outcome(self, reference: Any, job: Job) -> Done:
+    def _outcome(self, reference: Any, job: Job) -> JobResult:
         try:
-            # The job as it was here: the task's own has another scratch folder.
+            # With the original job: that of the task has another scratch folder.
             return replace(self._cluster.ray.get(reference), job=job)
         except self._cluster.Lost as lost:
-            return Done(job, error=_said(lost))
+            return JobResult(job, error=_said(lost))
 
-    def by_itself(self, job: Job) -> Done:
-        """On a node of the kind that was named; if that is lost, on another of the same kind."""
+    def run_alone(self, job: Job) -> JobResult:
+        """Make a job on a node of the kind that `machine` named; if it is lost, on another of the same kind."""
         machine = self._machines.get(job.device, "")
         for node in self._cluster.able(job.device):
             try:
@@ -90,16 +95,18 @@ class OnRay:
             except self._cluster.NodeLost:
                 continue
             except self._cluster.Lost as lost:
-                return Done(job, error=_said(lost))
+                return JobResult(job, error=_said(lost))
             if done is not None:
                 return replace(done, job=job)
         kind = machine or job.device
-        return Done(job, error=f"no node is left to time it on ({kind}): give the command again")
+        return JobResult(
+            job, error=f"no node is left to time it on ({kind}): give the command again"
+        )
 
     def device(self, asked: str) -> str:
-        """ "auto" is a GPU if the cluster has one; what the process that asks has does not count."""
+        """Return the device to use: "auto" is a GPU if the cluster has one, whatever this machine has."""
         if asked not in ("auto", "cpu", "cuda"):
-            raise Trouble(f"--device {asked}: on a Ray cluster give auto, cpu or cuda")
+            raise UserError(f"--device {asked}: on a Ray cluster give auto, cpu or cuda")
         device = asked
         if asked == "auto":
             device = "cuda" if self._cluster.able("cuda") else "cpu"
@@ -110,39 +117,39 @@ class OnRay:
             )
             wanted = f"--cpus-per-task {self._cluster.cpus:g}{' and a GPU' * (device == 'cuda')}"
             instead = "--device cpu" if device == "cuda" else "fewer"
-            raise Trouble(
+            raise UserError(
                 f"no node of the Ray cluster has {wanted}; cores and GPUs of its nodes are {has}: give {instead}, "
                 f"or add a node"
             )
         return device
 
     def machine(self, device: str) -> str:
-        """What timed cells are timed on: the largest node, which is asked for its name."""
+        """Return the name of the machine that timed cells are made on: the largest node."""
         for node in self._cluster.able(device):
             try:
                 name: str = self._cluster.at(node, device, _name, device)
             except self._cluster.NodeLost:
                 continue
             except self._cluster.Lost as wrong:
-                raise Trouble(
-                    f"node {node['NodeManagerHostname']} of the Ray cluster cannot work for us: {_said(wrong)}; "
-                    f"is this slicewise installed there, and its torch for this device?"
+                raise UserError(
+                    f"node {node['NodeManagerHostname']} of the Ray cluster cannot be used: {_said(wrong)}; "
+                    f"is the same slicewise installed there, with torch for this device?"
                 ) from wrong
             self._machines[device] = name
             return name
-        raise Trouble(f"no node of the Ray cluster is left for --device {device}: add one")
+        raise UserError(f"no node of the Ray cluster is left for --device {device}: add one")
 
     @property
-    def place(self) -> str:
-        """What to call it."""
+    def description(self) -> str:
+        """How many nodes there are, in words."""
         count = len(self._cluster.alive())
         return f"{count} node{'s' * (count != 1)} of a Ray cluster"
 
     def close(self) -> None:
-        """Leave the cluster; one that was started for us ends."""
+        """Disconnect; a cluster that was started by this engine ends."""
         self._cluster.close()
 
-    def __enter__(self) -> OnRay:
+    def __enter__(self) -> RayEngine:
         return self
 
     def __exit__(
@@ -156,7 +163,7 @@ class OnRay:
 
 @contextlib.contextmanager
 def _marked(jobs: Sequence[Job]) -> Iterator[Path | None]:
-    """A file in the scratch folder, while jobs are made: a node that sees it shares the disk with us."""
+    """Create a file in the scratch folder while jobs are made: a node that sees it shares the disk with this machine."""
     scratch = next((job.scratch for job in jobs if job.scratch is not None), None)
     if scratch is None:
         yield None
@@ -167,27 +174,27 @@ def _marked(jobs: Sequence[Job]) -> Iterator[Path | None]:
 
 
 def _said(error: Exception) -> str:
-    """In a line. Ray begins with what happened, but what a task raised is at the end of its traceback."""
+    """Return an error of Ray in one line: its first, or the last line of the traceback of a task."""
     lines = str(error).strip().splitlines() or [""]
     if type(error).__name__.startswith("RayTaskError"):
         return lines[-1].strip()
     return f"lost by the cluster, {type(error).__name__}: {lines[0]}"
 
 
-# What follows runs on the nodes.
+# The functions below run on the nodes.
 
 
-def _make(job: Job, mark: Path | None, threads: int) -> Done:
+def _make(job: Job, mark: Path | None, threads: int) -> JobResult:
     torch.set_num_threads(threads)
-    # On a disk of the node's own, what a long cell goes on from would only be in the way.
+    # A checkpoint on a disk of the node would never be read again.
     shared = mark is not None and mark.exists()
-    return make(job if shared else replace(job, scratch=None))
+    return run_job(job if shared else replace(job, scratch=None))
 
 
-def _make_timed(job: Job, machine: str, threads: int) -> Done | None:
-    """Nothing, on a machine of another kind."""
+def _make_timed(job: Job, machine: str, threads: int) -> JobResult | None:
+    """Make a job; return None on a machine of another kind."""
     torch.set_num_threads(threads)
-    return make(job) if machine in ("", device_name(job.device)) else None
+    return run_job(job) if machine in ("", device_name(job.device)) else None
 
 
 def _name(device: str, threads: int) -> str:

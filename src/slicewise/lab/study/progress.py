@@ -1,4 +1,4 @@
-"""Telling how far a sweep is: a bar on a terminal, a line a cell elsewhere."""
+"""The progress of a sweep: a bar on a terminal, a line for each cell elsewhere."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-class Watch:
-    """Shows a sweep's cells as they end. On a terminal it is a bar with the time left; in a pipe, lines."""
+class SweepProgress:
+    """Shows how far a sweep is, on standard error: on a terminal a bar with the remaining time, otherwise lines."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
@@ -22,7 +22,7 @@ class Watch:
 
     @contextlib.contextmanager
     def over(self, cells: Sequence[tuple[str, int]]) -> Iterator[None]:
-        """While these cells, by name and number of runs, are made."""
+        """Show the progress of these cells, given by name and number of runs, inside a `with` block."""
         self._total, self._made = len(cells), 0
         if self._quiet or not cells or not sys.stderr.isatty():
             yield
@@ -52,7 +52,7 @@ class Watch:
         self._progress = None
 
     def done(self, name: str, runs: int, seconds: float, error: str = "") -> None:
-        """One cell has ended."""
+        """Report that one cell has ended."""
         self._made += 1
         error = " ".join(error.split())
         words = (

@@ -1,4 +1,4 @@
-"""The two sets of samples a command is given."""
+"""The two sets of samples of a command: from files, or a toy target."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slicewise.lab.data.arrays import printable
-from slicewise.lab.data.toys import TOYS, toy
-from slicewise.lab.data.user_files import Samples, read_samples, read_weights
-from slicewise.lab.errors import Trouble
-from slicewise.lab.study.machine import choose_device
+from slicewise.lab.data import TOYS, Samples, printable, read_samples, read_weights, toy
+from slicewise.lab.errors import UserError
+from slicewise.lab.study import choose_device
 from slicewise.support import check_choice, check_count
 
-# Exact distances of so many pairs of samples (3,000 a side) take some 20 s; they grow as n³.
+# Exact distances between 3,000 samples a side take some 20 s; their time grows as n³.
 EXACT_PAIRS = 3_000**2
-# A toy is turned by a d × d matrix.
+# A toy target is rotated by a d × d matrix.
 TOY_DIMENSION, TOY_NUMBERS = 10_000, 10**8
 
 
 @dataclass(frozen=True, eq=False)
-class Sets:
-    """Two sets of samples as a command was given them."""
+class SamplePair:
+    """Two sets of samples, their names and weights."""
 
     x: Tensor  # (n, d)
     y: Tensor  # (m, d)
@@ -32,10 +30,10 @@ class Sets:
     y_name: str
     x_weights: Tensor | None = None  # (n,)
     y_weights: Tensor | None = None  # (m,)
-    colours: bool = False  # are both the pixels of colour images?
+    colors: bool = False  # whether both are pixels of color images
 
-    def to(self, dtype: str, device: str) -> Sets:
-        """The same on a device, in a precision, both as a user names them."""
+    def to(self, dtype: str, device: str) -> SamplePair:
+        """Return the same samples on a device, in a precision; both are options of a command."""
         check_choice("--dtype", dtype, ("float64", "float32"))
         device = choose_device(device)
         kind = torch.float64 if dtype == "float64" else torch.float32
@@ -47,11 +45,11 @@ class Sets:
         assert y is not None
         for name, samples in ((self.x_name, x), (self.y_name, y)):
             if not bool(torch.isfinite(samples).all()):
-                raise Trouble(f"{name} has numbers too large for {dtype}: scale it down")
-        return Sets(x, y, self.x_name, self.y_name, a, b, self.colours)
+                raise UserError(f"{name} has numbers too large for {dtype}: scale it down")
+        return SamplePair(x, y, self.x_name, self.y_name, a, b, self.colors)
 
 
-def read_sets(
+def read_pair(
     first: str,
     second: str,
     *,
@@ -60,23 +58,27 @@ def read_sets(
     samples: int | None = None,
     x_weights: str | None = None,
     y_weights: str | None = None,
-) -> Sets:
-    """Two files that can be compared, or random subsets of them, with the weights of their samples."""
+) -> SamplePair:
+    """Read the samples of two files, or random subsets of them, with their weights.
+
+    Raises:
+        UserError: a file cannot be read, or the samples have different dimensions.
+    """
     check_count("--samples", samples)
     x, y = (read_samples(source, flatten=flatten) for source in (first, second))
     if x.values.shape[1] != y.values.shape[1]:
-        raise Trouble(
+        raise UserError(
             f"{x.name} holds samples of {x.values.shape[1]} dimensions and {y.name} of "
-            f"{y.values.shape[1]}: give as many in both; is one of them transposed, or a grey image?"
+            f"{y.values.shape[1]}: give as many in both; is one of them transposed, or a gray image?"
         )
     (u, a), (v, b) = (
         _some(own, weights, samples, generator) for own, weights in ((x, x_weights), (y, y_weights))
     )
     names = (x.name, y.name) if x.name != y.name else (printable(first), printable(second))
-    return Sets(u, v, *names, a, b, x.colours and y.colours)
+    return SamplePair(u, v, *names, a, b, x.colors and y.colors)
 
 
-def toy_or_files(
+def pair_or_toy(
     files: list[str],
     *,
     toy_name: str | None,
@@ -85,29 +87,33 @@ def toy_or_files(
     seed: int,
     samples: int | None,
     flatten: bool,
-) -> Sets:
-    """The sets of two files; without any, a toy."""
+) -> SamplePair:
+    """Return the samples of two files, or those of a toy target if no file is given."""
     generator = generator_for(seed)
     if len(files) == 1:
-        raise Trouble("one file is given: give both SOURCE and TARGET, or neither for a toy")
+        raise UserError(
+            "only one file is given: give both SOURCE and TARGET, or neither for a toy target"
+        )
     if files:
         if toy_name is not None or n is not None or d is not None:
-            raise Trouble("--toy, --n and --d are of toys, but files are given: leave them out")
+            raise UserError(
+                "--toy, --n and --d are for toy targets, but files are given: leave them out"
+            )
         first, second = files
-        return read_sets(first, second, generator=generator, flatten=flatten, samples=samples)
+        return read_pair(first, second, generator=generator, flatten=flatten, samples=samples)
     if samples is not None or flatten:
-        raise Trouble("--samples and --flatten are for files: say how many a toy has by --n")
+        raise UserError("--samples and --flatten are for files: use --n for a toy target")
     name = "swiss" if toy_name is None else toy_name
     n, d = 300 if n is None else n, 2 if d is None else d
     check_choice("--toy", name, TOYS)
     check_count("--n", n)
     check_count("--d", d, at_least=2)
     if d > TOY_DIMENSION or n * d > TOY_NUMBERS:
-        raise Trouble(
-            f"--n {n} and --d {d} are much for a toy: give d up to {TOY_DIMENSION}, n d up to {TOY_NUMBERS}"
+        raise UserError(
+            f"--n {n} and --d {d} are too large for a toy target: give d up to {TOY_DIMENSION}, n d up to {TOY_NUMBERS}"
         )
     pair = toy(name, n, d, seed)
-    return Sets(pair.x, pair.y, pair.x_name, pair.y_name)
+    return SamplePair(pair.x, pair.y, pair.x_name, pair.y_name)
 
 
 def _some(
@@ -118,34 +124,38 @@ def _some(
     if count is None:
         return own.values, shares
     if count > n:
-        raise Trouble(f"--samples {count}: {own.name} has only {n}; give at most that")
+        raise UserError(f"--samples {count}: {own.name} has only {n}; give at most that")
     chosen = torch.randperm(n, generator=generator)[:count]
     if shares is not None:
         shares = shares[chosen]
         if not bool((shares > 0).any()):
-            raise Trouble(
-                f"--samples {count} took samples of {own.name} of weight zero only: take more"
+            raise UserError(
+                f"--samples {count} selected only samples of {own.name} with weight zero: take more"
             )
         shares = shares / shares.sum()
     return own.values[chosen], shares
 
 
 @contextmanager
-def memory_permitting() -> Iterator[None]:
-    """That there is too little memory for what was asked is no fault of the program."""
+def explain_memory_errors() -> Iterator[None]:
+    """Turn errors about memory into a UserError that says what to reduce."""
     try:
         yield
-    except (MemoryError, RuntimeError) as trouble:
-        short = isinstance(trouble, (MemoryError, torch.OutOfMemoryError))
-        if short or "can't allocate memory" in str(trouble):
-            raise Trouble(
-                "there is too little memory for this: give fewer --samples or --n-slices"
+    except (MemoryError, RuntimeError) as error:
+        short = isinstance(error, (MemoryError, torch.OutOfMemoryError))
+        if short or "can't allocate memory" in str(error):
+            raise UserError(
+                "there is not enough memory: give fewer --samples or --n-slices"
             ) from None
         raise
 
 
 def generator_for(seed: int) -> torch.Generator:
-    """The source of all that is random in a command."""
+    """Return the generator of everything random in a command.
+
+    Raises:
+        UserError: the seed is negative or too large.
+    """
     if not 0 <= seed < 2**62:
-        raise Trouble(f"--seed {seed}: give a whole number from 0 to 2^62 - 1")
+        raise UserError(f"--seed {seed}: give a whole number from 0 to 2^62 - 1")
     return torch.Generator().manual_seed(seed)
