@@ -19,7 +19,7 @@ GONE = 7  # how a process ends that a test tells to die
 # Imported once, by the process from which the others are forked: seconds less for each of them.
 IMPORTED = [
     "slicewise.distributed",
-    "slicewise.kernels.numba_match",
+    "slicewise.kernels.numba_loops",
     "torch.nn.parallel",
     "torch._dynamo",
 ]

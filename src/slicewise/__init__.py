@@ -1,19 +1,22 @@
 """slicewise: learning with sliced-Wasserstein distances.
 
-Samples are torch tensors (*batch, n, d), directions are rows (L, d), costs are means over samples.
+Samples are (*batch, n, d): tensors, or NumPy arrays and lists, which come back as such. Every leading dimension is a
+batch dimension. Directions ("slices") are rows (L, d).
 
-    sliced_wasserstein(x, y)        a number; `evaluate` with its workings, `value_and_grad` with the gradient
-    SlicedWasserstein()             a loss to train with
-    flow(x, y)                      samples carried to samples, no rate needed; `displacement` is one step of it
+    sliced_wasserstein(x, y)        the distance; `evaluate` with its details, `value_and_grad` with its gradient
+    SlicedWasserstein()             the distance as a loss module
+    flow(x, y)                      move samples x onto samples y, without a learning rate; `displacement` is one step
+    train(network, y)               train a network by the distance
     wasserstein(x, y)               the exact distance
-    VARIANTS                        what may be asked for by name, as "ebsw"
+    VARIANTS                        the methods by name, e.g. "ebsw"
 
-Every name in a line is in docs/names.md.
+`slicewise.color`, `slicewise.training`, `slicewise.judging`, `slicewise.metric` and `slicewise.parts` have the rest.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from slicewise import parts, steps
 from slicewise.distance import (
     Evaluation,
     SlicedWasserstein,
@@ -36,21 +39,29 @@ from slicewise.problem import (
     pad,
 )
 from slicewise.support import did_you_mean, keep_old_paths, meant
-from slicewise.transport import wasserstein
+from slicewise.transport import (
+    gaussian_detour,
+    subspace_detour,
+    subspace_robust_wasserstein,
+    wasserstein,
+)
 from slicewise.variants import VARIANTS, Recipe
 
 if TYPE_CHECKING:
-    from slicewise.transport import gaussian_detour, subspace_detour, subspace_robust_wasserstein
+    from slicewise import color, judging, training
+    from slicewise.training import Training, train
+
+__version__ = "0.2.0"
 
 keep_old_paths()
 
-__version__ = "0.1.0"
-
-# Of the extra `exact`, and few calls need them: an import that is not made is the quickest.
+# Imported when they are asked for: few programs need them.
 _WHEN_ASKED = {
-    "gaussian_detour": "subspace_detour",
-    "subspace_detour": "subspace_detour",
-    "subspace_robust_wasserstein": "subspace_robust",
+    "Training": "training",
+    "color": "color",
+    "judging": "judging",
+    "train": "training",
+    "training": "training",
 }
 
 
@@ -59,7 +70,12 @@ def __getattr__(name: str) -> Any:
         near = [] if name.startswith("_") else meant(name, __all__)
         hint = f": {did_you_mean(near).strip()}" if near else ""
         raise AttributeError(f"module 'slicewise' has no attribute {name!r}{hint}")
-    return getattr(importlib.import_module(f"slicewise.transport.{_WHEN_ASKED[name]}"), name)
+    room = importlib.import_module(f"slicewise.{_WHEN_ASKED[name]}")
+    return room if name == _WHEN_ASKED[name] else getattr(room, name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
 
 __all__ = [
@@ -74,7 +90,9 @@ __all__ = [
     "Stopping",
     "Subspace",
     "Target",
+    "Training",
     "backends",
+    "color",
     "displacement",
     "effective_subspace",
     "empirical_essf",
@@ -83,11 +101,15 @@ __all__ = [
     "flow",
     "gaussian_constant",
     "gaussian_detour",
+    "judging",
     "pad",
+    "parts",
     "sliced_wasserstein",
     "steps",
     "subspace_detour",
     "subspace_robust_wasserstein",
+    "train",
+    "training",
     "value_and_grad",
     "wasserstein",
 ]

@@ -144,7 +144,7 @@ def test_only_so_many_are_kept(graphs, monkeypatch):
 
 def test_parts_of_a_callers_own_are_not_captured(graphs, monkeypatch):
     # As in a capture on a device, where no values can be read.
-    monkeypatch.setattr("slicewise.distance.prepare.values_readable", lambda *tensors: False)
+    monkeypatch.setattr("slicewise.distance.request.values_readable", lambda *tensors: False)
 
     def slicer(problem, rng):
         return sw.VARIANTS["sw"]().slicer(problem, rng)

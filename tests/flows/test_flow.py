@@ -77,7 +77,7 @@ def test_other_orders(p):
 @pytest.mark.parametrize("objective", ["power", "root", "mean_root"])
 def test_objectives(objective):
     x, y = clouds(30, 2)
-    start = sw.sliced_wasserstein(x, y, power=objective == "power", n_slices=500)
+    start = sw.sliced_wasserstein(x, y, objective=objective, n_slices=500)
     found = sw.flow(x, y, objective=objective, seeds=0, reduce=False)
     assert found.w2 < 1e-6
     # mean_root lies below the root, by how much W varies from slice to slice.
@@ -93,7 +93,7 @@ def test_unequal_sizes_and_weights_settle():
     slices = sw.Target(y[:40], n_slices=200).slices
     for extra in ({}, {"y_weights": weights}):
         found = sw.flow(x, y[:40], seeds=0, max_steps=200, **extra)
-        known = {"slices": slices, "power": True, **extra}
+        known = {"slices": slices, "objective": "power", **extra}
         before = sw.sliced_wasserstein(x, y[:40], **known)
         assert sw.sliced_wasserstein(found.particles, y[:40], **known) < 2e-3 * before
         assert found.status == Status.OUT_OF_STEPS

@@ -16,7 +16,7 @@ from tests.flows.samples import clouds, toys
 from tests.tolerances import assert_close
 
 LONG = ("maxsw", "maxksw", "vimsw")  # their flows take seconds, a dozen times
-HOMOGENEOUS = [v for v in ELEVEN if "homogeneous" in sw.VARIANTS[v].laws]
+HOMOGENEOUS = [v for v in ELEVEN if "homogeneous" in sw.VARIANTS[v].properties]
 
 
 def test_images_of_digits_in_their_own_dimensions():
@@ -55,7 +55,7 @@ def test_reduction_is_exact_and_reported():
     assert reduced.n_steps < ambient.n_steps
     # Particles stay in the plane of the data, to rounding.
     plane = sw.effective_subspace(x[0], y[0])
-    inside = plane.lift(plane.reduce(reduced.particles[0]))
+    inside = plane.embed(plane.reduce(reduced.particles[0]))
     assert_close(reduced.particles[0], inside)
     assert sw.flow(x, y, lr=1.0, max_steps=1, reduce=True).dimensions.item() == 2
 
@@ -166,7 +166,7 @@ def test_generators_seed_their_runs():
     together = sw.flow(x, y, generator=own, max_steps=3)
     alone = sw.flow(x[1], y[1], generator=[torch.Generator().manual_seed(2)], max_steps=3)
     assert_close(together.particles[1], alone.particles)
-    with pytest.raises(ValueError, match=r"give a torch\.Generator"):
+    with pytest.raises(ValueError, match=r"a torch\.Generator, a list of them"):
         sw.flow(x, y, generator="42")
     with pytest.raises(ValueError, match="for 2 runs"):
         sw.flow(x, y, generator=own[:1])
@@ -208,12 +208,14 @@ def test_slices_that_depend_on_the_axes_are_not_rotated():
     x, y = toys("swiss", 30, 6, [1])
     assert sw.flow(x, y, "qsw", seeds=[1], max_steps=2).dimensions.item() == 6
     assert sw.flow(x, y, "rqsw", seeds=[1], max_steps=2).dimensions.item() == 2
-    with pytest.raises(ValueError, match=r"reduce=True with .*Quasi.* not rotation invariant"):
+    with pytest.raises(ValueError, match=r"reduce=True with .*Quasi.* depends on the axes"):
         sw.flow(x, y, "qsw", reduce=True)
 
 
 class Broken(Uniform):
     """A part with a mistake that shows in the plane only."""
+
+    rotation_invariant = True
 
     def __call__(self, problem, rng):
         if problem.d == 2:
@@ -229,10 +231,6 @@ def test_errors_of_a_part_are_not_taken_for_too_few_dimensions():
     assert sw.flow(x, y, sw.Recipe(Broken(9)), seeds=[1], max_steps=2, reduce=False).n_steps == 2
 
 
-HOLDABLE = "hold_weights" in sw.VARIANTS["ebsw"].options
-
-
-@pytest.mark.skipif(not HOLDABLE, reason="variants call it detach still")
 def test_weights_are_held_beside_a_rate_too():
     x, y = clouds(20, 3)
     how = {"lr": 3.0, "seeds": 0, "max_steps": 3}

@@ -11,14 +11,14 @@ import torch
 
 import slicewise as sw
 from slicewise.kernels import backend as kernel_backend
-from slicewise.kernels import numba_match, numpy_match
-from slicewise.kernels import threads as threads_module
+from slicewise.kernels import cpu as threads_module
+from slicewise.kernels.cpu import match_by_numba, match_by_numpy
 from slicewise.transport import sliced
 from slicewise.transport.one_dim import Wanted
 from slicewise.transport.sliced import match_slices as plain
 from tests.tolerances import assert_close
 
-BACKENDS = {"numba": numba_match.match_slices, "numpy": numpy_match.match_slices}
+BACKENDS = {"numba": match_by_numba, "numpy": match_by_numpy}
 SIZES = [(1, 1), (2, 2), (63, 63), (1000, 1000), (1024, 1024), (4097, 4097)]
 UNEQUAL = [(1, 7), (63, 1000), (4097, 100), (1000, 999), (5, 4097)]
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
@@ -274,7 +274,7 @@ def test_one_thread_or_two(monkeypatch, dtype, n, m):
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
-            results.append(numba_match.match_slices(x, y, slices, p=2.0)[:3])
+            results.append(match_by_numba(x, y, slices, p=2.0)[:3])
     finally:
         torch.set_num_threads(threads)
     for one, two in zip(*results, strict=True):
@@ -290,7 +290,7 @@ def test_inputs_are_left_as_they_were():
     one = torch.ones(1, 1)
     line = x[:, :1].contiguous()
     kept = line.clone()
-    numba_match.match_slices(line, line.clone(), one, p=2.0)
+    match_by_numba(line, line.clone(), one, p=2.0)
     assert all(a.equal(b) for a, b in zip((x, y, slices), before, strict=True))
     assert line.equal(kept)
 
@@ -300,7 +300,7 @@ def test_without_numba(monkeypatch, request):
     kernel_backend.matcher.cache_clear()
     request.addfinalizer(kernel_backend.matcher.cache_clear)
     cpu_device = torch.device("cpu")
-    assert kernel_backend.matcher("auto", cpu_device) is numpy_match.match_slices
+    assert kernel_backend.matcher("auto", cpu_device) is match_by_numpy
     with pytest.raises(ImportError, match=r"slicewise\[fast\]"):
         kernel_backend.matcher("numba", cpu_device)
     with pytest.raises(ValueError, match="samples are, on cuda"):
@@ -315,9 +315,9 @@ def test_compiled_code_is_kept_between_processes(tmp_path):
     """A second process that runs the kernels compiles nothing. Their own cache: others write to the shared one."""
     code = (
         "import torch, slicewise as sw\n"
-        "from slicewise.kernels import numba_price, numba_sort\n"
+        "from slicewise.kernels import numba_loops as loops\n"
         "sw.value_and_grad(torch.randn(50, 2), torch.randn(50, 2))\n"
-        "print([sum(f.stats.cache_misses.values()) for f in (numba_sort.pack, numba_price.price_packed)])"
+        "print([sum(f.stats.cache_misses.values()) for f in (loops.pack, loops.price_packed)])"
     )
     own = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     runs = [
@@ -353,11 +353,11 @@ def test_numba_that_cannot_be_imported_is_done_without(monkeypatch, request):
     def broken(name, *rest):
         raise ImportError("Numba needs another NumPy")
 
-    monkeypatch.setattr(kernel_backend.importlib, "import_module", broken)
+    monkeypatch.setattr(kernel_backend, "numba_loops", broken)
     kernel_backend.matcher.cache_clear()
     request.addfinalizer(kernel_backend.matcher.cache_clear)
     with pytest.warns(UserWarning, match="sorting with NumPy instead"):
-        assert kernel_backend.matcher("auto", torch.device("cpu")) is numpy_match.match_slices
+        assert kernel_backend.matcher("auto", torch.device("cpu")) is match_by_numpy
 
 
 def test_a_target_made_under_autocast_keeps_its_digits():
@@ -402,15 +402,13 @@ def test_the_root_near_zero_is_that_of_autograd(gap, p):
 def test_pieces_count_the_whole_batch():
     """x (60, 1, …) against y (60, …) is a batch of 3600, and so are its projections."""
     x, y, slices = torch.zeros(60, 1, 500, 2), torch.zeros(60, 500, 2), torch.zeros(50, 2)
-    piece = sliced.slices_in_a_piece(
-        x, y, slices, None, None, numba_match.match_slices, sliced.Needs()
-    )
+    piece = sliced.slices_in_a_piece(x, y, slices, None, None, match_by_numba, sliced.Needs())
     assert piece * 3600 * 1000 * 4 <= sliced.PIECE_BYTES
 
 
 def test_one_sample_against_a_million_keeps_its_gradient():
     u, v = torch.zeros(1, 1), torch.rand(1_000_000, 1)
-    found = numba_match.match_slices(u, v, torch.ones(1, 1), p=2.0, wanted=Wanted(True, False))
+    found = match_by_numba(u, v, torch.ones(1, 1), p=2.0, wanted=Wanted(True, False))
     assert_close(found.u_grad[0, 0], -2 * v.double().mean(), rtol=1e-6)
 
 

@@ -76,7 +76,7 @@ def test_a_subspace_of_arrays_takes_and_gives_arrays():
     there = space.reduce(x)
     assert isinstance(there, np.ndarray)
     assert_close(space.embed(there), x)
-    with pytest.raises(AttributeError, match="it is called embed now"):
+    with pytest.raises(AttributeError, match="it is called 'embed' now"):
         space.lift(there)
 
 

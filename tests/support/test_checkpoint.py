@@ -49,6 +49,14 @@ def test_what_is_saved_is_loaded_bit_for_bit(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["run.pt"]
 
 
+@pytest.mark.parametrize("name", ["run.pt", "run.safetensors", "run"])
+def test_the_name_of_a_file_does_not_matter(tmp_path, name):
+    """torch would choose how to read a file by the ending of its name."""
+    path = tmp_path / name
+    CheckpointFile(path, "flow").save(CONTENT, identity="a")
+    assert same(CheckpointFile(path, "flow").load("a"), CONTENT)
+
+
 def test_a_view_is_stored_without_the_tensor_it_looks_at(tmp_path):
     file = file_at(tmp_path)
     file.save({"x": torch.zeros(1000, 1000)[:2].mT}, "mine")

@@ -9,8 +9,7 @@ import torch
 
 import slicewise as sw
 from slicewise.distance.evaluation import weigh
-from slicewise.distance.prepare import draw
-from slicewise.distance.request import recipe_for
+from slicewise.distance.request import draw, recipe_for
 from slicewise.flows.slices import learned_of
 from slicewise.problem import Learner
 from slicewise.problem.schedules import Instant
@@ -58,12 +57,10 @@ def test_the_gradient_of_a_step_is_that_of_the_loss(case, scale, objective):
         _, slices, learned = draw(trainer.settings.recipe, there, trainer.seeds.at(t), before)
         value, gradient = trainer._loss_and_gradient(made, real, t, moment, None)
 
-        loss = sw.SlicedWasserstein(
-            trainer.settings.recipe, scale=scale, power=objective == "power"
-        )
+        loss = sw.SlicedWasserstein(trainer.settings.recipe, scale=scale, objective=objective)
         if isinstance(loss.recipe.lift, Learner):  # it draws while it learns, as the step did
             whole = draw(loss.recipe, replace(there, x=live), trainer.seeds.at(t), before)[0]
-            expected = weigh(loss.recipe, whole, slices, None, power=loss.power).value.squeeze()
+            expected = weigh(loss.recipe, whole, slices, loss.objective)[0].squeeze()
         else:
             expected = loss(live, real[None], slices=slices)
         expected.backward()

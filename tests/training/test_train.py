@@ -13,7 +13,7 @@ import torch
 
 import slicewise as sw
 from slicewise.distance.request import recipe_for
-from slicewise.sampling.run_seeds import RunSeeds
+from slicewise.sampling.run_seeds import RunSeeds, Stream
 from slicewise.training import loop, replay
 from slicewise.training.data import Minibatches, RowSampler
 from slicewise.training.networks import Generator, Layers, Stack, Translator
@@ -52,7 +52,7 @@ def test_a_step_is_what_the_loss_module_and_autograd_make_of_it(variant, scale, 
     value = trainer.step()
 
     made = plain(given)
-    loss = sw.SlicedWasserstein(variant, scale=scale, power=objective == "power")
+    loss = sw.SlicedWasserstein(variant, scale=scale, objective=objective)
     problem = trainer._problem
     there = replace(problem, x=made.detach()[None], y=real[None])
     slices = loss.recipe.slicer(there, RunSeeds(torch.tensor([0]), CPU).at(0))[0]
@@ -112,7 +112,7 @@ def test_a_network_and_an_optimiser_of_ones_own():
 
 
 def test_rows_come_without_replacement_until_no_whole_batch_is_left():
-    sampler, seeds = RowSampler(10, 3, 4), RunSeeds(torch.tensor([5, 6]), CPU)
+    sampler, seeds = RowSampler(10, 3, Stream.TARGET_BATCHES), RunSeeds(torch.tensor([5, 6]), CPU)
     epoch = torch.cat([sampler.rows(seeds, t) for t in range(3)], dim=1)
     assert epoch.shape == (2, 9)
     assert all(len(set(rows.tolist())) == 9 for rows in epoch)
@@ -124,11 +124,17 @@ def test_rows_come_without_replacement_until_no_whole_batch_is_left():
 
 @pytest.mark.parametrize(("n", "batch"), [(10, 3), (10, 10), (4, 9), (100, 7)])
 def test_rows_dealt_ahead_are_those_dealt_one_by_one(n, batch):
-    sampler, seeds = RowSampler(n, batch, 4), RunSeeds(torch.tensor([5, 6]), CPU)
+    sampler, seeds = (
+        RowSampler(n, batch, Stream.TARGET_BATCHES),
+        RunSeeds(torch.tensor([5, 6]), CPU),
+    )
     for first in (0, 2, 5):
         ahead = sampler.rows_ahead(seeds, torch.arange(first, first + 6))
         single = torch.stack(
-            [RowSampler(n, batch, 4).rows(seeds, t) for t in range(first, first + 6)]
+            [
+                RowSampler(n, batch, Stream.TARGET_BATCHES).rows(seeds, t)
+                for t in range(first, first + 6)
+            ]
         )
         assert ahead.equal(single)
         assert ahead.min() >= 0
@@ -261,7 +267,7 @@ def test_what_autograd_differentiates_is_no_graph(monkeypatch, variant, possible
     recipe = trainer.settings.recipe
     for part in (recipe.lift, recipe.weighting):  # as a part of one's own may say
         if part is not None:
-            monkeypatch.setattr(type(part), "replayable", True, raising=False)
+            monkeypatch.setattr(type(part), "graph_safe", True, raising=False)
     trainer.parameters = [SimpleNamespace(is_cuda=True)]
     monkeypatch.setattr(RunSeeds, "counts_on_device", True)
     assert can_capture(trainer) is possible

@@ -369,3 +369,24 @@ def test_standard_error_is_honest_where_it_is_given(name):
     spread = found.power.std()
     # The standard deviation of 400 draws is itself uncertain by 3.5 %.
     assert 0.75 < claimed / spread < 1.25
+
+
+@every_variant
+def test_rotation_invariance_in_law(name):
+    """Turning both sets alike changes the mean value by no more than four standard errors; fixed slices see it."""
+    n = 200
+    stretch = torch.tensor([4.0, 1.0, 0.25, 1.0]).double()
+    x, y = samples(10, 4) * stretch, samples(10, 4, seed=2) * stretch.flip(0) + 0.5
+    turn = torch.linalg.qr(samples(4, 4, seed=7)).Q
+    seeds = [seeded(i) for i in range(n)]
+    here, there = (value_of_many(a, b, name, seeds) for a, b in ((x, y), (x @ turn, y @ turn)))
+    gap = (here.mean() - there.mean()).abs()
+    error = ((here.var() + there.var()) / n).sqrt()
+    invariant = gap <= 4 * error + 1e-9 * here.mean()
+    assert invariant == declares(name, "rotation_invariant"), (gap, error)
+    assert sw.VARIANTS[name]().rotation_invariant == declares(name, "rotation_invariant")
+
+
+def value_of_many(x, y, name, seeds):
+    many = x.expand(len(seeds), *x.shape)
+    return sw.sliced_wasserstein(many, y, name, generator=seeds, **n_slices_of(name, 10))

@@ -18,9 +18,8 @@ from slicewise.distance.objective import (
     distance_of_value,
     value_of_means,
 )
-from slicewise.distance.prepare import Prepared, draw
 from slicewise.distance.pricing import differentiated, priced, stepped
-from slicewise.distance.request import BACKENDS, problem_for, recipe_for
+from slicewise.distance.request import BACKENDS, Prepared, draw, problem_for, recipe_for
 
 __all__ = [
     "BACKENDS",

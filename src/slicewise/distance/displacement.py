@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from slicewise.distance.objective import value_of_means
-from slicewise.distance.prepare import fixed_slices, prepare
-from slicewise.distance.request import check_value, problem_for, recipe_for
+from slicewise.distance.request import check_value, fixed_slices, prepare, problem_for, recipe_for
 from slicewise.parts import weights_for
 from slicewise.problem import Problem, Target
 from slicewise.sampling import Generators

@@ -11,9 +11,15 @@ from torch import Tensor
 
 from slicewise.distance.bounds import is_frame, most_of_slices
 from slicewise.distance.objective import Objective, check_objective, weigh
-from slicewise.distance.prepare import fixed_slices, prepare
-from slicewise.distance.replay import may_be_captured, replayed_value
-from slicewise.distance.request import check_value, problem_for, recipe_for
+from slicewise.distance.replay import replayed_value
+from slicewise.distance.request import (
+    check_value,
+    fixed_slices,
+    may_be_captured,
+    prepare,
+    problem_for,
+    recipe_for,
+)
 from slicewise.problem import Problem, Target, WeightingPart, declared
 from slicewise.sampling import Generators
 from slicewise.steps import moved, pull_of

@@ -8,10 +8,17 @@ import torch
 from torch import Tensor
 
 from slicewise.distance.objective import Objective, check_objective
-from slicewise.distance.prepare import Prepared, fixed_slices, prepare
 from slicewise.distance.pricing import differentiated, priced
-from slicewise.distance.replay import may_be_captured, replayed
-from slicewise.distance.request import check_value, problem_for, recipe_for
+from slicewise.distance.replay import replayed
+from slicewise.distance.request import (
+    Prepared,
+    check_value,
+    fixed_slices,
+    may_be_captured,
+    prepare,
+    problem_for,
+    recipe_for,
+)
 from slicewise.problem import Problem, Target
 from slicewise.sampling import Generators
 from slicewise.support import full_precision, takes_arrays

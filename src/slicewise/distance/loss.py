@@ -14,9 +14,16 @@ from torch import Tensor, nn
 
 from slicewise.distance.displacement import check_displaceable, displaced
 from slicewise.distance.objective import Objective, check_objective, weigh
-from slicewise.distance.prepare import fixed_slices, prepare
-from slicewise.distance.replay import may_be_captured, replayed_value
-from slicewise.distance.request import BACKENDS, check_value, problem_for, recipe_for
+from slicewise.distance.replay import replayed_value
+from slicewise.distance.request import (
+    BACKENDS,
+    check_value,
+    fixed_slices,
+    may_be_captured,
+    prepare,
+    problem_for,
+    recipe_for,
+)
 from slicewise.problem import LiftPart, Problem, SlicerPart, State, Target, basis_of, declared
 from slicewise.sampling import Generators, as_generators
 from slicewise.support import (

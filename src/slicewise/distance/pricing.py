@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from slicewise.distance.objective import Objective, total_and_slope, value_and_slope, weigh
-from slicewise.distance.prepare import Prepared
+from slicewise.distance.request import Prepared
 from slicewise.parts import constant_weights
 from slicewise.problem import Problem, WeightingPart, declared
 from slicewise.transport import Gradients, Match, Needs, descend, pull_back

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from slicewise.distance.objective import Objective, weigh
-from slicewise.distance.prepare import draw
 from slicewise.distance.pricing import priced
+from slicewise.distance.request import draw
 from slicewise.problem import Problem, SlicerPart, declared
-from slicewise.sampling import Generators, Randomness
+from slicewise.sampling import Randomness
 from slicewise.support import CapturedGraph, full_precision, kernels_for, side_stream
 from slicewise.variants import Recipe
 
@@ -136,12 +136,6 @@ def replayed_value(recipe: Recipe, problem: Problem, objective: Objective) -> Te
         return value
     known = (gradient, slices)
     return _Replayed.apply(problem.x, problem.y, value, *known, recipe, problem, objective)
-
-
-def may_be_captured(x: object, slices: Tensor | None, generator: Generators) -> bool:
-    """Could this call be a CUDA graph, with slices from torch's global generator?"""
-    on_device = isinstance(x, Tensor) and x.is_cuda and not torch.compiler.is_compiling()
-    return on_device and slices is None and generator is None
 
 
 def _suits(recipe: Recipe, problem: Problem) -> bool:

@@ -14,6 +14,7 @@ from slicewise.support import broadcast
 from slicewise.transport import (
     DEVICE_PIECE_BYTES,
     PIECE_BYTES,
+    JointMatcher,
     Match,
     Matcher,
     Needs,
@@ -46,7 +47,7 @@ class Side:
 
 
 @dataclass(frozen=True, eq=False)
-class ByProjections:
+class ByProjections(JointMatcher):
     """Samples are shared out, and projections travel.
 
     Each rank projects its own samples; an all-to-all gives each rank *all* projections on *its* share of the
@@ -58,7 +59,6 @@ class ByProjections:
     x: Side
     y: Side
     inner: Matcher
-    over_processes = True
 
     def __call__(
         self,
@@ -151,12 +151,11 @@ class ByProjections:
 
 
 @dataclass(frozen=True, eq=False)
-class BySlices:
+class BySlices(JointMatcher):
     """Every rank has all samples: each matches its share of the slices, and tells the others."""
 
     ranks: Ranks
     inner: Matcher
-    over_processes = True
 
     def __call__(
         self,
@@ -200,6 +199,10 @@ class BySlices:
         """As many as the plain matcher takes: all ranks have the same samples, not the same backend."""
         inputs = (x, y, slices, x_weights, y_weights, self.inner, Needs(x_weights=True))
         return max(self.ranks.size, slices_in_a_piece(*inputs))
+
+    def swapped(self) -> BySlices:
+        """Itself: it knows no samples."""
+        return self
 
 
 def shares_of_slices(n_slices: int, n_ranks: int) -> list[int]:

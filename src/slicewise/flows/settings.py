@@ -60,10 +60,11 @@ class FlowSettings:
             self.recipe.check_linear("lr='auto'")
         if self.reduce not in (True, False, "auto"):
             raise ValueError(f"reduce = {self.reduce!r}: give True, False or 'auto'")
-        if self.reduce is True and not self.recipe.rotation_invariant:
+        turns = self.recipe.rotation_invariant and self.recipe.lift is None
+        if self.reduce is True and not turns:
             raise ValueError(
-                f"reduce=True with {self.recipe!r}: it is not rotation invariant (what its slices see depends on the "
-                f"axes), so that a flow of the rotated samples is another flow; leave reduce out"
+                f"reduce=True with {self.recipe!r}: what its slices see depends on the axes or the origin, so that a flow "
+                f"of rotated and centered samples is another flow; leave reduce out"
             )
         check_number("step_factor", self.step_factor, above=0)
 

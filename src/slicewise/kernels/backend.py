@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from slicewise.kernels.cpu import match_by_numba, match_by_numpy, numba_loops
 from slicewise.support import DeviceDraws, Kernels
 from slicewise.transport import Matcher, match_slices
 
@@ -51,13 +52,9 @@ def matcher(backend: str, device: torch.device) -> Matcher:
     if backend == "numba":
         if not has_numba():
             raise ImportError("backend 'numba' needs numba: pip install 'slicewise[fast]'")
-        from slicewise.kernels.numba_match import match_slices as compiled
-
-        return compiled
+        return match_by_numba
     if backend == "numpy":
-        from slicewise.kernels.numpy_match import match_slices as packed
-
-        return packed
+        return match_by_numpy
     return match_slices
 
 
@@ -129,7 +126,7 @@ def _fastest_on_cpu() -> str:
     if not has_numba():
         return "numpy"
     try:
-        importlib.import_module("slicewise.kernels.numba_match")
+        numba_loops()
     except ImportError as trouble:
         warnings.warn(
             f"numba is installed but cannot be used ({trouble}); sorting with NumPy instead, up to five "

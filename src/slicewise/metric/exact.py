@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import numbers
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import torch.distributed as dist
@@ -26,7 +26,6 @@ _OF_TORCHMETRICS = {
     "process_group",
     "sync_on_compute",
 }
-_OBJECTIVES = ("root", "power")
 
 
 @renamed_arguments(seed="generator", power="objective")
@@ -39,7 +38,7 @@ class SlicedWassersteinMetric(Metric):
         variant: The sliced distance: a name of `VARIANTS`, a `Variant` or a `Recipe`.
         p: Order of the distance.
         n_slices: Number of slices; None is the default of the variant.
-        objective: "root" (SW_p) or "power" (SW_p to the power p).
+        objective: "root" (SW_p), "power" (SW_p to the power p) or "mean_root" (the mean of W_p over slices).
         generator: An int that seeds the slices. They are the same at each `compute` and on every rank, so that values
             can be compared from epoch to epoch.
         backend: As in `sliced_wasserstein`.
@@ -74,7 +73,7 @@ class SlicedWassersteinMetric(Metric):
     ) -> None:
         super().__init__(**{k: v for k, v in options.items() if k in _OF_TORCHMETRICS})
         check_order(p)
-        check_choice("objective", objective, _OBJECTIVES)
+        check_choice("objective", objective, get_args(Objective))
         check_seed(generator)
         own = {k: v for k, v in options.items() if k not in _OF_TORCHMETRICS}
         self.recipe = recipe_for(variant, n_slices, own)

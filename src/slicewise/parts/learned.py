@@ -31,7 +31,8 @@ from slicewise.transport import Needs, root_slope
 def cold_layer(problem: Problem, rng: Randomness) -> State:
     """A linear layer d → d for each element of the batch at its usual first weights, and Adam's memory of it."""
     batch, d = problem.batch, problem.d
-    # The usual first weights of a linear layer: uniform up to 1/sqrt(d).
+    # The usual first weights of a linear layer: uniform up to 1/sqrt(d). That law, and Adam, treat coordinates one by
+    # one; parts with such a layer are rotation invariant up to that, which is less than hundreds of draws can show.
     bound = 1 / math.sqrt(d)
     draws = {"weight": rng.uniform(*batch, d, d), "bias": rng.uniform(*batch, d)}
     state = {k: ((2 * u - 1) * bound).to(problem.x.dtype) for k, u in draws.items()}
@@ -172,7 +173,6 @@ class Augment(BuiltIn, LiftPart, Learner):
     betas: tuple[float, float] = (0.5, 0.999)
     activation: Activation = "linear"
     graph_safe = False  # gradients are autograd's
-    rotation_invariant = False  # its layer begins, and learns, coordinate by coordinate
 
     def __call__(self, problem: Problem, rng: Randomness) -> Problem:
         return self.learn(problem, rng, self.cold(problem, rng))[0]
@@ -183,7 +183,7 @@ class Augment(BuiltIn, LiftPart, Learner):
     def learn(self, problem: Problem, rng: Randomness, state: State) -> tuple[Problem, State]:
         still = problem.detached()
         with torch.no_grad():
-            state = {name: problem.population.agreed(tensor) for name, tensor in state.items()}
+            state = {name: problem.agreed(tensor) for name, tensor in state.items()}
             for _ in range(self.n_steps):
                 self._improve(still, rng, state)
         return self._lifted(problem, state), state
@@ -204,7 +204,7 @@ class Augment(BuiltIn, LiftPart, Learner):
         """One step of Adam up the objective, whose gradient is written out."""
         wide = self._lifted(problem, state)
         slices = sphere.uniform((*wide.batch, self.n, wide.d), rng, wide.x.dtype)
-        slices = problem.population.agreed(slices)
+        slices = problem.agreed(slices)
         equal = slices.new_full((*wide.batch, self.n), 1 / self.n)
         costs, gradients = wide.pull(slices, equal, Needs(x=True, y=True))
         n = problem.cost_factor()

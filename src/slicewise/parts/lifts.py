@@ -57,7 +57,7 @@ class Curved(Problem):
     def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
         still = self.detached()
         assert isinstance(still, Curved)
-        slices = self.population.agreed(slices)
+        slices = self.agreed(slices)
         with torch.inference_mode(False), torch.enable_grad():
             live = slices.clone().detach().requires_grad_()
             costs = still._means(live)

@@ -170,7 +170,7 @@ class Best(BuiltIn, MovePart):
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         with torch.no_grad():
-            costs = problem.detached().costs(problem.population.agreed(slices))
+            costs = problem.detached().costs(problem.agreed(slices))
             best = costs.topk(min(self.n, costs.shape[-1]), dim=-1).indices
         return torch.take_along_dim(slices, best.unsqueeze(-1), dim=-2)
 
@@ -257,7 +257,7 @@ class Resample(BuiltIn, MovePart):
     mixes = True  # what comes out depends on all that went in
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
-        slices = problem.population.agreed(slices)
+        slices = problem.agreed(slices)
         weights = self.energy(problem.costs(slices), slices, problem)
         return rows_at(rng.uniform(*problem.batch, slices.shape[-2]), slices, weights)
 
@@ -274,7 +274,7 @@ class Metropolis(BuiltIn, MovePart):
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         proposed = self.propose(slices, problem, rng)
-        both = problem.costs(problem.population.agreed(torch.cat([slices, proposed], dim=-2)))
+        both = problem.costs(problem.agreed(torch.cat([slices, proposed], dim=-2)))
         here, there = self.energy.log_energy(both).chunk(2, dim=-1)
         level = rng.uniform(*there.shape)
         accepted = torch.log(level).to(there.dtype) < there - here

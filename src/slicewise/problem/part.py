@@ -31,6 +31,17 @@ if TYPE_CHECKING:
 
 State = dict[str, Tensor]
 
+# What holds of a part that nothing is known about.
+_CAREFUL = {
+    "built_in": False,
+    "graph_safe": False,
+    "needs_all_samples": True,
+    "rotation_invariant": False,
+    "looks_at_samples": True,
+    "is_uniform": False,
+    "is_mean": False,
+}
+
 
 class Slicer(Protocol):
     """Proposes directions, unit rows (*batch, L, d)."""
@@ -72,8 +83,18 @@ class Part:
     needs_all_samples: bool = True
     # Does turning both sample sets turn the law of its slices with them? Flows then may work in rotated coordinates.
     rotation_invariant: bool = False
+    # Is it one of this library's own, whose results need no check?
+    built_in: bool = False
     # Names of fields that may be schedules: functions of how much of a run is over.
     scheduled: tuple[str, ...] = ()
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """A class that overrides `__call__` inherits no promise of the one it derives from: it declares its own."""
+        super().__init_subclass__(**more)
+        if "__call__" in vars(cls) and BuiltIn not in cls.__bases__:
+            for name, default in _CAREFUL.items():
+                if name in dir(cls) and name not in vars(cls):
+                    setattr(cls, name, default)
 
     def unfit_for(self, d: int) -> str | None:
         """Why it cannot work in d dimensions; None if it can."""
@@ -187,6 +208,7 @@ class Learner(Part):
 class BuiltIn(Part):
     """The promises that the parts of this library keep, unless one declares otherwise; tests hold them to it."""
 
+    built_in = True
     graph_safe = True
     needs_all_samples = False
     rotation_invariant = True

@@ -70,6 +70,10 @@ class Problem:
         """Computes sums and means over all samples, across processes if they are spread over several."""
         return ALONE if self.others is None else self.others  # a compiler knows no other default
 
+    def agreed(self, slices: Tensor) -> Tensor:
+        """Slices that all processes share: those of the first one."""
+        return slices if self.others is None else self.others.agreed(slices)
+
     @property
     def d(self) -> int:
         """The dimension of the slices: that of the samples, where slices are linear."""
@@ -150,7 +154,7 @@ class Problem:
 
     def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
         """Costs as means over points (*batch, L) and each one's gradient in its slice (*batch, L, d)."""
-        needs, slices = Needs(slices=True), self.population.agreed(slices)
+        needs, slices = Needs(slices=True), self.agreed(slices)
         if self.fits(slices, needs):
             found = self.match(slices, needs)
             assert found.u_grad is not None

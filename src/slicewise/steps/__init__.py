@@ -35,11 +35,11 @@ from slicewise.steps.theory import (
 )
 
 __all__ = [
+    "RULES",
     "Cauchy",
     "Constant",
     "Polyak",
     "Pull",
-    "RULES",
     "Rule",
     "Tempered",
     "TraceRatio",

@@ -1,30 +1,16 @@
-"""What every other room stands on: argument checks, torch's modes, the dispatch to kernels, files.
+"""What every other room stands on: arguments, torch's modes, the dispatch to kernels, files.
 
-`validation` has the checks and the names users may have meant; `torch_modes` detects compilation, transforms and
-autocast; `dispatch` is where backends register and where the library asks for a kernel; `graphs` captures CUDA
-graphs; `files`, `checkpoint`, `progress` and `status` serve long runs.
+`arguments` converts and checks what callers give, and knows the names they may have meant; `torch_modes` detects
+compilation, transforms and autocast; `dispatch` is where kernels register and where the library asks for them; `graphs`
+captures CUDA graphs; `files`, `checkpoint`, `progress` and `status` serve long runs; `renamed` answers old names by new
+ones.
 
 Imports no other room. Used by all.
 """
 
-from slicewise.support.arrays import Result, as_tensor, takes_arrays
-from slicewise.support.checkpoint import CheckpointFile, fingerprint
-from slicewise.support.dispatch import (
-    DeviceDraws,
-    Kernels,
-    current,
-    kernels_for,
-    needs_gradient,
-    register,
-    registered,
-)
-from slicewise.support.files import check_writable, write_whole
-from slicewise.support.graphs import CapturedGraph, side_stream
-from slicewise.support.progress import progress_bar
-from slicewise.support.renamed import keep_old_paths, renamed_arguments
-from slicewise.support.status import Status
-from slicewise.support.torch_modes import broadcast, full_precision, is_transformed
-from slicewise.support.validation import (
+from slicewise.support.arguments import (
+    Result,
+    as_tensor,
     check_basis,
     check_broadcast,
     check_choice,
@@ -43,8 +29,25 @@ from slicewise.support.validation import (
     comes_from_elsewhere,
     did_you_mean,
     meant,
+    takes_arrays,
     values_readable,
 )
+from slicewise.support.checkpoint import CheckpointFile, fingerprint
+from slicewise.support.dispatch import (
+    DeviceDraws,
+    Kernels,
+    current,
+    kernels_for,
+    needs_gradient,
+    register,
+    registered,
+)
+from slicewise.support.files import check_writable, write_whole
+from slicewise.support.graphs import CapturedGraph, side_stream
+from slicewise.support.progress import progress_bar
+from slicewise.support.renamed import keep_old_paths, renamed_arguments
+from slicewise.support.status import Status
+from slicewise.support.torch_modes import broadcast, full_precision, is_transformed
 
 __all__ = [
     "CapturedGraph",

@@ -144,7 +144,9 @@ class CheckpointFile:
     def _read(self) -> dict[str, Any]:
         """The stored dictionary, with all its keys."""
         try:
-            whole = torch.load(self.path, map_location="cpu", weights_only=True)
+            # By content: given a path, torch chooses how to read by its ending.
+            content = io.BytesIO(self.path.read_bytes())
+            whole = torch.load(content, map_location="cpu", weights_only=True)
         except Exception as error:  # torch raises many types for files that are not its own
             if _is_safetensors(self.path):
                 raise self._outdated() from None

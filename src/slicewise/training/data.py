@@ -7,10 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slicewise.sampling import RunSeeds
-
-# Random streams of a seed, apart from those of slices (0) and of learned slicers (2).
-NOISE_STREAM, TARGET_STREAM, SOURCE_STREAM = 3, 4, 5
+from slicewise.sampling import RunSeeds, Stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +21,7 @@ class StepDraws:
 class RowSampler:
     """Draws B of N rows for each step: without replacement within an epoch, with replacement if N < B."""
 
-    def __init__(self, n: int, batch: int, stream: int) -> None:
+    def __init__(self, n: int, batch: int, stream: Stream) -> None:
         self.n, self.batch, self.with_replacement = n, batch, n < batch
         self._steps_per_epoch = 1 if self.with_replacement else n // batch
         self._stream = stream
@@ -79,10 +76,10 @@ class Minibatches:
         distinct, which = seeds.unique(return_inverse=True)
         self.seeds = RunSeeds(distinct, target.device)
         self._which = None if single else which.to(target.device)
-        self._target_rows = RowSampler(len(target), batch, TARGET_STREAM)
+        self._target_rows = RowSampler(len(target), batch, Stream.TARGET_BATCHES)
         self._source_rows = None
         if isinstance(source, Tensor):
-            self._source_rows = RowSampler(len(source), batch, SOURCE_STREAM)
+            self._source_rows = RowSampler(len(source), batch, Stream.SOURCE_BATCHES)
 
     def notes(self) -> list[str]:
         """What the user should know: which side has too few rows for a batch."""
@@ -99,7 +96,7 @@ class Minibatches:
         if self._source_rows is not None:
             source = self._source_rows.rows(self.seeds, step)
         else:
-            rng = self.seeds.at(step, NOISE_STREAM)
+            rng = self.seeds.at(step, Stream.NOISE)
             source = rng.normal(self.seeds.distinct, self.batch, self._noise_size)
         return StepDraws(target.unsqueeze(0), source.unsqueeze(0))
 
@@ -109,7 +106,7 @@ class Minibatches:
         if self._source_rows is not None:
             return StepDraws(target, self._source_rows.rows_ahead(self.seeds, steps))
         s, d, z = len(steps), self.seeds.distinct, self._noise_size
-        noise = self.seeds.across(steps, NOISE_STREAM).normal(s * d, self.batch, z)
+        noise = self.seeds.across(steps, Stream.NOISE).normal(s * d, self.batch, z)
         return StepDraws(target, noise.reshape(s, d, self.batch, z))
 
     def select(self, draws: StepDraws, index: int) -> tuple[Tensor, Tensor]:

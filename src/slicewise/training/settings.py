@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,10 +9,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor
 
 from slicewise.distance import Objective, Scale
-from slicewise.problem import Schedule
+from slicewise.problem import Schedule, follows_progress
 from slicewise.support import check_choice, check_count
 from slicewise.variants import Recipe
 
@@ -73,23 +71,7 @@ class TrainingSettings:
     @property
     def depends_on_max_steps(self) -> bool:
         """Whether a step depends on how many there will be, so that a longer training is another one."""
-        return self.decay is not None or _may_be_scheduled(self.recipe)
-
-
-def _may_be_scheduled(part: object) -> bool:
-    """Whether a part of a recipe may depend on the fraction of steps made; parts from outside are assumed to."""
-    if part is None or isinstance(part, (bool, int, float, str, Tensor)):
-        return False
-    if isinstance(part, tuple):
-        return any(_may_be_scheduled(one) for one in part)
-    if not dataclasses.is_dataclass(part) or not type(part).__module__.startswith("slicewise."):
-        return True
-    scheduled = getattr(part, "scheduled", ())  # names of fields that may be schedules
-    values = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-    return any(
-        callable(value) if name in scheduled else _may_be_scheduled(value)
-        for name, value in values.items()
-    )
+        return self.decay is not None or follows_progress(self.recipe)
 
 
 def decay_for(decay: str | Callable[[float], float] | None) -> Schedule | None:

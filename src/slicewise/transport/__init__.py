@@ -1,22 +1,22 @@
 """Optimal transport: on a line, along slices, and exactly.
 
 `one_dim` is transport on the line in plain PyTorch, which every faster version is tested against; `sliced` projects and
-prices many slices in bounded memory, `autograd` makes that differentiable, `backproject` takes gradients on lines back
-to samples, `powers` is the p-th root. `exact` is the exact distance; `subspace_robust` and `subspace_detour` are exact
+prices many slices in bounded memory, `autograd` makes that differentiable (and has the p-th root), `backproject` takes gradients on lines back
+to samples, `exact` is the exact distance; `subspace_robust` and `subspace_detour` are exact
 relatives.
 
 Imports `support`. Used by `problem`, `parts`, `distance` and all that needs an exact distance.
 """
 
-from slicewise.transport.autograd import slice_costs, weighted_cost
+from slicewise.transport.autograd import root, root_slope, slice_costs, weighted_cost
 from slicewise.transport.backproject import descend
 from slicewise.transport.exact import assignment, wasserstein, within
 from slicewise.transport.one_dim import Match, Wanted, plan_mean, plan_on_lines
-from slicewise.transport.powers import root, root_slope
 from slicewise.transport.sliced import (
     DEVICE_PIECE_BYTES,
     PIECE_BYTES,
     Gradients,
+    JointMatcher,
     Matcher,
     Needs,
     match_slices,
@@ -32,11 +32,12 @@ from slicewise.transport.subspace_robust import subspace_robust_wasserstein
 
 __all__ = [
     "DEVICE_PIECE_BYTES",
+    "PIECE_BYTES",
     "Gradients",
+    "JointMatcher",
     "Match",
     "Matcher",
     "Needs",
-    "PIECE_BYTES",
     "Wanted",
     "assignment",
     "descend",

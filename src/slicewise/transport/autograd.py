@@ -1,4 +1,4 @@
-"""Transport made differentiable: autograd nodes whose backward passes are matrix products alone."""
+"""Transport made differentiable: autograd nodes whose backward passes are matrix products, and the p-th root."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from slicewise.support import full_precision, is_transformed
 from slicewise.transport.one_dim import Match
 from slicewise.transport.sliced import (
     Gradients,
+    JointMatcher,
     Matcher,
     Needs,
     match_slices,
@@ -164,7 +165,7 @@ class _Pulled(torch.autograd.Function):
 
 
 def _check_recordable(matcher: Matcher) -> None:
-    if getattr(matcher, "over_processes", False):
+    if isinstance(matcher, JointMatcher):
         raise RuntimeError(
             "second derivatives (create_graph=True) of a loss whose samples are shared out among processes: "
             "give exchange='samples', which gathers them, or take second derivatives without group="
@@ -187,3 +188,24 @@ def _fold(gradients: Gradients, inputs: Any) -> tuple[Tensor | None, ...]:
         None if g is None else g.sum_to_size(t.shape).to(t.dtype)
         for g, t in zip(gradients, inputs, strict=True)
     )
+
+
+def root(power: Tensor, p: float) -> Tensor:
+    """power^(1/p), with gradient 0 instead of NaN where the power is 0; NaN stays NaN.
+
+    An estimate may fall below 0 (control variates): its root counts as 0.
+
+    >>> cost = torch.zeros(1, requires_grad=True)
+    >>> root(cost, 2).backward(); cost.grad
+    tensor([0.])
+    """
+    if p == 1:
+        return power
+    zero = power <= 0
+    return torch.where(zero, 0, torch.where(zero, 1, power) ** (1 / p))
+
+
+def root_slope(power: Tensor, p: float) -> Tensor:
+    """Its slope, power^(1/p − 1) / p; flat where the power is 0 or below."""
+    zero = power <= 0
+    return torch.where(zero, 0, torch.where(zero, 1, power) ** (1 / p - 1) / p)

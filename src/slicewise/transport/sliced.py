@@ -19,6 +19,29 @@ from slicewise.transport.one_dim import Match, Wanted, match
 
 Matcher = Callable[..., Match]
 
+
+class JointMatcher:
+    """A matcher that several processes run together; one that a single process runs is a plain function.
+
+    It cannot be differentiated twice: slopes are exchanged in the forward pass.
+    """
+
+    def slices_in_a_piece(
+        self,
+        x: Tensor,
+        y: Tensor,
+        slices: Tensor,
+        x_weights: Tensor | None,
+        y_weights: Tensor | None,
+    ) -> int:
+        """How many slices to match at once: the same number on every process."""
+        raise NotImplementedError
+
+    def swapped(self) -> Matcher:
+        """The matcher for the same samples with x and y exchanged."""
+        raise NotImplementedError
+
+
 # What one piece of slices may take, in bytes (one slice at the least): little on a CPU, whose caches like
 # it; on an accelerator enough to keep it busy.
 PIECE_BYTES = 64 * 2**20
@@ -167,8 +190,7 @@ def sum_of(one: Gradients, other: Gradients) -> Gradients:
 
 def swapped(matcher: Matcher) -> Matcher:
     """The matcher for the same samples with x and y swapped; one that knows no samples is its own."""
-    swap = getattr(matcher, "swapped", None)
-    return matcher if swap is None else swap()
+    return matcher.swapped() if isinstance(matcher, JointMatcher) else matcher
 
 
 def slices_in_a_piece(
@@ -184,9 +206,8 @@ def slices_in_a_piece(
 
     A matcher that works with other processes says so itself: all of them must come to the same number.
     """
-    says = getattr(matcher, "slices_in_a_piece", None)
-    if says is not None:
-        return int(says(x, y, slices, x_weights, y_weights))
+    if isinstance(matcher, JointMatcher):
+        return matcher.slices_in_a_piece(x, y, slices, x_weights, y_weights)
     batched = [t.shape[:-2] for t in (x, y, slices) if t.dim() > 2]
     batched += [w.shape[:-1] for w in (x_weights, y_weights) if w is not None and w.dim() > 1]
     elements = math.prod(broadcast(*batched)) if batched else 1

@@ -23,8 +23,8 @@ from slicewise.support import (
     check_weights,
     takes_arrays,
 )
+from slicewise.transport.autograd import root
 from slicewise.transport.exact import exact_extra, masses_of, pairs_of
-from slicewise.transport.powers import root
 
 Kind = Literal["knothe", "independent"]
 Array = np.ndarray

@@ -20,8 +20,8 @@ from slicewise.support import (
     renamed_arguments,
     takes_arrays,
 )
+from slicewise.transport.autograd import root
 from slicewise.transport.exact import exact_extra, masses_of, pairs_of
-from slicewise.transport.powers import root
 
 Array = np.ndarray
 

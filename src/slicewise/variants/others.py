@@ -80,7 +80,7 @@ def maxgsw(
     return Recipe(climb_from(n_steps, ascent_step, restarts, 0), lift=lift)
 
 
-@variant(lacks={*_CURVED, "metric"}, cost="T (L n (log n + d) + n d²)")
+@variant(lacks={*_CURVED, "metric"} - {"rotation_invariant"}, cost="T (L n (log n + d) + n d²)")
 def asw(
     n_slices: int = 50,
     n_steps: int = 5,

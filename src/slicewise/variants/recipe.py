@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from slicewise.parts import Equal
 from slicewise.problem import (
-    BuiltIn,
     Convention,
     Learner,
     Lift,
@@ -83,9 +82,9 @@ class Recipe(Part):
         return self.lift is None and not declared(self.weighting, WeightingPart).follows_samples
 
     @functools.cached_property
-    def built_in(self) -> bool:
+    def built_in(self) -> bool:  # type: ignore[override]
         """Are all of its parts this library's own?"""
-        return all(isinstance(part, BuiltIn) for part in walk(self._parts))
+        return all(declared(part, Part).built_in for part in walk(self._parts))
 
     @functools.cached_property
     def graph_safe(self) -> bool:  # type: ignore[override]

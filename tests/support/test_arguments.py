@@ -264,3 +264,39 @@ def test_any_input_gives_a_number_or_a_value_error(n, m, d, other, p, bad, total
     else:
         with pytest.raises(ValueError):  # noqa: PT011
             sw.sliced_wasserstein(x, y, variant, p=p, x_weights=scaled)
+
+
+@pytest.mark.parametrize(
+    ("gives", "words"),
+    [
+        (lambda d: None, "gave NoneType: a slicer gives (*batch, L, 3)"),
+        (lambda d: torch.zeros(4, d), "gave 4 of 4 slices that are zero, NaN or infinite"),
+        (
+            lambda d: torch.tensor([[1.0] * d, [float("nan")] * d]),
+            "gave 1 of 2 slices that are zero",
+        ),
+        (lambda d: torch.full((2, d), float("inf")), "gave 2 of 2 slices"),
+    ],
+    ids=["None", "zeros", "NaN", "infinite"],
+)
+def test_a_slicer_of_ones_own_that_fails_is_named(gives, words):
+    def my_slicer(problem, rng):
+        return gives(problem.d)
+
+    for call in (sw.sliced_wasserstein, sw.value_and_grad, sw.displacement):
+        with pytest.raises(ValueError, match=re.escape(words)) as caught:
+            call(X, Y, sw.Recipe(my_slicer))
+        assert "my_slicer" in str(caught.value)
+
+
+def test_a_name_that_is_taken_is_refused():
+    from slicewise.variants import variant
+
+    with pytest.raises(ValueError, match="a variant 'sw' exists already"):
+
+        @variant()
+        def sw():  # pragma: no cover
+            """Not the first."""
+
+    with pytest.raises(ValueError, match="no such property"):
+        variant(lacks={"beauty"})

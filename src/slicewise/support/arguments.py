@@ -1,19 +1,138 @@
-"""Bad input, said plainly: what was given, what is wanted, what to try.
-
-Names as users remember them, and what they are called here.
-"""
+"""Arguments at the door: arrays become tensors, mistakes are named, and so is what a user may have meant."""
 
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from slicewise.support.torch_modes import broadcast, is_transformed
+
+Returned = TypeVar("Returned")
+_ARRAYS = (np.ndarray, list, tuple)
+
+
+class Result:
+    """What a function returns that has tensors as attributes; where arrays were given, they are read as arrays."""
+
+    # Attributes that have another name now: an old one is answered by the new one.
+    renamed: ClassVar[dict[str, str]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        hint = f": it is called {self.renamed[name]!r} now" if name in self.renamed else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+
+
+def takes_arrays(*names: str) -> Callable[[Callable[..., Returned]], Callable[..., Returned]]:
+    """Let a function of tensors take NumPy arrays and lists for its arguments of these names, and return the same kind.
+
+    The first of the names decides: a call whose first argument is a tensor returns tensors, and takes further arrays to
+    its dtype and device. Whole numbers and lists become float64.
+    """
+
+    def decorate(function: Callable[..., Returned]) -> Callable[..., Returned]:
+        parameters = list(inspect.signature(function).parameters)
+        places = {parameters.index(name): name for name in names}
+
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Returned:
+            given = [(i, args[i]) for i in places if i < len(args)]
+            given += [(name, kwargs[name]) for name in names if name in kwargs]
+            if not any(isinstance(value, _ARRAYS) for _, value in given):
+                return function(*args, **kwargs)
+            return _converted(function, args, kwargs, given)
+
+        return called
+
+    return decorate
+
+
+def _converted(
+    function: Callable[..., Returned],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    given: list[tuple[Any, Any]],
+) -> Returned:
+    first = given[0][1]
+    like = first if isinstance(first, Tensor) else None
+    new_args, new_kwargs = list(args), dict(kwargs)
+    for where, value in given:
+        if isinstance(value, _ARRAYS):
+            if isinstance(where, int):
+                new_args[where] = as_tensor(value, like)
+            else:
+                new_kwargs[where] = as_tensor(value, like)
+    found = function(*new_args, **new_kwargs)
+    back: Returned = (
+        found if like is not None else given_back(found, as_list=not isinstance(first, np.ndarray))
+    )
+    return back
+
+
+def as_tensor(array: Any, like: Tensor | None = None) -> Tensor:
+    """An array or a list of numbers as a tensor: its own floating-point precision, else float64; or as another tensor."""
+    try:
+        plain = np.asarray(array)
+        if plain.dtype.kind in "iub":
+            plain = plain.astype(np.float64)
+        if plain.dtype.kind not in "fc":
+            raise TypeError(f"of {plain.dtype}")
+        tensor = torch.from_numpy(np.ascontiguousarray(plain))
+    except (TypeError, ValueError) as wrong:
+        raise ValueError(
+            f"a {type(array).__name__} that cannot be read as an array of numbers ({wrong}): give a tensor or an array of "
+            f"shape (n, d), or a list of n rows of d numbers each"
+        ) from None
+    return tensor if like is None else tensor.to(like)
+
+
+def given_back(found: Any, *, as_list: bool) -> Any:
+    """Tensors as NumPy arrays, or as nested lists; a single number as a NumPy or Python number."""
+    if isinstance(found, Tensor):
+        plain = found.detach().cpu()
+        return plain.tolist() if as_list else plain.numpy()[()]
+    if isinstance(found, tuple) and not hasattr(found, "_fields"):
+        return tuple(given_back(one, as_list=as_list) for one in found)
+    return _ResultOfArrays(found, as_list) if isinstance(found, Result) else found
+
+
+class _ResultOfArrays:
+    """A `Result` whose tensors are read as arrays or lists."""
+
+    def __init__(self, result: Result, as_list: bool) -> None:
+        self._result, self._as_list = result, as_list
+
+    @property
+    def __class__(self) -> Any:  # so that it is an instance of the result's own class
+        return type(self._result)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = getattr(self._result, name)
+        if inspect.ismethod(found):
+            return self._method(found)
+        return given_back(found, as_list=self._as_list)
+
+    def _method(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def called(*args: Any) -> Any:
+            tensors = [as_tensor(a) if isinstance(a, _ARRAYS) else a for a in args]
+            return given_back(method(*tensors), as_list=self._as_list)
+
+        return called
+
+    def __repr__(self) -> str:
+        return repr(self._result)
+
 
 # What every call takes beside the options of its variant.
 OF_THE_CALL = (
@@ -216,27 +335,37 @@ def check_weights(
             f"{name} is on device {weights.device}, its samples on {samples.device}: move one of them"
         )
     check_broadcast(**{name: weights.shape[:-1], "samples": samples.shape[:-2]})
-    if not values_readable(weights):
+    if not values_readable(weights) or not weights.numel():
         return
-    if weights.numel() and not bool(torch.isfinite(weights).all() & (weights >= 0).all()):
+    # Read at once: on a device every read waits for it.
+    wide = weights.detach().double()
+    bad = ~(wide.isfinite() & (wide >= 0)).all()
+    unfit, smallest, worst = torch.stack([bad.double(), wide.min(), _worst_sum(wide)]).tolist()
+    if unfit:
         raise ValueError(
-            f"{name} has a negative or non-finite entry (smallest: {weights.min().item():g}): sample "
-            f"weights must be finite and at least 0"
+            f"{name} has a negative or non-finite entry (smallest: {smallest:g}): sample weights must be finite and at "
+            f"least 0"
         )
     if not share:
-        check_weight_sum(name, weights)
+        _check_sum(name, weights, worst)
 
 
 def check_weight_sum(name: str, weights: Tensor | None) -> None:
     """Weights of all samples, which sum to one."""
-    if weights is None or not values_readable(weights):
-        return
-    total = weights.detach().double().sum(dim=-1)
-    worst = total.flatten()[(total - 1).abs().argmax()].item()
-    if abs(worst - 1) > _SUM_TOLERANCE.get(weights.dtype, 1e-4):
+    if weights is not None and values_readable(weights):
+        _check_sum(name, weights, _worst_sum(weights.detach().double()).item())
+
+
+def _worst_sum(weights: Tensor) -> Tensor:
+    """Of the sums over samples, the one furthest from 1."""
+    total = weights.sum(dim=-1).flatten()
+    return total[(total - 1).abs().argmax()]
+
+
+def _check_sum(name: str, weights: Tensor, worst: float) -> None:
+    if not abs(worst - 1) <= _SUM_TOLERANCE.get(weights.dtype, 1e-4):
         raise ValueError(
-            f"{name} sums to {worst:g}: sample weights must sum to 1, e.g. "
-            f"{name} / {name}.sum(-1, keepdim=True)"
+            f"{name} sums to {worst:g}: sample weights must sum to 1, e.g. {name} / {name}.sum(-1, keepdim=True)"
         )
 
 
