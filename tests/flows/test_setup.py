@@ -21,7 +21,7 @@ HOMOGENEOUS = [v for v in ELEVEN if "homogeneous" in sw.VARIANTS[v].properties]
 
 def test_images_of_digits_in_their_own_dimensions():
     """Zeros to ones: the same end in 19 dimensions as in 784, in far less work."""
-    x, y = (torch.from_numpy(digit(value).first(10)) for value in (0, 1))
+    x, y = (torch.from_numpy(digit(value).pixels[:10].reshape(10, -1) / 255.0) for value in (0, 1))
     goal = 1e-3 * float(sw.wasserstein(x, y))
     reduced = sw.flow(x, y, seeds=1, stopping=sw.Stopping(w2=goal))
     ambient = sw.flow(

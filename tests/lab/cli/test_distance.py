@@ -120,8 +120,8 @@ def test_options_of_variants(capsys, files, tmp_path):
     assert said["recipe"] == repr(sw.VARIANTS["rpsw"](kappa=10, n_slices=7))
     assert said["n_slices"] == 7
     assert found(capsys, a, b, "-O", "defaults=flow_script")["n_slices"] == 30
-    said = found(capsys, a, b, "-v", "ebsw", "-O", "energy=poly", "-O", "detach=false")
-    assert said["recipe"] == repr(sw.VARIANTS["ebsw"](energy="poly", detach=False))
+    said = found(capsys, a, b, "-v", "ebsw", "-O", "energy=poly", "-O", "hold_weights=false")
+    assert said["recipe"] == repr(sw.VARIANTS["ebsw"](energy="poly", hold_weights=False))
     # Published scripts add costs up, here 4 · 3² = 36, and multiply the root by n.
     line, shifted = files("x", [0, 1, 2, 5]), files("y", [3, 4, 5, 8])
     assert number(capsys, line, shifted, "-O", "convention=reference") == pytest.approx(24)
@@ -214,7 +214,7 @@ def test_no_error_is_known_of_one_slice(capsys, tmp_path, files):
         ("a.npy b.npy -v rpsw -O kappa=1 -O kappa=2", "given twice"),
         ("a.npy b.npy -v ebsw -O energy=3", "give a word"),
         ("a.npy b.npy -v ebsw -O energy=ex", "did you mean 'exp'"),
-        ("a.npy b.npy -v ebsw -O detach=1", "give true or false"),
+        ("a.npy b.npy -v ebsw -O hold_weights=1", "give true or false"),
         ("a.npy b.npy -v dsw -O betas=0.5", "give (a number, a number)"),
         ("a.npy b.npy -v omsw -O n_steps=2.5", "give a whole number"),
         ("a.npy b.npy -v phisw -O basis=1", "in Python only"),

@@ -308,7 +308,7 @@ def test_devices_are_those_of_the_cluster(cluster):
         assert engine.device("cpu") == "cpu"
         # It has a GPU and torch does not see it: that is said before anything is made.
         if not torch.cuda.is_available():
-            with pytest.raises(UserError, match="cannot work for us"):
+            with pytest.raises(UserError, match="cannot be used"):
                 engine.machine(engine.device("auto"))
         with pytest.raises(UserError, match="--device cuda:1: on a Ray cluster"):
             engine.device("cuda:1")
@@ -406,9 +406,9 @@ def test_an_address_where_there_is_no_cluster(here, unconnected, capsys, monkeyp
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # and does not listen
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
-        assert f"--address {address}: nobody" in wrong(capsys, *RAY, "--address", address)
+        assert f"--address {address}: there is no answer" in wrong(capsys, *RAY, "--address", address)
         monkeypatch.setenv("RAY_ADDRESS", address)
-        assert f"--address {address}: nobody" in wrong(capsys, *RAY)
+        assert f"--address {address}: there is no answer" in wrong(capsys, *RAY)
     assert time.monotonic() - begun < 10
     monkeypatch.setattr(clusters, "_PATIENCE", 4)
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -448,7 +448,7 @@ def test_interrupting_and_going_on(tmp_path, cluster):
         _, heard = child.communicate(timeout=60)
         assert child.returncode == 130, heard
         (line,) = heard.splitlines()
-        assert line.endswith("give the same command to go on")
+        assert line.endswith("repeat the command to resume")
         left = subprocess.run(["ps", "-e", "-o", "args="], capture_output=True, text=True).stdout
         assert "ps -e" in left
         assert session not in left

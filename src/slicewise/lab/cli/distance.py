@@ -162,7 +162,7 @@ def _bound(found: Evaluation, variant: str, *, exact: bool) -> float | None:
             problem.x,
             problem.y,
             k,
-            steps=100,
+            max_steps=100,
             x_weights=problem.x_weights,
             y_weights=problem.y_weights,
         )

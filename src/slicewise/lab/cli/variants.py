@@ -53,8 +53,8 @@ def _facts(variant: Variant) -> dict[str, Any]:
     return {
         "name": variant.name,
         "summary": variant.summary,
-        "metric": "metric" in variant.laws,
-        "laws": sorted(variant.laws),
+        "metric": "metric" in variant.properties,
+        "properties": sorted(variant.properties),
         "cost": f"O({variant.cost})",
         "recipe": repr(variant()),
         "options": {option: _plain(value) for option, value in variant.options.items()},
@@ -102,7 +102,7 @@ def _say_one(facts: dict[str, Any]) -> None:
     lines += [("", line) for line in description.splitlines()]
     lines += [
         ("metric", "yes" if facts["metric"] else "no: the triangle inequality may fail"),
-        ("laws", ", ".join(facts["laws"]) or "none"),
+        ("properties", ", ".join(facts["properties"]) or "none"),
         ("cost", f"{facts['cost']}: {LETTERS}"),
         ("recipe", facts["recipe"]),
     ]

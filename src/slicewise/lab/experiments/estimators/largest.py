@@ -49,7 +49,7 @@ def _bounds(n: int, d: int, k: int, transports: int) -> tuple[float, float]:
     x, y = samples(n, d, k)
     generator = torch.Generator().manual_seed(0)
     quick = float(sw.evaluate(x, y, "maxsw", generator=generator, **_WAYS["a search"]).bound)
-    robust = sw.subspace_robust_wasserstein(x, y, 1, steps=transports)
+    robust = sw.subspace_robust_wasserstein(x, y, 1, max_steps=transports)
     return min(quick, float(robust.upper)), quick
 
 
