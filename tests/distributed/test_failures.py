@@ -36,7 +36,7 @@ def mistakes(rank, size):
     ask(x, y, slices=torch.eye(4)[: 2 if odd else 3])
     ask(x.expand(2, 6, 4) if odd else x, y)
     ask(x[:0], y)
-    ask(x, y, generator=3 if odd else None)
+    ask(x, y, generator="3" if odd else None)
     ask(*((x.to("meta"), y.to("meta")) if odd else (x, y)))
     with torch.no_grad() if odd else torch.enable_grad():
         ask(x, y)
@@ -55,7 +55,7 @@ EXPECTED = [
     "ranks disagree on slices: rank 0 has [3, 4], rank 1 has [2, 4]",
     "ranks disagree on x_batch: rank 0 has [], rank 1 has [2]",
     "no rank has a sample of x",
-    "rank 1 could not take part in the loss: ValueError: generator is a int",
+    "rank 1 could not take part in the loss: ValueError: generator is a str",
     "rank 1 could not take part in the loss: ValueError: the samples are on meta, which the group's backend does",
     "ranks disagree on grad: rank 0 has True, rank 1 has False",
 ]

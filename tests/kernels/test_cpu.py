@@ -350,7 +350,7 @@ def test_absent_samples_may_be_nan_to_a_kernel(backend, dtype, n):
 
 
 def test_numba_that_cannot_be_imported_is_done_without(monkeypatch, request):
-    def broken(name, *rest):
+    def broken():
         raise ImportError("Numba needs another NumPy")
 
     monkeypatch.setattr(kernel_backend, "numba_loops", broken)

@@ -15,6 +15,7 @@ from slicewise.variants import Recipe
 def sliced_wasserstein(x: Tensor, y: Tensor, recipe: Recipe, seed: int, p: float = 2) -> Tensor:
     """SW_p between x (n, d) and y (m, d), equally weighted, for any recipe.
 
+    >>> import torch
     >>> from slicewise import VARIANTS
     >>> x, y = torch.zeros(4, 2), torch.tensor([3.0, 4.0]).expand(5, 2)
     >>> sliced_wasserstein(x, y, VARIANTS["maxsw"](), seed=0).round(decimals=4)

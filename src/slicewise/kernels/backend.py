@@ -25,7 +25,10 @@ _ROUTES: dict[str, Route] = {"nvrtc": "bindings", "torch-nvrtc": "hook"}
 
 
 def backends() -> dict[str, str]:
-    """What "auto" takes on each kind of device that is here.
+    """Say which backend `backend="auto"` takes on each kind of device that is here.
+
+    Returns:
+        The backend by device type, e.g. {"cpu": "numba", "cuda": "nvrtc"}.
 
     >>> backends()["cpu"] in ("numba", "numpy")
     True

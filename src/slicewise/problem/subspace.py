@@ -14,10 +14,20 @@ from slicewise.support import Result, check_finite, check_samples, check_weights
 
 
 def gaussian_constant(d: int, *, p: float = 2) -> float:
-    """C_d = E‖g‖^p for a standard normal g in R^d: how much longer Gaussian slices are than unit ones.
+    """Compute C_d = E‖g‖^p of a standard normal g in R^d.
 
-    SW_p^p with standard normal slices is C_d times SW_p^p with uniform ones, whatever the dimension
-    the data are embedded in.
+    SW_p^p with standard normal slices is C_d times SW_p^p with uniform ones, whatever the dimension the data are embedded
+    in: multiply by it to compare values across dimensions.
+
+    Args:
+        d: the dimension, at least 1.
+        p: the order.
+
+    Returns:
+        C_d, d itself for p = 2.
+
+    Raises:
+        ValueError: if d is below 1.
 
     >>> gaussian_constant(10), gaussian_constant(10**6)
     (10.0, 1000000.0)
@@ -30,9 +40,20 @@ def gaussian_constant(d: int, *, p: float = 2) -> float:
 
 
 def essf(d: int, k: int, *, p: float = 2) -> float:
-    """Effective subspace scaling factor C_k / C_d: what is left of SW_p^p of k-dimensional data in R^d.
+    """Compute the effective subspace scaling factor C_k / C_d: what is left of SW_p^p of k-dimensional data in R^d.
 
-    SW_p^p(in R^d) = essf(d, k) · SW_p^p(in the data's own R^k); k / d for p = 2.
+    SW_p^p computed in R^d is `essf(d, k)` times SW_p^p computed in the data's own R^k.
+
+    Args:
+        d: the dimension of the space.
+        k: the dimension of the subspace that holds the data, 1 to d.
+        p: the order.
+
+    Returns:
+        The factor, k / d for p = 2.
+
+    Raises:
+        ValueError: if k is not in 1 to d.
 
     >>> essf(100, 2)
     0.02
@@ -44,9 +65,18 @@ def essf(d: int, k: int, *, p: float = 2) -> float:
 
 @takes_arrays("slices", "basis")
 def empirical_essf(slices: Tensor, basis: Tensor, *, p: float = 2) -> Tensor:
-    """`essf` on the slices actually drawn (*batch,): the mean of ‖Uᵀθ‖^p over slices θ (*batch, L, d).
+    """Compute the effective subspace scaling factor of the slices at hand: the mean of ‖Uᵀθ‖^p over slices θ.
 
-    U is `basis` (d, k) with orthonormal columns, such as that of `effective_subspace`.
+    Args:
+        slices: directions (*batch, L, d), as rows.
+        basis: U, (d, k) with orthonormal columns, such as that of `effective_subspace`.
+        p: the order.
+
+    Returns:
+        The factor, (*batch,); its mean over uniform slices is `essf(d, k, p=p)`.
+
+    Raises:
+        ValueError: if slices and basis are of different dimensions.
 
     >>> empirical_essf(torch.eye(4), torch.eye(4)[:, :1])  # one of four slices lies in the line
     tensor(0.2500)
@@ -105,10 +135,22 @@ def effective_subspace(
     x_weights: Tensor | None = None,
     y_weights: Tensor | None = None,
 ) -> Subspace:
-    """The smallest affine subspace that holds x and y, or holds this share of their variance.
+    """Find the smallest affine subspace that holds x and y, or a given share of their variance.
 
-    With `variance=1` the rank is numerical, and slicing the reduced samples is exact: W_p is the same,
-    SW_p^p larger by 1 / essf(d, k). Samples of weight zero do not count.
+    With `variance=1` its dimension is the numerical rank, and slicing the reduced samples is exact: W_p is the same, and
+    SW_p^p is larger by 1 / essf(d, k). Samples of weight zero do not count.
+
+    Args:
+        x: samples (*batch, n, d).
+        y: samples (*batch, m, d).
+        variance: the share of the variance to hold, in (0, 1].
+        x_weights, y_weights: sample weights (n,) or (*batch, n) that sum to one.
+
+    Returns:
+        A `Subspace`: `basis` (*batch, d, k), `mean`, `spectrum`, `ranks`; `reduce(x)` and `embed(z)` go there and back.
+
+    Raises:
+        ValueError: for arguments that do not fit together, and samples that are not finite.
 
     >>> x, y = torch.randn(10, 2) @ torch.randn(2, 50), torch.zeros(10, 50)
     >>> effective_subspace(x, y).k

@@ -55,17 +55,19 @@ class _Moved(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Fill the module with the names of its new place, and say where that is."""
         new = MOVED[module.__name__]
-        warnings.warn(
-            f"{module.__name__} has moved to {new}: import it from there; the old path goes with the next version",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        if module.__name__ != "slicewise.learn":  # its parts say so, each by itself
+            warnings.warn(
+                f"{module.__name__} has moved to {new}: import it from there; the old path goes with the next version",
+                DeprecationWarning,
+                stacklevel=2,
+            )
         there = importlib.import_module(new)
         own = set(vars(module))
         vars(module).update({k: v for k, v in vars(there).items() if k not in own})
         if module.__name__ == "slicewise.learn.latent":
             judging = importlib.import_module("slicewise.judging")
             vars(module).update({name: getattr(judging, name) for name in judging.__all__})
+            vars(module)["Judgement"] = judging.Scores
 
 
 def renamed_arguments(**new: str) -> Callable[[Renamed], Renamed]:

@@ -30,11 +30,24 @@ def wasserstein(
     x_weights: Tensor | None = None,
     y_weights: Tensor | None = None,
 ) -> Tensor:
-    """The exact Wasserstein distance W_p (*batch,) between x (*batch, n, d) and y (*batch, m, d), float64.
+    """Compute the exact Wasserstein distance W_p between two sets of samples, in double precision.
 
-    Costs come from coordinate differences, so that equal samples are at distance zero to 1e-12.
-    Samples that are not finite are infinitely far from everything. A number to judge by, without gradients; time and
-    memory grow as n³ and n², some 3,000 samples a side take seconds. Needs the extra `exact`.
+    Use it to judge a result; it has no gradients. Costs are computed from coordinate differences, so that equal samples
+    are at distance zero to 1e-12. Samples that are not finite are infinitely far from everything. Time grows as n³ and
+    memory as n²: some 3,000 samples a side take seconds. Needs the extra `exact`.
+
+    Args:
+        x: samples (*batch, n, d).
+        y: samples (*batch, m, d).
+        p: the order, at least 1.
+        x_weights, y_weights: sample weights (n,) or (*batch, n) that sum to one.
+
+    Returns:
+        W_p, (*batch,), float64.
+
+    Raises:
+        ValueError: for arguments that do not fit together.
+        ImportError: if SciPy or POT is needed and not installed.
 
     >>> wasserstein(torch.zeros(3, 2), torch.ones(3, 2), p=1)
     tensor(1.4142, dtype=torch.float64)

@@ -57,11 +57,27 @@ def subspace_detour(
     x_weights: Tensor | None = None,
     y_weights: Tensor | None = None,
 ) -> Detour:
-    """The detour of samples x (*batch, n, d) and y (*batch, m, d) by the span of basis (d, k), orthonormal columns.
+    """Compute the transport plan that is optimal on a subspace and extended from there, and its distance.
 
-    Where all projections on the subspace differ there is nothing left to couple and both kinds are one; they part
-    where samples share a projection. "knothe" is the limit of optimal plans for a cost that counts what is orthogonal
-    to the subspace less and less, where matched projections are of equal mass. Needs the extra `exact`.
+    On the span of `basis` the plan is the optimal one; what is left of two matched points, orthogonal to it, is coupled
+    optimally ("knothe") or independently ("independent"). The two differ only where samples share a projection. Needs the
+    extra `exact`.
+
+    Args:
+        x: samples (*batch, n, d).
+        y: samples (*batch, m, d).
+        basis: (d, k), orthonormal columns.
+        kind: "knothe", the limit of optimal plans for a cost that counts the orthogonal part less and less where matched
+            projections are of equal mass; or "independent".
+        x_weights, y_weights: sample weights (n,) or (*batch, n) that sum to one.
+
+    Returns:
+        A `Detour`: `value` (*batch,), at least W_2, and `plan` (*batch, n, m).
+
+    Raises:
+        ValueError: for arguments that do not fit together.
+
+    B. Muzellec, M. Cuturi, Subspace detours, 2019.
 
     >>> x, y = torch.tensor([[0.0, 0], [1, 1]]), torch.tensor([[0.0, 1], [1, 0]])
     >>> subspace_detour(x, y, torch.tensor([[1.0], [0]])).value  # by the first axis; W_2 is the same here
@@ -102,9 +118,19 @@ def gaussian_detour(
     *,
     kind: Kind = "knothe",
 ) -> GaussianDetour:
-    """The detour of two normal laws, means (*batch, d), covariances (*batch, d, d), in closed form.
+    """Compute the subspace detour between two normal laws, in closed form.
 
-    `basis` (d, k) and `kind` are as in `subspace_detour`.
+    Args:
+        x_mean, y_mean: means (*batch, d).
+        x_covariance, y_covariance: covariances (*batch, d, d), of full rank.
+        basis: (d, k), orthonormal columns.
+        kind: "knothe" or "independent", as in `subspace_detour`.
+
+    Returns:
+        A `GaussianDetour`: `value` (*batch,), `cross` (*batch, d, d), and `map` for "knothe".
+
+    Raises:
+        ValueError: for arguments that do not fit together.
 
     >>> mean, one = torch.zeros(2).double(), torch.eye(2).double()
     >>> gaussian_detour(mean, one, mean + 3, 4 * one, one[:, :1]).value ** 2  # 3² + 3² and (2 − 1)² twice

@@ -56,12 +56,29 @@ def subspace_robust_wasserstein(
     tolerance: float = 1e-3,
     max_steps: int = 500,
 ) -> SubspaceRobust:
-    """S_k = √ min_π Σ of the k largest eigenvalues of V_π, V_π = E_π (x − y)(x − y)ᵀ; a metric for exact transport.
+    """Compute the subspace-robust Wasserstein distance S_k: transport judged in the k dimensions in which it is worst.
 
-    Its dual is max over 0 ≤ Ω ≤ 1, tr Ω = k, of the transport cost under ⟨Ω, (x − y)(x − y)ᵀ⟩, concave in Ω with V_π
-    as its slope: projected ascents, by the step that would close the gap to the least upper bound so far. Transport is
-    POT's, exact or with an `entropy` (in units of squared distance). It ends once upper² − lower² is at most
-    `tolerance` of upper², or after so many transports. S_d is W_2, and S_1 at least max-sliced W_2. Needs the extra `exact`.
+    S_k² = min_π of the sum of the k largest eigenvalues of V_π = E_π (x − y)(x − y)ᵀ; a metric for exact transport. S_d
+    is W_2, and S_1 is at least max-sliced W_2. The dual, max over 0 ≤ Ω ≤ 1 with tr Ω = k of the transport cost under
+    ⟨Ω, (x − y)(x − y)ᵀ⟩, is concave in Ω; it is climbed by projected steps of the length that would close the gap to the
+    least upper bound so far. Transport is solved by POT (the extra `exact`).
+
+    Args:
+        x: samples (*batch, n, d).
+        y: samples (*batch, m, d).
+        k: the dimension of the subspace, 1 to d.
+        entropy: of the transport, in units of squared distance; None is exact.
+        x_weights, y_weights: sample weights (n,) or (*batch, n) that sum to one.
+        tolerance: stop once upper² − lower² is at most this share of upper².
+        max_steps: transports that may be solved.
+
+    Returns:
+        A `SubspaceRobust`: `value`, `lower`, `upper`, `metric`, `plan`, `n_steps`.
+
+    Raises:
+        ValueError: for arguments that do not fit together.
+
+    F.-P. Paty, M. Cuturi, Subspace robust Wasserstein distances, 2019.
 
     >>> x, y = torch.zeros(3, 2), torch.tensor([3.0, 4.0]).expand(3, 2)
     >>> subspace_robust_wasserstein(x, y, k=1).value
