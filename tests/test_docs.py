@@ -1,4 +1,4 @@
-"""Every Python example of the README and the docs runs, every command is one, every link leads somewhere."""
+"""Examples in the README and the docs run, commands and links in them exist, and the reference of names is complete."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 import slicewise as sw
 from slicewise.lab.cli.app import app
+from slicewise.support.renamed import MOVED
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -23,7 +24,7 @@ BLOCKS = [
 
 
 def commands():
-    """Whole lines of shell blocks that call `slicewise`, each once."""
+    """Yield the lines of shell blocks that call `slicewise`, without that word."""
     for page in PAGES:
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
             for line in block.replace("\\\n", " ").splitlines():
@@ -39,12 +40,12 @@ def test_example_runs(code):
     before = dict(sw.VARIANTS)
     try:
         exec(compile(textwrap.dedent(code), "example", "exec"), {})
-    finally:  # one example enters a variant of its own
+    finally:  # one example adds a variant
         sw.VARIANTS.clear()
         sw.VARIANTS.update(before)
 
 
-def test_every_variant_has_its_row_in_the_table_of_methods():
+def test_methods_table_has_every_variant():
     table = (ROOT / "docs" / "methods.md").read_text().split("## Options")[0]
     rows = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     assert rows == list(sw.VARIANTS)
@@ -55,13 +56,13 @@ def test_every_variant_has_its_row_in_the_table_of_methods():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_command_is_one(command):
-    """The command line takes its words; whether files are there is asked when it runs."""
+def test_command_exists(command):
+    """Its name, options and values are accepted; whether its files exist is checked only when it runs."""
     name, *arguments = shlex.split(command)
     typer.main.get_command(app).commands[name].make_context(name, arguments)
 
 
-def test_what_is_made_can_be_made():
+def test_make_targets_exist():
     known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for page in PAGES:
         named = set(re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text(), re.MULTILINE))
@@ -69,7 +70,7 @@ def test_what_is_made_can_be_made():
 
 
 def headings(page):
-    """The anchors of a page, as they are made of its headings: words in small letters, joined."""
+    """The anchors of a page: its headings in lower case, words joined by hyphens."""
     found = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
 
@@ -84,9 +85,19 @@ def test_links_lead_somewhere():
             )
 
 
+def part_of_names(heading):
+    """The part of docs/names.md under a heading."""
+    return (ROOT / "docs" / "names.md").read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
+
+
 def test_every_public_name_has_its_line():
-    table = (ROOT / "docs" / "names.md").read_text()
-    assert [name for name in sw.__all__ if not re.search(rf"`{name}\b", table)] == []
+    named = re.findall(r"^\| `(\w+)", part_of_names("Names in `slicewise`"), re.MULTILINE)
+    assert sorted(named) == sorted(sw.__all__)
+
+
+def test_every_old_path_is_named():
+    old_paths = re.findall(r"`(slicewise[\w.]*)`(?=[^|]*\|[^|]*\|$)", part_of_names("Old paths that still work"), re.MULTILINE)  # fmt: skip
+    assert sorted(old_paths) == sorted(MOVED)
 
 
 def test_public_names_are_documented():

@@ -169,7 +169,7 @@ def verdict(every: list[Measured]) -> str:
 MINIBATCH = Check(
     name="minibatch",
     title="The rank of a minibatch",
-    statement="2B centerd samples lie in at most min(2B − 1, d) dimensions.",
+    statement="2B centered samples lie in at most min(2B − 1, d) dimensions.",
     tasks=tasks,
     measure=measure,
     draw=draw,
