@@ -12,7 +12,9 @@ assert version("slicewise") == sw.__version__
 assert files("slicewise").joinpath("py.typed").is_file()
 assert find_spec("benchmarks") is None, "benchmarks are for a clone of the repository"
 kernels = {file.name for file in files("slicewise.kernels.cuda").iterdir()}
-assert kernels >= {"match.cu", "radix.cu", "draw.cu", "rows.cu", "frames.cu", "backproject.cu"}, kernels
+assert kernels >= {"match.cu", "radix.cu", "draw.cu", "rows.cu", "frames.cu", "backproject.cu"}, (
+    kernels
+)
 for package in ("slicewise.lab.report", "slicewise.lab.published", "slicewise.lab.templates"):
     names = {
         file.name for file in files("slicewise.lab").joinpath(package.split(".")[-1]).iterdir()

@@ -194,7 +194,7 @@ def test_interrupting_a_real_run_and_going_on(tmp_path):
     assert heard.splitlines()[-1].endswith("repeat the command to resume")
     assert "Traceback" not in heard
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "were there" in ended.stdout
+    assert "were stored already" in ended.stdout
     assert (tmp_path / "report" / "theory-essf.png").exists()
 
 

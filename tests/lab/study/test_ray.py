@@ -406,7 +406,9 @@ def test_an_address_where_there_is_no_cluster(here, unconnected, capsys, monkeyp
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # and does not listen
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
-        assert f"--address {address}: there is no answer" in wrong(capsys, *RAY, "--address", address)
+        assert f"--address {address}: there is no answer" in wrong(
+            capsys, *RAY, "--address", address
+        )
         monkeypatch.setenv("RAY_ADDRESS", address)
         assert f"--address {address}: there is no answer" in wrong(capsys, *RAY)
     assert time.monotonic() - begun < 10
