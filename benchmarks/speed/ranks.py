@@ -28,7 +28,7 @@ def step_on_ranks(rank: int, size: int, store: str, given: argparse.Namespace) -
     """Run some steps of each exchange in one process; the first process writes the results."""
     torch.set_num_threads(1)
     torch.manual_seed(rank)
-    meeting = dist.FileStore(os.path.join(store, "meet"), size)  # type: ignore[attr-defined]
+    meeting = dist.FileStore(os.path.join(store, "meet"), size)
     dist.init_process_group("gloo", store=meeting, rank=rank, world_size=size)
     x = torch.randn(given.n, given.d, requires_grad=True)
     y = torch.randn(given.n, given.d)
@@ -76,7 +76,7 @@ def main(arguments: Any = None) -> None:
     )
     for size in given.processes:
         with tempfile.TemporaryDirectory() as store:
-            mp.spawn(step_on_ranks, (size, store, given), size)  # type: ignore[attr-defined]
+            mp.spawn(step_on_ranks, (size, store, given), size)
 
 
 if __name__ == "__main__":

@@ -20,26 +20,3 @@ from slicewise.distance.objective import (
 )
 from slicewise.distance.pricing import differentiated, priced, stepped
 from slicewise.distance.request import BACKENDS, Prepared, draw, problem_for, recipe_for
-
-__all__ = [
-    "BACKENDS",
-    "Evaluation",
-    "Objective",
-    "Prepared",
-    "Scale",
-    "SlicedWasserstein",
-    "check_objective",
-    "differentiated",
-    "displacement",
-    "distance_of_value",
-    "draw",
-    "evaluate",
-    "priced",
-    "problem_for",
-    "recipe_for",
-    "sliced_wasserstein",
-    "stepped",
-    "value_and_grad",
-    "value_of_means",
-    "valued",
-]

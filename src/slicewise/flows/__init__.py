@@ -23,21 +23,3 @@ from slicewise.flows.slices import (
     slices_for_step,
 )
 from slicewise.flows.stopping import Stopping
-
-__all__ = [
-    "STEP_VERSION_KEY",
-    "Flow",
-    "History",
-    "PredrawnSlices",
-    "Recording",
-    "Scheduled",
-    "StepSlices",
-    "Stopping",
-    "Timetable",
-    "as_run_state",
-    "flow",
-    "initial_state",
-    "predraw_slices",
-    "prepare_step",
-    "slices_for_step",
-]

@@ -101,8 +101,8 @@ class Part:
         return None
 
     def __repr__(self) -> str:
-        fields = dataclasses.fields(self) if dataclasses.is_dataclass(self) else ()
-        words = []
+        fields: tuple[Any, ...] = dataclasses.fields(self) if dataclasses.is_dataclass(self) else ()
+        words: list[str] = []
         for field in fields:
             value = getattr(self, field.name)
             default = field.metadata.get("stands_for", field.default)
@@ -239,8 +239,9 @@ def walk(part: object) -> Iterator[object]:
             yield from walk(one)
         return
     yield part
-    if isinstance(part, Part) and dataclasses.is_dataclass(part):
-        for field in dataclasses.fields(part):
+    if isinstance(part, Part):
+        inner: Any = part
+        for field in dataclasses.fields(inner) if dataclasses.is_dataclass(inner) else ():
             if field.name not in part.scheduled:
                 yield from walk(getattr(part, field.name))
 

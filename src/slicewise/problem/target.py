@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -50,8 +52,9 @@ class Target:
         y_weights: Tensor | None = None,
         generator: Generators = None,
     ) -> None:
+        given: list[Any] = [y, slices, y_weights]
         y, slices, y_weights = (
-            as_tensor(t) if isinstance(t, (np.ndarray, list)) else t for t in (y, slices, y_weights)
+            as_tensor(t) if isinstance(t, (np.ndarray, list)) else t for t in given
         )
         check_set("y", y)
         check_count("n_slices", n_slices)

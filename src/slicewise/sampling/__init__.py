@@ -12,19 +12,3 @@ from slicewise.sampling.philox import DRAWS
 from slicewise.sampling.point_sets import Points
 from slicewise.sampling.run_seeds import RunSeeds, Stream, draw_seeds
 from slicewise.sampling.sphere import normalize, orthonormal, rotation, uniform
-
-__all__ = [
-    "DRAWS",
-    "Generators",
-    "Points",
-    "Randomness",
-    "RunSeeds",
-    "Stream",
-    "as_generators",
-    "draw_seeds",
-    "normalize",
-    "one_generator",
-    "orthonormal",
-    "rotation",
-    "uniform",
-]

@@ -44,7 +44,7 @@ def takes_arrays(*names: str) -> Callable[[Callable[..., Returned]], Callable[..
 
         @functools.wraps(function)
         def called(*args: Any, **kwargs: Any) -> Returned:
-            given = [(i, args[i]) for i in places if i < len(args)]
+            given: list[tuple[int | str, Any]] = [(i, args[i]) for i in places if i < len(args)]
             given += [(name, kwargs[name]) for name in names if name in kwargs]
             if not any(isinstance(value, _ARRAYS) for _, value in given):
                 return function(*args, **kwargs)
@@ -59,7 +59,7 @@ def _converted(
     function: Callable[..., Returned],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    given: list[tuple[Any, Any]],
+    given: list[tuple[int | str, Any]],
 ) -> Returned:
     first = given[0][1]
     like = first if isinstance(first, Tensor) else None
@@ -110,7 +110,7 @@ class _ResultOfArrays:
     def __init__(self, result: Result, as_list: bool) -> None:
         self._result, self._as_list = result, as_list
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:  # so that it is an instance of the result's own class
         return type(self._result)
 

@@ -29,34 +29,3 @@ from slicewise.transport.sliced import (
 )
 from slicewise.transport.subspace_detour import gaussian_detour, subspace_detour
 from slicewise.transport.subspace_robust import subspace_robust_wasserstein
-
-__all__ = [
-    "DEVICE_PIECE_BYTES",
-    "PIECE_BYTES",
-    "Gradients",
-    "JointMatcher",
-    "Match",
-    "Matcher",
-    "Needs",
-    "Wanted",
-    "assignment",
-    "descend",
-    "gaussian_detour",
-    "match_slices",
-    "plan_mean",
-    "plan_on_lines",
-    "project",
-    "pull",
-    "pull_back",
-    "root",
-    "root_slope",
-    "slice_costs",
-    "slices_in_a_piece",
-    "sorted_lines",
-    "subspace_detour",
-    "subspace_robust_wasserstein",
-    "swapped",
-    "wasserstein",
-    "weighted_cost",
-    "within",
-]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from slicewise.support import broadcast, kernels_for
 from slicewise.transport.backproject import backproject
 from slicewise.transport.one_dim import Match, Wanted, match
 
+# A function with the signature of `match_slices`, or a `JointMatcher`.
 Matcher = Callable[..., Match]
 
 
@@ -37,8 +38,12 @@ class JointMatcher:
         """How many slices to match at once: the same number on every process."""
         raise NotImplementedError
 
-    def swapped(self) -> Matcher:
+    def swapped(self) -> JointMatcher:
         """The matcher for the same samples with x and y exchanged."""
+        raise NotImplementedError
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Match:
+        """`match_slices`, by all processes."""
         raise NotImplementedError
 
 

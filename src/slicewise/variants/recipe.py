@@ -74,7 +74,8 @@ class Recipe(Part):
     @property
     def learner(self) -> Learner | None:
         """The part that learns from call to call, if there is one."""
-        return next((p for p in (self.slicer, self.lift) if isinstance(p, Learner)), None)
+        parts: tuple[object, ...] = (self.slicer, self.lift)
+        return next((part for part in parts if isinstance(part, Learner)), None)
 
     @property
     def closed_form_gradient(self) -> bool:

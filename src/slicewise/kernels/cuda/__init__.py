@@ -9,7 +9,7 @@ Imports `support` and `transport`. Used by `slicewise.kernels`, once there is a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -18,17 +18,17 @@ from slicewise.kernels.cuda import backproject, draw, frames, match, rows
 from slicewise.kernels.cuda.compiler import Route
 
 
-@dataclass(frozen=True)
 class CudaKernels:
     """The kernels of this folder, compiled by one route; see `support.dispatch.Kernels`."""
 
-    route: Route
-
-    def normalize(self, vectors: Tensor) -> Tensor:
-        return draw.normalize(vectors, self.route)
-
-    def orthonormalize(self, frames_: Tensor) -> Tensor:
-        return frames.orthonormalize(frames_, self.route)
+    def __init__(self, route: Route) -> None:
+        self.route: Route = route
+        self.normalize = partial(draw.normalize, route=route)
+        self.orthonormalize = partial(frames.orthonormalize, route=route)
+        self.ascend = partial(rows.ascend, route=route)
+        self.unit_and_length = partial(rows.unit_and_length, route=route)
+        self.map_gradient = partial(rows.map_gradient, route=route)
+        self.adam = partial(rows.adam, route=route)
 
     def sort_rows(self, lines: Tensor) -> Tensor | None:
         return match.sort_rows(lines, self.route) if lines.shape[-1] <= match.LARGEST else None
@@ -58,63 +58,6 @@ class CudaKernels:
             return backproject.backproject(on_lines, slices, factor, self.route, *both), means
         gradient = self.backproject(on_lines, slices, factor)
         return backproject.step(base, gradient, rates, costs, means, self.route), means
-
-    def ascend(
-        self,
-        slices: Tensor,
-        gradient: Tensor,
-        costs: Tensor,
-        *,
-        rate: float | None,
-        p: float,
-        points: int,
-        coupled: bool,
-        back_to_sphere: bool,
-    ) -> Tensor:
-        return rows.ascend(
-            slices,
-            gradient,
-            costs,
-            rate=rate,
-            p=p,
-            points=points,
-            coupled=coupled,
-            back_to_sphere=back_to_sphere,
-            route=self.route,
-        )
-
-    def unit_and_length(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        return rows.unit_and_length(raw, self.route)
-
-    def map_gradient(
-        self,
-        slices: Tensor,
-        ascent: Tensor,
-        closeness: Tensor,
-        length: Tensor,
-        means: Tensor,
-        *,
-        p: float,
-        points: int,
-        penalty: float,
-    ) -> Tensor:
-        given = (slices, ascent, closeness, length, means)
-        return rows.map_gradient(*given, p=p, points=points, penalty=penalty, route=self.route)
-
-    def adam(
-        self,
-        value: Tensor,
-        first: Tensor,
-        second: Tensor,
-        gradient: Tensor,
-        steps: Tensor,
-        *,
-        rate: float,
-        betas: tuple[float, float],
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return rows.adam(
-            value, first, second, gradient, steps, rate=rate, betas=betas, route=self.route
-        )
 
     def largest_of(self, sets: Tensor) -> Tensor:
         out = sets.new_zeros(len(sets))
