@@ -30,6 +30,7 @@ def test_what_lost_its_structure_shows_it():
     assert found["sw"] < 5  # the palette is the same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in WAYS if "slicewise" not in name])
 def test_the_ways_of_others_bring_palettes_nearer(name):
     moved = WAYS[name](CAT, CUP)

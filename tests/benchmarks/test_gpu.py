@@ -189,6 +189,7 @@ print(value.item(), gradient.square().sum().item(), drawn.item())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("ot") is None, reason="needs POT to compare with")
 def test_pot_without_its_compiled_parts_computes_what_pot_does(tmp_path):
     import ot

@@ -156,6 +156,7 @@ class TestPixels:
 
 
 class TestIdentity:
+    @pytest.mark.slow
     @pytest.mark.parametrize("space", SPACES)
     @pytest.mark.parametrize("palette", [None, 64])
     def test_an_image_to_itself(self, cat, space, palette):
@@ -184,6 +185,7 @@ class TestIdentity:
 
 
 class TestReaching:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("source", "target"),
         [
@@ -200,6 +202,7 @@ class TestReaching:
         ours, theirs = (palette_w2(image, y, 1, n=300, repeats=4) for image in (moved, matched))
         assert ours < theirs
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("variant", list(sw.VARIANTS))
     def test_every_variant(self, cat, cup, variant, monkeypatch):
         monkeypatch.setattr("slicewise.color.color_transfer._ROUNDS", 1)
@@ -212,6 +215,7 @@ class TestReaching:
         before, after = (palette_w2(image, cup, 1, n=300) for image in (cat, moved))
         assert after < 0.7 * before
 
+    @pytest.mark.slow
     def test_a_narrow_target_is_met_as_well_as_a_broad_one(self, cat, cup):
         """How smooth a map is goes by the target's spread: else a narrow one would be missed by more of itself."""
         narrow = (100 + (cup.astype(float) - cup.mean((0, 1))) / 8).round().astype(np.uint8)
@@ -271,6 +275,7 @@ class TestSmoothness:
         image = image.astype(int)
         return max(np.abs(np.diff(image, axis=axis)).max() for axis in (0, 1))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("target", ["coffee", "astronaut"])
     @pytest.mark.parametrize(
         ("low", "high"), [((120, 150, 190), (150, 180, 210)), ((0, 0, 0), (40, 45, 60))]

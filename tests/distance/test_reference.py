@@ -18,8 +18,9 @@ def pair(n, m, d=3):
 
 @pytest.mark.parametrize("name", sw.VARIANTS)
 @pytest.mark.parametrize("sizes", [(12, 12), (12, 7)], ids=str)
-@pytest.mark.parametrize("p", [2, 1, 3])
-@pytest.mark.parametrize("backend", ["torch", "numpy", "numba"])
+@pytest.mark.parametrize(
+    ("p", "backend"), [(2, "torch"), (2, "numpy"), (2, "numba"), (1, "numba"), (3, "torch")]
+)
 def test_every_path_is_the_reference(name, sizes, p, backend):
     if p != 2 and "every_order" not in sw.VARIANTS[name].properties:
         pytest.skip("defined for p = 2 alone")
@@ -39,10 +40,7 @@ def test_gradients_are_autograds_of_the_reference(name):
     """The reference is plain torch: autograd differentiates it, given the slices."""
     x, y = pair(9, 9)
     x.requires_grad_()
-    if name == "gsw":  # a lift draws nothing here, and its slices are those of the seed
-        expected = reference.sliced_wasserstein(x, y, sw.VARIANTS[name](), seed=0)
-    else:
-        expected = reference.sliced_wasserstein(x, y, sw.VARIANTS[name](), seed=0)
+    expected = reference.sliced_wasserstein(x, y, sw.VARIANTS[name](), seed=0)
     (slope,) = torch.autograd.grad(expected, x)
     value, gradient = sw.value_and_grad(x.detach(), y, name, generator=0)
     assert_close(value, expected)

@@ -54,6 +54,7 @@ def every_relative(rank, size):
         compare(rank, size, name, x, y, a, b, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 4])
 def test_any_number_of_processes_is_one(size):
     run(size, every_relative, patience=300)

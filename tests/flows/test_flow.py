@@ -38,6 +38,7 @@ def test_every_variant_without_a_rate(variant, name, d):
     assert (found.w2 <= 1e-2).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [3, 4])
 @pytest.mark.parametrize("variant", ["maxsw", "maxksw", "ksw", "imsw"])
 def test_few_slices_in_more_dimensions(variant, d):

@@ -19,6 +19,7 @@ LONG = ("maxsw", "maxksw", "vimsw")  # their flows take seconds, a dozen times
 HOMOGENEOUS = [v for v in ELEVEN if "homogeneous" in sw.VARIANTS[v].properties]
 
 
+@pytest.mark.slow
 def test_images_of_digits_in_their_own_dimensions():
     """Zeros to ones: the same end in 19 dimensions as in 784, in far less work."""
     x, y = (torch.from_numpy(digit(value).pixels[:10].reshape(10, -1) / 255.0) for value in (0, 1))

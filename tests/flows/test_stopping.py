@@ -39,6 +39,7 @@ def test_neighbours_that_end_early_or_diverge_change_nothing():
         assert_close(together.particles[i], alone.particles)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", sorted(sw.VARIANTS))
 def test_no_rate_gives_nan(variant):
     x, y = clouds(12, 3)
@@ -59,6 +60,7 @@ def test_nowhere_to_go(variant):
         assert found.n_steps <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("convention", ["mean", "reference"])
 @pytest.mark.parametrize("objective", ["power", "root"])
 def test_exact_stops_know_every_convention(objective, convention):
@@ -133,6 +135,7 @@ def unseen(length):
     return next_stride
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "options"),
     [

@@ -263,6 +263,7 @@ def random_frames():
     return [sphere.uniform((n, 8), rng()) for n in (2, 8, 20)]
 
 
+@pytest.mark.slow
 def test_few_slices_arrive_in_three_dimensions():
     """Whole steps along few slices rattle, and are still far away when tempered ones have arrived."""
     g = torch.Generator().manual_seed(0)

@@ -35,6 +35,7 @@ def clouds(kind, n=40, m=40, d=2, seed=0):
 THOROUGH = {"search": 100, "restarts": 10, "n_steps": 60}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["moved", "stretched", "exponential"])
 @pytest.mark.parametrize("p", [1, 2, 3])
 def test_the_largest_slice_is_that_of_a_grid_and_below_its_bound(kind, p):
@@ -133,6 +134,7 @@ def transport_cost(x, y, omega):
     return costs[linear_sum_assignment(costs)].mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["moved", "stretched", "exponential"])
 def test_subspace_robust_is_the_saddle_of_a_grid(kind):
     """In the plane Ω = ½ + r (cos 2φ, sin 2φ; sin 2φ, −cos 2φ), 0 ≤ r ≤ ½, is all there is."""

@@ -44,6 +44,7 @@ def pair(dtype=torch.float64):
     return x.to(dtype), y.to(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), DIFFERENTIABLE, ids=str)
 @pytest.mark.parametrize("p", [2, 3])
 def test_first_and_second_derivatives(name, options, p):
@@ -213,6 +214,7 @@ def files(tmp_path):
     return str(tmp_path / "a.npy"), str(tmp_path / "b.npy")
 
 
+@pytest.mark.slow
 def test_every_relative_on_the_command_line(capsys, files, tmp_path):
     """A distance by each, the very number of the library; a flow by each, or a line that says why not."""
     for name in RELATIVES:

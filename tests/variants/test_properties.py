@@ -205,6 +205,7 @@ def test_a_law_of_order_two_says_so(name):
             value(x, y, name, p=3)
 
 
+@pytest.mark.slow
 @every_variant
 @pytest.mark.parametrize("p", [1, 2, 3])
 def test_triangle_inequality_where_declared(name, p):
@@ -355,6 +356,7 @@ def test_a_line(name):
         assert not torch.isclose(found, exact, rtol=1e-3)
 
 
+@pytest.mark.slow
 @every_variant
 def test_standard_error_is_honest_where_it_is_given(name):
     """Over 400 calls the spread of the power is what single calls claim, within 25 %."""

@@ -17,8 +17,8 @@ from slicewise.problem import (
     SlicerPart,
     State,
     Target,
+    absent_to_origin,
     declared,
-    present,
 )
 from slicewise.sampling import Generators, Randomness
 from slicewise.support import (
@@ -105,7 +105,7 @@ def problem_for(
         shapes = {name: w.shape[:-1] for name, w in given.items() if w is not None}
         check_broadcast(x=x.shape[:-2], y=y.shape[:-2], **shapes)
         if not keep_absent:
-            x, y = present(x, x_weights), present(y, y_weights)
+            x, y = absent_to_origin(x, x_weights), absent_to_origin(y, y_weights)
     if not 0 <= progress <= 1:
         raise ValueError(f"progress = {progress}: give the share of the run that is over, 0 to 1")
     came = x.dtype

@@ -14,7 +14,7 @@ from torch import Tensor
 from slicewise.flows.group import Group, Snapshot
 from slicewise.flows.settings import FlowSettings
 from slicewise.flows.stopping import Stopping, rows_of
-from slicewise.problem import Problem, State, Subspace, shares_of, span_of
+from slicewise.problem import Problem, State, Subspace, absent_to_mean, span_of
 from slicewise.sampling import Generators, draw_seeds
 from slicewise.support import check_broadcast
 
@@ -49,7 +49,7 @@ def runs_of(
     if seeds is None:
         seeds = draw_seeds(n_runs, generator).reshape(batch)
     x, y, a, b = problem.x, problem.y, problem.x_weights, problem.y_weights
-    x, y = _present(x, a), _present(y, b)
+    x, y = absent_to_mean(x, a), absent_to_mean(y, b)
     whole = dataclasses.replace(problem, x=x, y=y)
     reduces = settings.auto if settings.reduce == "auto" else settings.reduce
     span = span_of(whole) if reduces else None
@@ -147,17 +147,6 @@ def _as_seeds(seeds: int | Sequence[int] | Tensor) -> Tensor:
             f"seeds = {seeds!r}: give whole numbers below 2^63, one for each run or one for all"
         )
     return whole.long()
-
-
-def _present(samples: Tensor, weights: Tensor | None) -> Tensor:
-    """Samples, those of weight zero moved to the mean of the others: they may lie anywhere, or be NaN."""
-    if weights is None:
-        return samples
-    there = weights.unsqueeze(-1) > 0
-    known = torch.where(there, samples, 0)
-    share = shares_of(weights, samples.shape[-2], samples.dtype)
-    assert isinstance(share, Tensor)
-    return torch.where(there, samples, share.unsqueeze(-2) @ known)
 
 
 def _flat(tensor: Tensor, batch: tuple[int, ...], inner: int) -> Tensor:

@@ -34,10 +34,11 @@ from slicewise.problem.part import (
 from slicewise.problem.population import (
     Population,
     SideName,
+    absent_to_mean,
+    absent_to_origin,
     covariance_of,
     index_at,
     mean_of,
-    present,
     rows_at,
     shares_of,
 )

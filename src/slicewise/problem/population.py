@@ -77,10 +77,10 @@ def shares_of(
     return (wide / population.total(wide.sum(dim=-1, keepdim=True))).to(dtype)
 
 
-def present(samples: Tensor, weights: Tensor | None) -> Tensor:
-    """Absent samples may lie at NaN, where parts that look at all samples shall not meet them.
+def absent_to_origin(samples: Tensor, weights: Tensor | None) -> Tensor:
+    """Samples, those of weight zero that are not finite moved to the origin: parts that look at all never meet NaN.
 
-    Elsewhere they stay where they are: the gradient to their weight is what a little mass there would cost.
+    Finite ones stay where they are: the gradient to their weight is what a little mass there would cost.
     """
     if weights is None:
         return samples
@@ -89,6 +89,17 @@ def present(samples: Tensor, weights: Tensor | None) -> Tensor:
     if beyond > 0:  # samples that several sets of weights share are absent if they are in all
         there = there.flatten(0, beyond - 1).any(dim=0)
     return torch.where(there.unsqueeze(-1) | samples.isfinite(), samples, 0)
+
+
+def absent_to_mean(samples: Tensor, weights: Tensor | None) -> Tensor:
+    """Samples, those of weight zero moved to the mean of the others: they may lie anywhere, or be NaN."""
+    if weights is None:
+        return samples
+    there = weights.unsqueeze(-1) > 0
+    known = torch.where(there, samples, 0)
+    share = shares_of(weights, samples.shape[-2], samples.dtype)
+    assert isinstance(share, Tensor)
+    return torch.where(there, samples, share.unsqueeze(-2) @ known)
 
 
 def mean_of(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slicewise.problem.population import ALONE, Population, present, shares_of
+from slicewise.problem.population import ALONE, Population, absent_to_origin, shares_of
 from slicewise.problem.problem import Problem
 from slicewise.support import Result, check_finite, check_samples, check_weights, takes_arrays
 
@@ -161,7 +161,7 @@ def effective_subspace(
     check_samples(x, y)
     check_weights("x_weights", x_weights, x)
     check_weights("y_weights", y_weights, y)
-    x, y = present(x, x_weights), present(y, y_weights)
+    x, y = absent_to_origin(x, x_weights), absent_to_origin(y, y_weights)
     return _span(x, y, variance, x_weights, y_weights, x.dtype)
 
 

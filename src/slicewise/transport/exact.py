@@ -130,8 +130,8 @@ def assignment(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _distance(x: Tensor, y: Tensor, p: float, a: Tensor | None, b: Tensor | None) -> float:
-    x, a = _present(x, a)
-    y, b = _present(y, b)
+    x, a = _without_absent(x, a)
+    y, b = _without_absent(y, b)
     distances = torch.cdist(x, y, compute_mode=_DIFFERENCES).cpu()
     a, b = (w if w is None else w.cpu() for w in (a, b))
     # A solver handed NaN or infinity may well answer 0, which would win every comparison.
@@ -167,7 +167,7 @@ def _distance(x: Tensor, y: Tensor, p: float, a: Tensor | None, b: Tensor | None
     return scale * float(mean ** (1 / p))
 
 
-def _present(samples: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def _without_absent(samples: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Samples without those of weight zero, wherever they may lie."""
     if weights is None:
         return samples, None

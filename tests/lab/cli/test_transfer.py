@@ -150,6 +150,7 @@ def test_kinds_are_kept(capsys):
         assert not Path(out).exists()
 
 
+@pytest.mark.slow
 def test_tiny_and_constant_images(capsys):
     saved("dot.png", np.array([[[9, 99, 199]]], np.uint8))
     saved("flat.png", np.full((6, 5, 3), 77, np.uint8))
@@ -214,6 +215,7 @@ def test_an_empty_frame_among_others(capsys):
     assert (pixels("out/0.png")[:, :, :3] != pixels("cat.png")).mean() > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", broken_files())
 @pytest.mark.parametrize("place", ["source", "target", "mask", "frame"])
 def test_what_cannot_be_read_writes_nothing(capsys, name, place):

@@ -84,6 +84,7 @@ def test_a_preset_that_is_none_is_refused(name):
         CHECKS[name].tasks("quik")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_measures_are_finite_numbers_with_names_of_their_own(name):
     for one in quick(name):

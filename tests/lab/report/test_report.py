@@ -371,6 +371,7 @@ ODD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ODD)
 def test_odd_stores_have_a_page(tmp_path, name):
     with Store(tmp_path / "runs.db") as store:

@@ -166,6 +166,7 @@ def test_the_sweep_has_all_kinds_of_ends(uninterrupted):
     assert len(rows) == 2 * 4 * (6 + 6 + 2)
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_rows(tmp_path, uninterrupted):
     with Store(tmp_path / "runs.db") as store:
         assert not sweep(cells(), store, engine=ProcessEngine(2)).failed
