@@ -249,6 +249,7 @@ class TestReaching:
         )
         assert np.abs(moved.astype(int) - 100).max() <= 2
 
+    @pytest.mark.slow
     def test_the_same_seed_the_same_image(self, cat, cup):
         first, again, other = (transfer(cat, cup, n_pixels=100, generator=s) for s in (1, 1, 2))
         assert np.array_equal(first, again)

@@ -51,6 +51,7 @@ def test_few_slices_in_more_dimensions(variant, d):
     assert (found.w2 < 0.05 * start).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "limit"), [(4, 184), (5, 310), (10, 508)])
 def test_full_rank_clouds(k, limit):
     x, y = (

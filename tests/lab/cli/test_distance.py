@@ -280,6 +280,7 @@ def test_help_shows_examples(capsys, monkeypatch):
         assert option in out
 
 
+@pytest.mark.slow
 def test_in_a_process_of_its_own(files, tmp_path):
     call = [sys.executable, "-m", "slicewise"]
     where = {"cwd": tmp_path, "env": os.environ, "capture_output": True, "text": True}

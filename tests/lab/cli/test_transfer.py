@@ -115,6 +115,7 @@ def test_a_map_is_used_again(capsys):
     assert ".npz or .safetensors" in refused(capsys, "transfer", "cat.png", "m.cube", "-o", "d.png")
 
 
+@pytest.mark.slow
 def test_a_folder_gets_one_map(capsys):
     whole = pixels("cat.png")
     Path("frames").mkdir()

@@ -207,6 +207,7 @@ def test_the_best_stands_beside_the_papers_with_a_reason(reported):
     assert rows["sw"]["beside the paper"].endswith("other photographs")
 
 
+@pytest.mark.slow
 def test_a_small_study_ends_in_pictures(tmp_path):
     task = ColorTask(2, 30)
     made = [

@@ -164,6 +164,7 @@ def table(report, name):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_the_report_ranks_by_sliced_distance_and_shows_what_needs_no_training(report):
     rows = table(report, "generate-generation-root")
     names = [row[""] for row in rows]

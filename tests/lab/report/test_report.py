@@ -67,6 +67,7 @@ def table(folder, name):
     return list(csv.reader(io.StringIO((folder / f"{name}.csv").read_text())))
 
 
+@pytest.mark.slow
 def test_the_best_rate_is_that_of_the_least_mean(made):
     rows, folder, _ = made
     some = [
@@ -131,6 +132,7 @@ def test_times_are_scaled_to_the_papers_steps(made):
     assert line[4] == f"{8.62 / (alone['seconds'] * 500):.1f}×"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_compared_is_kept_apart(tmp_path):
     cells = [
         FlowCell(
@@ -382,6 +384,7 @@ def test_odd_stores_have_a_page(tmp_path, name):
         assert "Also in the store, and not shown here: gsw, phisw." in page or "phisw" not in page
 
 
+@pytest.mark.slow
 def test_names_that_become_one_stay_apart(tmp_path):
     with Store(tmp_path / "runs.db") as store:
         store.add([a_result(setting="a b", w2=0.25), a_result(setting="a-b", w2=0.5)], "here", {})

@@ -81,6 +81,7 @@ def test_only_what_is_missing_is_made(tmp_path):
         ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [SerialEngine(), ProcessEngine(2)])
 def test_a_cell_that_fails_stops_nobody_else(tmp_path, engine):
     with Store(tmp_path / "runs.db") as store:
@@ -158,6 +159,7 @@ def uninterrupted(tmp_path_factory):
     return everything(path)
 
 
+@pytest.mark.slow
 def test_the_sweep_has_all_kinds_of_ends(uninterrupted):
     rows, arrays = uninterrupted
     assert {row["status"] for row in rows} == {"out of steps", "diverged", "arrived"}
