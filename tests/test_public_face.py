@@ -179,3 +179,27 @@ def test_images_are_warned_of_once(kind):
         value = loss(x, x + 1)
     assert value == value
     loss(x, x + 1)  # no second time: warnings are errors here
+
+
+def test_one_call_passes_few_modules():
+    """The trace of docs/design.md: `sliced_wasserstein(x, y, "ebsw")` on a CPU enters at most 15 modules."""
+    root = str(Path(sw.__file__).parent)
+    x, y = torch.randn(2, 50, 3)
+    entered = []
+
+    def note(frame, event, argument):
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(root) and file not in entered:
+            entered.append(file)
+
+    sw.sliced_wasserstein(x, y, "ebsw", backend="auto")
+    sys.setprofile(note)
+    try:
+        sw.sliced_wasserstein(x, y, "ebsw", backend="auto")
+    finally:
+        sys.setprofile(None)
+    modules = [str(Path(file).relative_to(root)) for file in entered]
+    assert len(modules) <= 15, modules
+    page = (ROOT / "docs" / "design.md").read_text()
+    for module in modules:
+        assert f"`{module.removesuffix('.py')}`" in page, f"docs/design.md does not name {module}"

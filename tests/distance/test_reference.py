@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -72,9 +76,6 @@ def test_objectives_and_conventions(objective, convention):
 
 def test_the_reference_is_short():
     """It is there to be read at one sitting: the whole computation in about twenty lines."""
-    import ast
-    import inspect
-
     tree = ast.parse(inspect.getsource(reference))
     lines = 0
     for node in tree.body:
@@ -84,3 +85,12 @@ def test_the_reference_is_short():
             ]
             lines += len({n.lineno for n in body})
     assert lines <= 20
+
+
+def test_the_design_page_opens_with_it():
+    source = inspect.getsource(reference.sliced_wasserstein)
+    body = source.split('"""')[2].strip("\n").splitlines()
+    page = (Path(__file__).parents[2] / "docs" / "design.md").read_text()
+    block = page.split("```python\n")[1].split("```")[0]
+    assert block.splitlines()[1:] == body
+    assert page.index("```python") < 400
