@@ -199,3 +199,23 @@ def test_a_file_brings_its_seeds_and_its_history(tmp_path):
     assert torch.equal(rest.particles, whole.particles)
     for name in ("loss", "step", "w2", "particles"):
         assert torch.equal(getattr(rest.history, name), getattr(whole.history, name)), name
+
+
+def test_the_file_of_another_flow_is_left_alone_whatever_is_resumed(tmp_path):
+    x, y = torch.randn(2, 20, 3, dtype=torch.float64)
+    recording = sw.Recording(checkpoint=tmp_path / "a.pt")
+    sw.flow(x, y, seeds=0, max_steps=3, recording=recording)
+    before = (tmp_path / "a.pt").read_bytes()
+    other = sw.flow(x, y, "ebsw", seeds=0, max_steps=3)
+    for how in (
+        {"variant": "ebsw", "resume": other.state},
+        {"generator": 5},
+        {"seeds": [1, 2]},
+    ):
+        with pytest.raises(ValueError, match=r"another|other"):
+            sw.flow(x, y, max_steps=5, recording=recording, **how)
+        assert (tmp_path / "a.pt").read_bytes() == before
+    several = sw.Recording(checkpoint=tmp_path / "b.pt")
+    sw.flow(x, y, seeds=[0, 1, 2], max_steps=3, recording=several)
+    with pytest.raises(ValueError, match=r"checkpoint = .*another|checkpoint = .*other"):
+        sw.flow(x.expand(2, 20, 3), y, max_steps=5, recording=several)

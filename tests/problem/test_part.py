@@ -140,3 +140,80 @@ def test_a_learner_of_ones_own():
     for _ in range(4):
         loss(x, y)
     assert loss.slicer_bias.tolist() == [4.0] * 3
+
+
+def test_nothing_that_a_part_declared_is_inherited_with_another_call():
+    class First(parts.Equal):
+        """All weight on the first slice."""
+
+        def __call__(self, costs, slices, problem):
+            weights = torch.zeros_like(costs)
+            weights[..., 0] = 1
+            return weights
+
+    class FirstOfEnergy(parts.Energy):
+        __call__ = First.__call__
+
+    x, y = torch.randn(2, 9, 3, dtype=torch.float64)
+    wanted = sw.evaluate(x, y, generator=0).costs[0].sqrt()
+    for weighting in (First(), FirstOfEnergy(), First().__call__):
+        recipe = sw.Recipe(parts.Uniform(50), weighting)
+        assert sw.sliced_wasserstein(x, y, recipe, generator=0) == pytest.approx(float(wanted))
+        assert sw.value_and_grad(x, y, recipe, generator=0)[0] == pytest.approx(float(wanted))
+
+    class Axes(parts.Uniform):
+        looks_at_samples = False
+
+        def __call__(self, problem, rng):
+            return self.draw(problem.batch, problem.d, rng, problem.x.dtype)
+
+        def draw(self, batch, d, rng, dtype):
+            return torch.eye(d, dtype=dtype).expand(*batch, d, d)
+
+    axes = Axes(3)
+    assert not any([axes.is_uniform, axes.built_in, axes.graph_safe])
+    found = (sw.flow(x, y, sw.Recipe(axes), max_steps=3, seeds=seed).particles for seed in (0, 1))
+    assert torch.equal(*found)
+
+
+def test_numbers_of_numpy_are_no_parts():
+    import numpy as np
+
+    assert list(walk((np.int64(3), np.float32(1.0), np.bool_(True), 2.0))) == []
+    recipe = sw.VARIANTS["ebsw"](temperature=np.float32(1))
+    assert recipe.rotation_invariant
+    flat = torch.cat([torch.randn(2, 20, 2), torch.zeros(2, 20, 8)], dim=-1).double()
+    for n_slices in (np.int64(31), 31):
+        assert sw.flow(*flat, "ebsw", n_slices=n_slices, max_steps=1).dimensions == 2
+
+
+@pytest.mark.parametrize("gives", [lambda c: None, lambda c: c[..., :2], lambda c: 0.5])
+def test_a_weighting_of_ones_own_that_fails_is_named(gives):
+    def my_weighting(costs, slices, problem):
+        return gives(costs)
+
+    x, y = torch.randn(2, 9, 3)
+    with pytest.raises(
+        ValueError, match=r"my_weighting.* gave .*of the shape of the costs, \(50,\)"
+    ):
+        sw.sliced_wasserstein(x, y, sw.Recipe(parts.Uniform(50), my_weighting))
+
+    def my_lift(problem, rng):
+        return None
+
+    with pytest.raises(ValueError, match=r"my_lift.* gave NoneType: a lift gives a Problem"):
+        sw.sliced_wasserstein(x, y, sw.Recipe(parts.Uniform(5), lift=my_lift))
+
+
+def test_the_mean_root_knows_weightings_of_ones_own():
+    def half(costs, slices, problem):
+        return torch.full_like(costs, 0.5 / costs.shape[-1])
+
+    x, y = torch.randn(2, 9, 3, dtype=torch.float64)
+    recipe = sw.Recipe(parts.Uniform(20), half)
+    how = {"objective": "mean_root", "generator": 0}
+    value, gradient = sw.value_and_grad(x, y, recipe, **how)
+    whole, slope = sw.value_and_grad(x, y, n_slices=20, **how)
+    assert torch.allclose(2 * value, whole)
+    assert torch.allclose(2 * gradient, slope)
+    assert torch.allclose(sw.sliced_wasserstein(x, y, recipe, **how), value)

@@ -126,3 +126,19 @@ def test_one_seed_for_each_element_of_a_batch():
     both = sw.sliced_wasserstein(torch.stack([X, X]), Y, generator=[3, 4])
     assert both[0] == sw.sliced_wasserstein(X, Y, generator=3)
     assert both[1] == sw.sliced_wasserstein(X, Y, generator=4)
+
+
+def test_arrays_of_two_precisions_and_lists_beside_arrays():
+    single = X.float().numpy()
+    assert sw.sliced_wasserstein(single, Y.tolist(), generator=0).dtype == np.float32
+    assert sw.sliced_wasserstein(single, Y.numpy(), generator=0).dtype == np.float64
+
+
+def test_results_of_arrays_pickle_list_their_names_and_take_keywords():
+    import pickle
+
+    found = sw.evaluate(X.numpy(), Y.numpy(), generator=0)
+    assert {"costs", "value", "stderr"} <= set(dir(found))
+    again = pickle.loads(pickle.dumps(found))
+    assert np.array_equal(again.costs, found.costs)
+    assert isinstance(sw.effective_subspace(X.numpy(), Y.numpy()).reduce(x=X.numpy()), np.ndarray)

@@ -239,3 +239,16 @@ def test_fingerprints_know_values_and_not_modules():
     assert fingerprint(function) == before
     function.__qualname__ = "another"
     assert fingerprint(function) != before
+
+
+def test_fingerprints_know_what_functions_and_objects_hold():
+    def slicer(k):
+        return lambda problem, rng: k
+
+    class Callable:
+        def __init__(self, k):
+            self.k = k
+
+    assert fingerprint(slicer(3)) == fingerprint(slicer(3)) != fingerprint(slicer(4))
+    assert fingerprint(Callable(3)) == fingerprint(Callable(3)) != fingerprint(Callable(4))
+    assert fingerprint(lambda t: t) != fingerprint(lambda t: 2 * t)

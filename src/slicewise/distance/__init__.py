@@ -1,9 +1,9 @@
 """The distance itself, as functions and as a loss.
 
 `reference` is the whole of it in twenty lines of plain PyTorch, which everything faster is tested against. `request`
-turns a caller's arguments into a recipe and a checked problem, `prepare` draws its slices, `objective` states what is
-computed of their costs, `pricing` computes it with its gradient; `evaluation`, `gradient`, `displacement` and `loss` are
-the public calls, `bounds` an upper bound of the largest slice, `replay` evaluations as CUDA graphs.
+turns a caller's arguments into a recipe, a checked problem and its slices, `objective` states what is computed of their
+costs, `pricing` computes it with its gradient; `evaluation`, `gradient`, `displacement` and `loss` are the public calls,
+`bounds` an upper bound of the largest slice, `replay` evaluations as CUDA graphs.
 
 Imports every room before it. Used by `flows`, `judging`, `training`, `metric`, `lab`.
 """

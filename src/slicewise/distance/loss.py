@@ -344,15 +344,19 @@ class SlicedWasserstein(_KeepsLearner):
 
     def get_extra_state(self) -> dict[str, Any]:
         """What is saved beside the buffers: a dimension once estimated holds after a restart."""
-        one = isinstance(self.generator, torch.Generator)
-        state = self.generator.get_state() if isinstance(self.generator, torch.Generator) else None
-        return {"subspace_dim": self.subspace_dim} | ({"generator": state} if one else {})
+        states = [one.get_state() for one in self._generators]
+        return {"subspace_dim": self.subspace_dim} | ({"generators": states} if states else {})
+
+    @property
+    def _generators(self) -> list[torch.Generator]:
+        one = self.generator
+        return [] if one is None else [one] if isinstance(one, torch.Generator) else one
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Take up what `get_extra_state` saved."""
         self.subspace_dim = state["subspace_dim"]
-        if isinstance(self.generator, torch.Generator) and state.get("generator") is not None:
-            self.generator.set_state(state["generator"].cpu())
+        for one, saved in zip(self._generators, state.get("generators", ()), strict=False):
+            one.set_state(saved.cpu())
 
 
 def _looks_like_images(x: object) -> bool:

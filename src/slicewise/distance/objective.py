@@ -56,9 +56,21 @@ def weigh(
         costs = problem.costs(slices)  # (*batch, L)
         if weights is None:
             weights = recipe.weighting(costs, slices, problem)
+            _check_weights(recipe, weights, costs)
         power = (weights * costs).sum(dim=-1)
     total = (weights * root(costs, problem.p)).sum(dim=-1) if objective == "mean_root" else power
     return value_of_costs(total, problem, objective), power, costs, weights
+
+
+def _check_weights(recipe: Recipe, weights: object, costs: Tensor) -> None:
+    """Slice weights that a weighting of a caller's own gave: one for each cost."""
+    if isinstance(weights, Tensor) and weights.shape == costs.shape:
+        return
+    got = tuple(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
+    raise ValueError(
+        f"{recipe.weighting!r} gave {got}: a weighting gives a tensor of weights of the shape of the costs, "
+        f"{tuple(costs.shape)}"
+    )
 
 
 def value_of_costs(total: Tensor, problem: Problem, objective: Objective) -> Tensor:
@@ -99,17 +111,26 @@ def total_and_slope(
         total, slope = costs.mean(dim=-1), 1 / costs.shape[-1]
     elif objective == "mean_root":
         if weights is None:
-            raise ValueError(
-                f"objective='mean_root' with {recipe.weighting!r}, whose weights follow the costs: use 'power' or "
-                f"'root'"
-            )
-        total = (weights * costs ** (1 / problem.p)).sum(dim=-1)
-        slope = weights * root_slope(costs, problem.p)
+            total, slope = _mean_root_and_slope(recipe, problem, slices, costs)
+        else:
+            total = (weights * costs ** (1 / problem.p)).sum(dim=-1)
+            slope = weights * root_slope(costs, problem.p)
     elif weights is None:
         total, slope = coefficients(recipe.weighting, slices, problem, costs)
     else:
         total, slope = (weights * costs).sum(dim=-1), weights
     return total, slope if problem.convention == "mean" else slope * problem.cost_factor()
+
+
+def _mean_root_and_slope(
+    recipe: Recipe, problem: Problem, slices: Tensor, costs: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Σ w c^(1/p) and its derivative in each cost, for weights of which no more is known: by autograd."""
+    with torch.inference_mode(False), torch.enable_grad():
+        live = costs.clone().requires_grad_()
+        total = (recipe.weighting(live, slices, problem) * root(live, problem.p)).sum(dim=-1)
+        (slope,) = torch.autograd.grad(total.sum(), live)
+    return total.detach(), slope
 
 
 def value_and_slope(

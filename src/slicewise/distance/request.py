@@ -22,6 +22,7 @@ from slicewise.problem import (
 )
 from slicewise.sampling import Generators, Randomness
 from slicewise.support import (
+    RENAMED,
     check_broadcast,
     check_choice,
     check_count,
@@ -54,6 +55,8 @@ def recipe_for(
             f"is n_slices=, sample weights are x_weights= and y_weights="
         )
     if isinstance(variant, Recipe):
+        for option in options.keys() & RENAMED.keys():
+            raise ValueError(f"{option!r} has another name now, {RENAMED[option]}")
         if n_slices is not None or options:
             given = ", ".join(["n_slices"] * (n_slices is not None) + list(options))
             raise ValueError(
@@ -61,6 +64,7 @@ def recipe_for(
             )
         return variant
     check_count("n_slices", n_slices)
+    n_slices = None if n_slices is None else int(n_slices)
     # Compiled code builds its recipe once anyway, and would warn of the cache.
     if options or torch.compiler.is_compiling():
         return variant(**(options if n_slices is None else {"n_slices": n_slices, **options}))
@@ -190,8 +194,7 @@ def prepare(
     state: State | None = None,
 ) -> Prepared:
     """Samples lifted, if the recipe does; slices, given or drawn."""
-    if given is None or recipe.lift is not None:
-        check_generator(generator)
+    check_generator(generator)
     rng = Randomness(generator, problem.x.device, problem.batch)
     if given is None:
         problem, slices, state = draw(recipe, problem, rng, state)
@@ -228,13 +231,14 @@ def draw(
 def _check_drawn(recipe: Recipe, slices: object, problem: Problem) -> None:
     """Directions of the right dimension; from a part of a caller's own also finite, and none of them zero."""
     wanted = f"a slicer gives (*batch, L, {problem.d}), at least one"
-    if not isinstance(slices, Tensor):
-        raise ValueError(f"{recipe.slicer!r} gave {type(slices).__name__}: {wanted}")
+    if not isinstance(slices, Tensor) or slices.is_complex():
+        kind = slices.dtype if isinstance(slices, Tensor) else type(slices).__name__
+        raise ValueError(f"{recipe.slicer!r} gave {kind}: {wanted}")
     if slices.dim() < 2 or slices.shape[-2] == 0 or slices.shape[-1] != problem.d:
         raise ValueError(f"{recipe.slicer!r} gave slices of shape {tuple(slices.shape)}: {wanted}")
     # Values cannot be read in compiled code, which could not follow a cached property either.
     if values_readable(slices) and not recipe.built_in:
-        lengths = torch.linalg.vector_norm(slices.detach(), dim=-1)
+        lengths = torch.linalg.vector_norm(slices.detach().double(), dim=-1)
         bad = int((~(lengths.isfinite() & (lengths > 0))).sum())
         if bad:
             raise ValueError(
@@ -257,7 +261,12 @@ def lifted(
     if isinstance(lift, Learner):
         state = lift.cold(problem, rng) if state is None else state
         return lift.learn(problem, rng, state)
-    return lift(problem, rng), state
+    found = lift(problem, rng)
+    if not isinstance(found, Problem):
+        raise ValueError(
+            f"{lift!r} gave {type(found).__name__}: a lift gives a Problem, e.g. dataclasses.replace(problem, x=..., y=...)"
+        )
+    return found, state
 
 
 def may_be_captured(x: object, slices: Tensor | None, generator: Generators) -> bool:

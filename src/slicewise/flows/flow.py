@@ -16,7 +16,7 @@ from slicewise.flows.result import Flow
 from slicewise.flows.settings import FlowSettings
 from slicewise.flows.setup import Rates, Seeds, groups_for, runs_of
 from slicewise.flows.stopping import Stopping
-from slicewise.problem import Target
+from slicewise.problem import Problem, Target
 from slicewise.sampling import DRAWS, Generators
 from slicewise.steps import Rule, rule_for
 from slicewise.support import (
@@ -155,10 +155,13 @@ def flow(
         lower_bound=lower_bound,
     )
     file = None if recording.checkpoint is None else CheckpointFile(recording.checkpoint, "flow")
-    if file is not None and resume is None:
-        resume = file.load()
-    if seeds is None and isinstance(resume, dict):
+    saved = None if file is None else file.load()
+    resume = saved if resume is None else resume
+    if seeds is None and generator is None and isinstance(resume, dict):
         seeds = resume.get("seeds")
+        if torch.is_tensor(seeds) and not _fit_together(problem, lr, seeds):
+            # Of another batch, and so of another flow: refused as such, below.
+            seeds = None
     device = problem.x.device
     with torch.no_grad(), full_precision(device.type), current(device):
         runs = runs_of(problem, settings, lr, seeds, generator)
@@ -189,6 +192,16 @@ def flow(
         x_weights=x_weights,
         y_weights=y_weights,
     )
+
+
+def _fit_together(problem: Problem, lr: Any, seeds: Tensor) -> bool:
+    """Whether stored seeds broadcast with the samples and the rates."""
+    rates = () if isinstance(lr, str) else tuple(torch.as_tensor(lr).shape)
+    try:
+        torch.broadcast_shapes(problem.batch, rates, tuple(seeds.shape))
+    except RuntimeError:
+        return False
+    return True
 
 
 def _check(*, max_steps: Any, lr: Any, objective: str, y: Any) -> None:

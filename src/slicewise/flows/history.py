@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.support import Result
+from slicewise.support import Result, renamed_arguments
 
 
+@renamed_arguments(bar="progress_bar")
 @dataclass(frozen=True)
 class Recording:
     """What a flow writes down on its way. Loss, step and time of every step are always kept.

@@ -106,8 +106,7 @@ def _is_reducible(settings: FlowSettings, d: int, k: int) -> bool:
     unfit = settings.recipe.unfit_for(k)
     if unfit is not None and settings.reduce is True:
         raise ValueError(f"in the data's own {k} dimensions (reduce=True): {unfit}")
-    # With k = d samples are centered and keep their axes.
-    return unfit is None and (k == d or settings.recipe.rotation_invariant)
+    return unfit is None and settings.recipe.rotation_invariant
 
 
 def _frame(span: Subspace, batch: tuple[int, ...], ids: Tensor, k: int) -> Subspace:

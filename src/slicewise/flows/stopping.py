@@ -21,9 +21,11 @@ from slicewise.flows.stepping import Trajectory, furthest, largest
 from slicewise.problem import Problem
 from slicewise.sampling import RunSeeds, Stream, sphere
 from slicewise.steps import moved, pull_of
+from slicewise.support import renamed_arguments
 from slicewise.transport import assignment, wasserstein, within
 
 
+@renamed_arguments(stop_w2="w2", finish="assign")
 @dataclass(frozen=True)
 class Stopping:
     """When the runs of a flow may end before their last step.

@@ -33,7 +33,7 @@ class Uniform(BuiltIn, SlicerPart):
     is_uniform = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
-        return self.draw(problem.batch, problem.d, rng, problem.x.dtype)
+        return sphere.uniform((*problem.batch, self.n, problem.d), rng, problem.x.dtype)
 
     def draw(self, batch: tuple[int, ...], d: int, rng: Randomness, dtype: torch.dtype) -> Tensor:
         return sphere.uniform((*batch, self.n, d), rng, dtype)
@@ -53,7 +53,7 @@ class Orthonormal(BuiltIn, SlicerPart):
     looks_at_samples = False
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
-        return self.draw(problem.batch, problem.d, rng, problem.x.dtype)
+        return sphere.orthonormal((*problem.batch, self.n, problem.d), rng, problem.x.dtype)
 
     def draw(self, batch: tuple[int, ...], d: int, rng: Randomness, dtype: torch.dtype) -> Tensor:
         return sphere.orthonormal((*batch, self.n, d), rng, dtype)

@@ -30,11 +30,11 @@ class Equal(BuiltIn, WeightingPart):
     is_mean = True
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
-        return self.constant(slices, problem)
-
-    def constant(self, slices: Tensor, problem: Problem) -> Tensor:
         n_slices = slices.shape[-2]
         return slices.new_full((*problem.batch, n_slices), 1 / n_slices)
+
+    def constant(self, slices: Tensor, problem: Problem) -> Tensor:
+        return self(slices, slices, problem)  # whatever the costs are
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,12 +118,12 @@ class Aligned(BuiltIn, WeightingPart):
     graph_safe = False  # finding the span looks at its rank
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
-        return self.constant(slices, problem)
-
-    def constant(self, slices: Tensor, problem: Problem) -> Tensor:
         check_fit(self, problem.d)
         costs = slices.new_zeros(*problem.batch, slices.shape[-2])  # these weights ignore them
         return Phi(Alignment(self.basis), Reciprocal(problem.p))(costs, slices, problem)
+
+    def constant(self, slices: Tensor, problem: Problem) -> Tensor:
+        return self(slices, slices, problem)  # whatever the costs are
 
     @property
     def rotation_invariant(self) -> bool:  # type: ignore[override]
@@ -158,9 +158,15 @@ class Phi(BuiltIn, WeightingPart):
         return (self.rho(self.phi(costs, slices, problem)) / costs.shape[-1]).expand_as(costs)
 
 
-def slice_cost(costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
+@dataclass(frozen=True, repr=False)
+class SliceCost(BuiltIn):
     """A slice informs as much as it separates: φ = W_p^p."""
-    return costs
+
+    def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
+        return costs
+
+
+slice_cost = SliceCost()
 
 
 @dataclass(frozen=True, repr=False, eq=False)

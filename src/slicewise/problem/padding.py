@@ -38,7 +38,7 @@ def pad(samples: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
             f"size are a batch as they are, torch.stack(sets)"
         )
     samples = list(samples)
-    if samples and all(isinstance(s, np.ndarray) for s in samples):
+    if samples and all(isinstance(s, (np.ndarray, list)) for s in samples):
         padded, weights = pad([as_tensor(s) for s in samples])
         return padded.numpy(), weights.numpy()  # type: ignore[return-value]
     kinds = {(s.dtype, s.device) if isinstance(s, Tensor) else type(s).__name__ for s in samples}

@@ -17,9 +17,11 @@ attributes and methods below; their defaults are the careful ones. `declared(par
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import numpy as np
 from torch import Tensor
 
 from slicewise.sampling import Randomness
@@ -30,17 +32,6 @@ if TYPE_CHECKING:
     from slicewise.problem.problem import Problem
 
 State = dict[str, Tensor]
-
-# What holds of a part that nothing is known about.
-_CAREFUL = {
-    "built_in": False,
-    "graph_safe": False,
-    "needs_all_samples": True,
-    "rotation_invariant": False,
-    "looks_at_samples": True,
-    "is_uniform": False,
-    "is_mean": False,
-}
 
 
 class Slicer(Protocol):
@@ -89,12 +80,21 @@ class Part:
     scheduled: tuple[str, ...] = ()
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """A class that overrides `__call__` inherits no promise of the one it derives from: it declares its own."""
+        """A class that overrides what a part does inherits nothing that it declared: it declares its own."""
         super().__init_subclass__(**more)
-        if "__call__" in vars(cls) and BuiltIn not in cls.__bases__:
-            for name, default in _CAREFUL.items():
-                if name in dir(cls) and name not in vars(cls):
-                    setattr(cls, name, default)
+        kinds = cls.__module__ == __name__  # the classes of this file, which state the defaults
+        if kinds or BuiltIn in cls.__bases__ or not {"__call__", "draw"} & vars(cls).keys():
+            return
+        for kind in (Part, SlicerPart, MovePart, WeightingPart, LiftPart):
+            if issubclass(cls, kind):
+                for name in kind.capabilities():
+                    if name not in vars(cls):
+                        setattr(cls, name, vars(kind)[name])
+
+    @classmethod
+    def capabilities(cls) -> list[str]:
+        """The names of what this kind of part may declare."""
+        return [name for name in vars(cls) if not name.startswith("_") and name != "capabilities"]
 
     def unfit_for(self, d: int) -> str | None:
         """Why it cannot work in d dimensions; None if it can."""
@@ -222,7 +222,7 @@ def check_fit(part: Part, d: int) -> None:
 
 
 Kind = TypeVar("Kind", bound=Part)
-_ATOMS = (bool, int, float, str, Tensor)
+_ATOMS = (numbers.Number, np.generic, str, Tensor)
 
 
 def declared(part: object, kind: type[Kind]) -> Kind:

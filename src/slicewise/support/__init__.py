@@ -9,6 +9,7 @@ Imports no other room. Used by all.
 """
 
 from slicewise.support.arguments import (
+    RENAMED,
     Result,
     as_tensor,
     check_basis,

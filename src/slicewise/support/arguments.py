@@ -63,6 +63,10 @@ def _converted(
 ) -> Returned:
     first = given[0][1]
     like = first if isinstance(first, Tensor) else None
+    if like is None:  # lists follow the arrays, and arrays of two precisions the wider one
+        kinds = [v.dtype for _, v in given if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
+        wide = np.result_type(*kinds) if kinds else np.dtype(np.float64)
+        given = [(w, _widened(v, wide) if isinstance(v, _ARRAYS) else v) for w, v in given]
     new_args, new_kwargs = list(args), dict(kwargs)
     for where, value in given:
         if isinstance(value, _ARRAYS):
@@ -75,6 +79,14 @@ def _converted(
         found if like is not None else given_back(found, as_list=not isinstance(first, np.ndarray))
     )
     return back
+
+
+def _widened(array: Any, dtype: np.dtype[Any]) -> Any:
+    try:
+        plain = np.asarray(array)
+    except ValueError:
+        return array  # said by `as_tensor`
+    return plain.astype(dtype) if plain.dtype.kind in "iubf" else array
 
 
 def as_tensor(array: Any, like: Tensor | None = None) -> Tensor:
@@ -115,7 +127,7 @@ class _ResultOfArrays:
         return type(self._result)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") or name in ("_result", "_as_list"):
             raise AttributeError(name)
         found = getattr(self._result, name)
         if inspect.ismethod(found):
@@ -124,14 +136,21 @@ class _ResultOfArrays:
 
     def _method(self, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
-        def called(*args: Any) -> Any:
+        def called(*args: Any, **kwargs: Any) -> Any:
             tensors = [as_tensor(a) if isinstance(a, _ARRAYS) else a for a in args]
-            return given_back(method(*tensors), as_list=self._as_list)
+            more = {k: as_tensor(a) if isinstance(a, _ARRAYS) else a for k, a in kwargs.items()}
+            return given_back(method(*tensors, **more), as_list=self._as_list)
 
         return called
 
     def __repr__(self) -> str:
         return repr(self._result)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._result)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _ResultOfArrays, (self._result, self._as_list)
 
 
 # What every call takes beside the options of its variant.
@@ -185,15 +204,15 @@ _INSTEAD = {
     "reduction": "SlicedWasserstein(reduction=...) is the loss that reduces a batch",
     "device": "it runs where the samples are: x.to(device)",
 }
-_BY_OPTIMISERS = (
-    "it makes plain steps, by lr=; the loss SlicedWasserstein is for torch's optimisers"
+_BY_OPTIMIZERS = (
+    "it makes plain steps, by lr=; the loss SlicedWasserstein is for torch's optimizers"
 )
 _HISTORY = "what was recorded on the way is the `history` of what it returns"
 # What a flow decides by itself, or has under another name.
 _OF_A_FLOW = {
     "log": _HISTORY,
-    "optimizer": _BY_OPTIMISERS,
-    "optimiser": _BY_OPTIMISERS,
+    "optimizer": _BY_OPTIMIZERS,
+    "optimiser": _BY_OPTIMIZERS,
     "power": "write objective='power', 'root' or 'mean_root'",
     "progress": "a flow knows how far it is; leave it out",
     "slices": "it draws its own at every step, n_slices of them; for given ones write the loop, "

@@ -10,7 +10,9 @@ import dataclasses
 import hashlib
 import io
 import time
+from functools import partial
 from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any, Literal
 
 import torch
@@ -172,8 +174,9 @@ class CheckpointFile:
 def fingerprint(*things: Any) -> str:
     """Hash settings and samples: equal things give equal hashes, in every process and on every device.
 
-    Tensors count by dtype, shape and values, dataclasses by name and fields, functions and classes by their
-    qualified name (without the module, so that moving one keeps checkpoints valid), the rest by `repr`.
+    Tensors count by dtype, shape and values, dataclasses by name and fields, functions by their qualified name (without
+    the module, so that moving one keeps checkpoints valid), code, defaults and closure, other objects by the name of
+    their class and their attributes, plain values by `repr`.
 
     Args:
         *things: What to hash; lists and tuples are descended into.
@@ -201,8 +204,20 @@ def _feed(digest: Any, thing: Any) -> None:
     elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         _feed(digest, type(thing).__qualname__)
         _feed(digest, [getattr(thing, field.name) for field in dataclasses.fields(thing)])
-    elif hasattr(thing, "__qualname__"):
+    elif isinstance(thing, FunctionType):
+        code, cells = thing.__code__, thing.__closure__ or ()
+        digest.update(thing.__qualname__.encode() + code.co_code)
+        _feed(digest, [repr(c) for c in code.co_consts if not isinstance(c, CodeType)])
+        _feed(digest, [*(cell.cell_contents for cell in cells), thing.__defaults__])
+    elif isinstance(thing, dict):
+        _feed(digest, sorted(thing.items(), key=lambda item: str(item[0])))
+    elif isinstance(thing, partial):
+        _feed(digest, [thing.func, thing.args, thing.keywords])
+    elif isinstance(thing, (type, BuiltinFunctionType)):
         digest.update(thing.__qualname__.encode())
+    elif type(thing).__repr__ is object.__repr__ or "__dict__" in dir(thing):
+        # What it holds, not how it prints, which may name an address or nothing at all.
+        _feed(digest, [type(thing).__qualname__, vars(thing) if "__dict__" in dir(thing) else {}])
     else:
         digest.update(repr(thing).encode())
     digest.update(b"\0")

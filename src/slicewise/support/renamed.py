@@ -37,7 +37,23 @@ MOVED = {
     "slicewise.learn.flow": "slicewise.flows",
     "slicewise.learn.record": "slicewise.flows",
     "slicewise.learn.color": "slicewise.color",
-    "slicewise.learn.latent": "slicewise.training",
+    "slicewise.learn.latent": "slicewise.training and slicewise.judging",
+    "slicewise.learn.latent.networks": "slicewise.training",
+    "slicewise.learn.latent.training": "slicewise.training",
+    "slicewise.learn.latent.judging": "slicewise.judging",
+    "slicewise.learn.latent.baselines": "slicewise.judging",
+    "slicewise.learn.latent.translating": "slicewise.judging",
+}
+
+
+# Names of 0.1 that have another name in their new place.
+_OTHER_NAMES = {
+    "Judgement": "Scores",
+    "Moved": "TranslationScores",
+    "floor": "real_scores",
+    "judge_moves": "judge_translation",
+    "ranked": "rank",
+    "winner": "best",
 }
 
 
@@ -54,20 +70,19 @@ class _Moved(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Fill the module with the names of its new place, and say where that is."""
+        if module.__name__ == "slicewise.learn":  # a folder; what was in it says so, each by itself
+            return
         new = MOVED[module.__name__]
-        if module.__name__ != "slicewise.learn":  # its parts say so, each by itself
-            warnings.warn(
-                f"{module.__name__} has moved to {new}: import it from there; the old path goes with the next version",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-        there = importlib.import_module(new)
-        own = set(vars(module))
-        vars(module).update({k: v for k, v in vars(there).items() if k not in own})
-        if module.__name__ == "slicewise.learn.latent":
-            judging = importlib.import_module("slicewise.judging")
-            vars(module).update({name: getattr(judging, name) for name in judging.__all__})
-            vars(module)["Judgement"] = judging.Scores
+        warnings.warn(
+            f"{module.__name__} has moved to {new}: import it from there; the old path goes with the next version",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        for place in new.split(" and "):
+            there = vars(importlib.import_module(place))
+            found = {name: value for name, value in there.items() if not name.startswith("__")}
+            found |= {old: there[now] for old, now in _OTHER_NAMES.items() if now in there}
+            vars(module).update(found)
 
 
 def renamed_arguments(**new: str) -> Callable[[Renamed], Renamed]:

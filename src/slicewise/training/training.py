@@ -224,7 +224,7 @@ def train(
 
 def _check_data(target: Tensor, source: Tensor | int | None) -> None:
     for name, samples in (("target", target), ("source", source)):
-        if name == "source" and not isinstance(samples, Tensor):
+        if name == "source" and (samples is None or isinstance(samples, int)):
             continue
         if not isinstance(samples, Tensor) or samples.dim() != 2 or not len(samples):
             got = tuple(samples.shape) if isinstance(samples, Tensor) else type(samples).__name__

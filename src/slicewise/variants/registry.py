@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slicewise.problem import Convention
-from slicewise.support import check_choice, check_count, check_option
+from slicewise.support import check_choice, check_count, check_option, renamed_arguments
 from slicewise.variants.presets import PRESETS, REFERENCE_ASCENT
 from slicewise.variants.recipe import Recipe
 
@@ -75,7 +75,16 @@ class Variant:
         published = convention == "reference" or options.get("legacy", False)
         if published and "ascent_step" in self.options:
             options = {"ascent_step": REFERENCE_ASCENT, **options}
-        return dataclasses.replace(self.build(**options), convention=convention)
+        recipe = self.build(**options)
+        if not isinstance(recipe, Recipe):
+            raise ValueError(
+                f"variant {self.name!r} returned {type(recipe).__name__}: its function has to return a Recipe"
+            )
+        return dataclasses.replace(recipe, convention=convention)
+
+    def __getattr__(self, name: str) -> Any:
+        hint = ": it is called 'properties' now" if name == "laws" else ""
+        raise AttributeError(f"'Variant' object has no attribute {name!r}{hint}")
 
     def __repr__(self) -> str:
         """Its name and options; called, it prints as its recipe."""
@@ -94,12 +103,13 @@ class Variant:
     @property
     def summary(self) -> str:
         """The first line of its documentation."""
-        return (inspect.getdoc(self.build) or "").splitlines()[0]
+        return (inspect.getdoc(self.build) or self.name).splitlines()[0]
 
 
 VARIANTS: dict[str, Variant] = {}
 
 
+@renamed_arguments(breaks="lacks")
 def variant(
     *, lacks: Collection[str] = (), cost: str = "L n (log n + d)", climbs: bool = False
 ) -> Callable[[Callable[..., Recipe]], Variant]:
