@@ -25,7 +25,6 @@ from slicewise.distance import (
     sliced_wasserstein,
     value_and_grad,
 )
-from slicewise.flows import Flow, Recording, Stopping, flow
 from slicewise.kernels import backends
 from slicewise.problem import (
     Anneal,
@@ -39,27 +38,31 @@ from slicewise.problem import (
     pad,
 )
 from slicewise.support import did_you_mean, keep_old_paths, meant
-from slicewise.transport import (
-    gaussian_detour,
-    subspace_detour,
-    subspace_robust_wasserstein,
-    wasserstein,
-)
+from slicewise.transport import wasserstein
 from slicewise.variants import VARIANTS, Recipe
 
 if TYPE_CHECKING:
     from slicewise import color, judging, training
+    from slicewise.flows import Flow, Recording, Stopping, flow
     from slicewise.training import Training, train
+    from slicewise.transport import gaussian_detour, subspace_detour, subspace_robust_wasserstein
 
 __version__ = "0.2.0"
 
 keep_old_paths()
 
-# Imported when they are asked for: few programs need them.
+# Imported when they are first asked for: a program that computes distances needs none of them.
 _WHEN_ASKED = {
+    "Flow": "flows",
+    "Recording": "flows",
+    "Stopping": "flows",
     "Training": "training",
     "color": "color",
+    "flow": "flows",
+    "gaussian_detour": "transport",
     "judging": "judging",
+    "subspace_detour": "transport",
+    "subspace_robust_wasserstein": "transport",
     "train": "training",
     "training": "training",
 }
@@ -71,7 +74,9 @@ def __getattr__(name: str) -> Any:
         hint = f": {did_you_mean(near).strip()}" if near else ""
         raise AttributeError(f"module 'slicewise' has no attribute {name!r}{hint}")
     room = importlib.import_module(f"slicewise.{_WHEN_ASKED[name]}")
-    return room if name == _WHEN_ASKED[name] else getattr(room, name)
+    found = room if name == _WHEN_ASKED[name] else getattr(room, name)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

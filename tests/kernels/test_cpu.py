@@ -353,7 +353,7 @@ def test_numba_that_cannot_be_imported_is_done_without(monkeypatch, request):
     def broken():
         raise ImportError("Numba needs another NumPy")
 
-    monkeypatch.setattr(kernel_backend, "numba_loops", broken)
+    monkeypatch.setattr(threads_module, "numba_loops", broken)
     kernel_backend.matcher.cache_clear()
     request.addfinalizer(kernel_backend.matcher.cache_clear)
     with pytest.warns(UserWarning, match="sorting with NumPy instead"):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from slicewise.kernels.cpu import match_by_numba, match_by_numpy, numba_loops
 from slicewise.support import DeviceDraws, Kernels
 from slicewise.transport import Matcher, match_slices
 
@@ -55,8 +54,12 @@ def matcher(backend: str, device: torch.device) -> Matcher:
     if backend == "numba":
         if not has_numba():
             raise ImportError("backend 'numba' needs numba: pip install 'slicewise[fast]'")
+        from slicewise.kernels.cpu import match_by_numba
+
         return match_by_numba
     if backend == "numpy":
+        from slicewise.kernels.cpu import match_by_numpy
+
         return match_by_numpy
     return match_slices
 
@@ -128,8 +131,10 @@ def _fastest_on_cuda(index: int) -> str:
 def _fastest_on_cpu() -> str:
     if not has_numba():
         return "numpy"
+    from slicewise.kernels import cpu
+
     try:
-        numba_loops()
+        cpu.numba_loops()
     except ImportError as trouble:
         warnings.warn(
             f"numba is installed but cannot be used ({trouble}); sorting with NumPy instead, up to five "

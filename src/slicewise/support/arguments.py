@@ -39,7 +39,7 @@ def takes_arrays(*names: str) -> Callable[[Callable[..., Returned]], Callable[..
     """
 
     def decorate(function: Callable[..., Returned]) -> Callable[..., Returned]:
-        parameters = list(inspect.signature(function).parameters)
+        parameters = function.__code__.co_varnames  # arguments come first
         places = {parameters.index(name): name for name in names}
 
         @functools.wraps(function)

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -215,9 +216,11 @@ def _feed(digest: Any, thing: Any) -> None:
         _feed(digest, [thing.func, thing.args, thing.keywords])
     elif isinstance(thing, (type, BuiltinFunctionType)):
         digest.update(thing.__qualname__.encode())
-    elif type(thing).__repr__ is object.__repr__ or "__dict__" in dir(thing):
+    elif isinstance(thing, np.ndarray):
+        _feed(digest, [str(thing.dtype), thing.shape, thing.tobytes()])
+    elif hasattr(thing, "__dict__"):
         # What it holds, not how it prints, which may name an address or nothing at all.
-        _feed(digest, [type(thing).__qualname__, vars(thing) if "__dict__" in dir(thing) else {}])
+        _feed(digest, [type(thing).__qualname__, vars(thing)])
     else:
         digest.update(repr(thing).encode())
     digest.update(b"\0")

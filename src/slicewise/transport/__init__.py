@@ -8,6 +8,9 @@ relatives.
 Imports `support`. Used by `problem`, `parts`, `distance` and all that needs an exact distance.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from slicewise.transport.autograd import root, root_slope, slice_costs, weighted_cost
 from slicewise.transport.backproject import descend
 from slicewise.transport.exact import assignment, wasserstein, within
@@ -27,5 +30,22 @@ from slicewise.transport.sliced import (
     sorted_lines,
     swapped,
 )
-from slicewise.transport.subspace_detour import gaussian_detour, subspace_detour
-from slicewise.transport.subspace_robust import subspace_robust_wasserstein
+
+if TYPE_CHECKING:
+    from slicewise.transport.subspace_detour import gaussian_detour, subspace_detour
+    from slicewise.transport.subspace_robust import subspace_robust_wasserstein
+
+# Imported when they are asked for: few programs need them.
+_WHEN_ASKED = {
+    "gaussian_detour": "subspace_detour",
+    "subspace_detour": "subspace_detour",
+    "subspace_robust_wasserstein": "subspace_robust",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHEN_ASKED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    function = getattr(importlib.import_module(f"{__name__}.{_WHEN_ASKED[name]}"), name)
+    globals()[name] = function  # and not the module of the same name
+    return function
