@@ -1,8 +1,13 @@
-"""The parts that sliced distances are composed of: a few kinds, each a small frozen dataclass.
+"""The parts that sliced distances are composed of. Each part is a small frozen dataclass.
 
-`slicers` propose directions, `moves` carry them to others, `weightings` and `control_variates` say how much each
-counts, `lifts` and `moments` replace the samples by something else that is sliced, `learned` parts train as they are
-used. `legacy` reproduces published mistakes.
+There are four kinds of parts; `slicewise.problem` defines their protocols.
+
+- Slicers (`slicers`) propose directions. Moves (`moves`) map these directions to new ones.
+- Weightings (`weightings`, `control_variates`) compute the weight of each slice.
+- Lifts (`lifts`, `moments`) replace the samples by others, which are sliced in their place.
+- Parts in `learned` are slicers or lifts with parameters that are trained while the distance is used.
+
+`legacy` reproduces errors of published code, so that published numbers can be reproduced.
 
 Imports `support`, `sampling`, `transport`, `problem`. Used by `variants`, which composes them, and by your own recipes.
 """

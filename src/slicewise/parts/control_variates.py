@@ -1,4 +1,8 @@
-"""Control variates: slice weights that take out what a quantity of known mean got wrong."""
+"""Control variates: slice weights that reduce the variance of the mean over random slices.
+
+A control variate is a quantity whose mean over the sphere is known. Its error on the drawn slices is known too, and the
+weights subtract the part of it that the costs share.
+"""
 
 from __future__ import annotations
 
@@ -23,23 +27,45 @@ Bound = Literal["lower", "upper"]
 
 @dataclass(frozen=True, repr=False)
 class ControlVariate(BuiltIn, WeightingPart):
-    """The mean over uniform slices, less what a control variate c of known mean was off by on them.
+    """Weight uniform slices so that the error of a control variate c with known mean is subtracted.
 
-    The estimate mean w − α (mean c − E c), α = Cov(w, c) / Var(c) over the slices at hand, is Σ weight · cost with
+    Use it with `Uniform` slices and p = 2 to reduce the variance over the slices. For other p it is valid too, but how
+    much it helps depends on how strongly c and the costs happen to be correlated.
+
+    Write w for the costs of the L slices. The estimate mean w − α (mean c − E c), with α = Cov(w, c) / Var(c) over
+    these L slices, equals Σ weight · cost with
 
         weight_l = 1/L − (mean c − E c) (c_l − mean c) / Σ_j (c_j − E c)²
 
-    which is a slice weighting: it sums to one, has entries of either sign, and depends on c alone. For "lower" c is
-    (θ·Δ)², Δ from mean to mean, which is at most w; for "upper" that plus both variances along θ, what the
-    independent coupling costs, which is at least w. E c over the sphere is ‖Δ‖² / d, plus both total variances
-    over d. That is for p = 2; for other p it is as correlated as it happens to be. As α is of the same slices,
-    the estimate is off by something of order 1/L in the mean; with α of other slices it would not be.
+    These weights sum to one, may be negative, and depend on c alone. Let Δ be the difference of the two means.
 
-    Gradients flow through the weights, as published; with `detach` they are constants, and the gradient is itself
-    the control-variate estimate of the gradient. The correction is at most half the standard deviation of the costs;
-    an estimate may still be below 0, and its root is then 0.
+    - `bound="lower"`: c = (θ·Δ)², which is at most w. Its mean over the sphere is E c = ‖Δ‖² / d.
+    - `bound="upper"`: c = (θ·Δ)² plus the variances of x and of y along θ. This is the cost of the independent
+      coupling, which is at least w. E c is ‖Δ‖² / d plus both total variances over d.
 
-    K. Nguyen, N. Ho, Sliced Wasserstein estimation with control variates, 2023.
+    α is computed from the same slices, so the estimate has a bias of order 1/L. With α from other slices it would have
+    none. The correction is at most half the standard deviation of the costs. An estimate may still be below 0; its root
+    is then 0.
+
+    Args:
+        bound: "lower" (default) or "upper", the control variate c.
+        detach: If False (default), gradients flow through the weights, as published. If True, the weights are
+            constants, and the gradient is itself the control-variate estimate of the gradient.
+
+    Returns:
+        When called with costs (*batch, L), slices (*batch, L, d) and a problem: weights (*batch, L).
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import ControlVariate
+        >>> from slicewise.problem import Problem
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> slices = torch.eye(2)
+        >>> ControlVariate("lower")(problem.costs(slices), slices, problem)
+        tensor([0.5000, 0.5000])
+
+    Reference:
+        K. Nguyen, N. Ho, Sliced Wasserstein estimation with control variates, 2023.
     """
 
     bound: Bound = "lower"
@@ -47,12 +73,12 @@ class ControlVariate(BuiltIn, WeightingPart):
 
     @property
     def follows_samples(self) -> bool:  # type: ignore[override]
-        """Do gradients flow through the weights, past the costs?"""
+        """Whether gradients flow through the weights in addition to the costs."""
         return not self.detach
 
     @property
     def graph_safe(self) -> bool:  # type: ignore[override]
-        """Can it be captured? Not where gradients are autograd's."""
+        """Whether it can be captured as a CUDA graph: only if autograd does not compute the gradients."""
         return self.detach
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
@@ -70,7 +96,7 @@ class ControlVariate(BuiltIn, WeightingPart):
         return (1 / n_slices - correction).expand(*problem.batch, n_slices)
 
     def errors(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
-        """What the control variate leaves unexplained of each cost, over L."""
+        """Return what the control variate does not explain of each cost, centered and over L, (*batch, L)."""
         c, expected = self._variate(slices, problem)
         spread = (c - expected).square().sum(dim=-1, keepdim=True)
         mean = costs.mean(dim=-1, keepdim=True)

@@ -1,6 +1,8 @@
-"""Augmented sliced Wasserstein: samples beside a learned function of themselves.
+"""Parts that learn: a map that makes slices, and a layer that augments samples.
 
-Parts that learn: the network behind the slices of distributional sliced Wasserstein, and what they share.
+`PushForward` is the learned map of distributional sliced Wasserstein. `Augment` is the learned layer of augmented
+sliced Wasserstein. Both use one linear layer for each element of the batch (`cold_layer`) and Adam (`climb_by_adam`).
+`Activation` is the type of the names of the activations: "linear" or "leaky_relu".
 """
 
 from __future__ import annotations
@@ -29,7 +31,31 @@ from slicewise.transport import Needs, root_slope
 
 
 def cold_layer(problem: Problem, rng: Randomness) -> State:
-    """A linear layer d → d for each element of the batch at its usual first weights, and Adam's memory of it."""
+    """Initialize a linear layer d → d, and Adam's moments for it, for each element of the batch.
+
+    Use it as `cold` in a part of your own that learns a linear layer. Weights and biases are uniform on [−1/√d, 1/√d],
+    the usual initialization of a linear layer. This law and Adam treat coordinates one by one, so parts with such a
+    layer are rotation invariant only up to that; the effect is smaller than hundreds of draws can show.
+
+    Args:
+        problem: The problem, whose batch, dimension d, dtype and device the layer gets.
+        rng: The source of random numbers.
+
+    Returns:
+        A dict of tensors: "weight" (*batch, d, d), "bias" (*batch, d); Adam's moments, which are zero, as
+        "first_weight", "first_bias", "second_weight" and "second_bias", of the same shapes; and "step" (*batch,),
+        int64, which is zero.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import cold_layer
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> state = cold_layer(problem, Randomness(0, torch.device("cpu")))
+        >>> state["weight"].shape, state["bias"].shape
+        (torch.Size([3, 3]), torch.Size([3]))
+    """
     batch, d = problem.batch, problem.d
     # The usual first weights of a linear layer: uniform up to 1/sqrt(d). That law, and Adam, treat coordinates one by
     # one; parts with such a layer are rotation invariant up to that, which is less than hundreds of draws can show.
@@ -45,7 +71,28 @@ def cold_layer(problem: Problem, rng: Randomness) -> State:
 def climb_by_adam(
     state: State, name: str, gradient: Tensor, lr: float, betas: tuple[float, float]
 ) -> None:
-    """One step of Adam up a gradient, in place of what `state` holds under this name."""
+    """Take one step of Adam that increases an objective, and store the result in `state`.
+
+    Use it in `learn` of a part of your own. It replaces the tensors in the dict `state` by new ones. It reads
+    `state["step"]`, the number of this step, which the caller increases first: the first step is number 1.
+
+    Args:
+        state: A dict with the parameter `name`, its moments `first_{name}` and `second_{name}`, and "step" (*batch,),
+            as `cold_layer` makes it.
+        name: The parameter to change.
+        gradient: The gradient of the objective, of the same shape as the parameter, (*batch, ...).
+        lr: The learning rate.
+        betas: The decay rates of the first and second moments.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import climb_by_adam
+        >>> state = {name: torch.zeros(2) for name in ("a", "first_a", "second_a")}
+        >>> state["step"] = torch.tensor(1)
+        >>> climb_by_adam(state, "a", torch.tensor([3.0, -3.0]), lr=0.5, betas=(0.5, 0.999))
+        >>> state["a"]
+        tensor([ 0.5000, -0.5000])
+    """
     kernels = kernels_for(gradient)
     if kernels is not None:
         old = (state[name], state[f"first_{name}"], state[f"second_{name}"])
@@ -65,12 +112,40 @@ def climb_by_adam(
 
 @dataclass(frozen=True, repr=False)
 class PushForward(BuiltIn, SlicerPart, Learner):
-    """n uniform directions pushed through a learned map ε ↦ unit(Aε + b), one map a batch element.
+    """Slices made by a learned map ε ↦ unit(Aε + b) of uniform directions ε, one map for each batch element.
 
-    The map maximises (mean cost)^(1/p) − penalty · mean |θ·θ′| by `n_steps` steps of Adam a call, on
-    samples held constant; the penalty keeps its slices apart. Called as a plain slicer it starts cold.
+    Use it where a few trained slices should separate the samples better than random ones; it is the slicer of
+    distributional sliced Wasserstein. Each call trains the map by `n_steps` steps of Adam, with the samples held
+    constant, to maximize
 
-    K. Nguyen et al., Distributional sliced-Wasserstein and applications to generative modeling, 2021.
+        (mean cost)^(1/p) − penalty · mean |θ·θ′|
+
+    The penalty keeps the slices apart. `learn` continues from a given state. A plain call starts from a new layer each
+    time.
+
+    Args:
+        n: The number of slices.
+        n_steps: The number of Adam steps in a call.
+        penalty: The factor of mean |θ·θ′| over all pairs of slices (default 1.0).
+        lr: The learning rate of Adam (default 5e-4).
+        betas: The decay rates of Adam's moments (default (0.5, 0.999)).
+        redraw: Whether to draw new directions ε for each step (default False: one draw for a call).
+
+    Returns:
+        When called with a problem and random numbers: slices (*batch, n, d) of unit length. `learn` returns these and
+        the new state.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import PushForward
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> PushForward(n=5, n_steps=2)(problem, Randomness(0, torch.device("cpu"))).shape
+        torch.Size([5, 3])
+
+    Reference:
+        K. Nguyen et al., Distributional sliced-Wasserstein and applications to generative modeling, 2021.
     """
 
     n: int
@@ -103,7 +178,7 @@ class PushForward(BuiltIn, SlicerPart, Learner):
         return _push_with_length(seeds, state)[0], state
 
     def _improve(self, problem: Problem, seeds: Tensor, state: State) -> None:
-        """One step of Adam up the objective, whose gradient is written out."""
+        """Take one step of Adam that increases the objective, with its gradient computed in closed form."""
         slices, length = _push_with_length(seeds, state)
         costs, ascent = problem.costs_and_ascent(slices)
         closeness = (slices @ slices.mT).sign() @ slices
@@ -121,7 +196,7 @@ class PushForward(BuiltIn, SlicerPart, Learner):
         ascent: Tensor,
         closeness: Tensor,
     ) -> Tensor:
-        """How the vectors behind the slices should turn, (*batch, n, d)."""
+        """The gradient of the objective in the vectors before they are normalized, (*batch, n, d)."""
         n = problem.cost_factor()
         kernels = kernels_for(slices)
         if kernels is not None and isinstance(n, int):
@@ -157,13 +232,40 @@ _LEAK = 0.01
 
 @dataclass(frozen=True, repr=False)
 class Augment(BuiltIn, LiftPart, Learner):
-    """Samples x as (x, h(x)), which no two of them share, h(x) = σ(Wx + b) a learned layer d → d.
+    """Replace each sample x by (x, h(x)), where h(x) = σ(Wx + b) is a learned layer d → d.
 
-    It maximises (mean cost)^(1/p) − penalty · (mean ‖(x, h(x))‖ + mean ‖(y, h(y))‖) over `n` fresh slices a
-    step, by `n_steps` steps of Adam a call, on samples held constant; without the penalty h would only grow.
-    One layer a batch element. Called as a plain lift it starts cold. σ = "linear" is the published code's.
+    Use it to slice along curved surfaces that adapt to the samples; it is the lift of augmented sliced Wasserstein. The
+    map x ↦ (x, h(x)) is injective: different samples stay different. There is one layer for each batch element. Each
+    call trains it by `n_steps` steps of Adam, with the samples held constant, to maximize
 
-    X. Chen, Y. Yang, Y. Li, Augmented sliced Wasserstein distances, 2022.
+        (mean cost)^(1/p) − penalty · (mean ‖(x, h(x))‖ + mean ‖(y, h(y))‖)
+
+    over `n` slices that are drawn anew for each step. Without the penalty h would grow without bound. `learn` continues
+    from a given state. A plain call starts from a new layer each time.
+
+    Args:
+        n: The number of slices in each training step.
+        n_steps: The number of Adam steps in a call.
+        penalty: The factor of the mean norms (default 0.5).
+        lr: The learning rate of Adam (default 1e-3).
+        betas: The decay rates of Adam's moments (default (0.5, 0.999)).
+        activation: σ, "linear" (default, as in the published code) or "leaky_relu" (slope 0.01 below zero).
+
+    Returns:
+        When called with a problem and random numbers: the problem with x (*batch, n, 2d) and y (*batch, m, 2d), for n
+        and m samples. `learn` returns this problem and the new state.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Augment
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> Augment(n=5, n_steps=2)(problem, Randomness(0, torch.device("cpu"))).x.shape
+        torch.Size([4, 6])
+
+    Reference:
+        X. Chen, Y. Yang, Y. Li, Augmented sliced Wasserstein distances, 2022.
     """
 
     n: int
@@ -201,7 +303,7 @@ class Augment(BuiltIn, LiftPart, Learner):
         return out if self.activation == "linear" else torch.nn.functional.leaky_relu(out, _LEAK)
 
     def _improve(self, problem: Problem, rng: Randomness, state: State) -> None:
-        """One step of Adam up the objective, whose gradient is written out."""
+        """Take one step of Adam that increases the objective, with its gradient computed in closed form."""
         wide = self._lifted(problem, state)
         slices = sphere.uniform((*wide.batch, self.n, wide.d), rng, wide.x.dtype)
         slices = problem.agreed(slices)

@@ -1,7 +1,10 @@
-"""What is sliced instead of the samples: the defining functions of generalised sliced Wasserstein.
+"""Lifts: the defining functions of generalized sliced Wasserstein.
 
-S. Kolouri et al., Generalized sliced Wasserstein distances, 2019: in place of the projection θ·x a defining
-function g(x, θ), odd in degree or otherwise such that no two laws have all of their slices in common.
+In place of the projection θ·x, generalized sliced Wasserstein uses a defining function g(x, θ). It must be odd in
+degree or otherwise such that two different distributions never have all of their slices in common.
+
+Reference:
+    S. Kolouri et al., Generalized sliced Wasserstein distances, 2019.
 """
 
 from __future__ import annotations
@@ -35,7 +38,18 @@ def _straight(samples: Tensor, slices: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Curved(Problem):
-    """A problem whose slices are curves of `dimension` parameters each; gradients are autograd's."""
+    """A problem whose slices are curves, with `dimension` parameters each, in place of straight lines.
+
+    Use `curved` to make one from a problem, in a lift of your own. Slices are tensors (*batch, L, dimension). Gradients
+    are computed by autograd.
+
+    Args:
+        curve: A function of samples (*batch, n, d) and slices (*batch, L, dimension) that returns the position of each
+            sample along each slice, (*batch, L, n) (default: the projections θ·x).
+        dimension: The number of parameters of a slice (default 0; set it).
+
+    All other fields are those of `Problem`.
+    """
 
     curve: Curve = _straight
     dimension: int = 0
@@ -43,7 +57,7 @@ class Curved(Problem):
 
     @property
     def d(self) -> int:
-        """How many parameters a slice has."""
+        """The number of parameters of a slice."""
         return self.dimension
 
     def costs(self, slices: Tensor) -> Tensor:
@@ -77,15 +91,62 @@ class Curved(Problem):
 
 
 def curved(problem: Problem, curve: Curve, dimension: int) -> Curved:
-    """The same samples, sliced along curves."""
+    """Return a problem with the same samples, sliced along curves.
+
+    Use it in a lift of your own, with your own defining function as the curve.
+
+    Args:
+        problem: The problem with the samples.
+        curve: A function of samples (*batch, n, d) and slices (*batch, L, dimension) that returns the position of each
+            sample along each slice, (*batch, L, n).
+        dimension: The number of parameters of a slice.
+
+    Returns:
+        The `Curved` problem, whose slices are (*batch, L, dimension).
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import curved
+        >>> from slicewise.problem import Problem
+        >>> problem = Problem(torch.tensor([[0.0], [1.0]]), torch.tensor([[0.0], [2.0]]))
+        >>> cubes = curved(problem, lambda samples, slices: slices @ (samples**3).mT, dimension=1)
+        >>> cubes.costs(torch.ones(1, 1))  # (0 + (8 − 1)²) / 2
+        tensor([24.5000])
+    """
     return Curved(**fields_of(problem), curve=curve, dimension=dimension)
 
 
 @dataclass(frozen=True, repr=False)
 class Monomials(BuiltIn, LiftPart):
-    """Every product of `degree` coordinates: slices of these are homogeneous polynomials of that odd degree.
+    """Replace each sample by all products of `degree` of its coordinates.
 
-    g(x, θ) = Σ_{|α| = degree} θ_α x^α with θ on the sphere of R^D, D = C(d + degree − 1, degree).
+    Use it for the polynomial defining functions of generalized sliced Wasserstein, in low dimension. Slices of these
+    products are homogeneous polynomials of that odd degree:
+
+        g(x, θ) = Σ_{|α| = degree} θ_α x^α
+
+    with θ on the sphere of R^D, D = C(d + degree − 1, degree). Degree 1 leaves the samples as they are.
+
+    Args:
+        degree: The degree, an odd number. Even polynomials cannot tell x from −x.
+
+    Returns:
+        When called with a problem and random numbers: the problem with x (*batch, n, D) and y (*batch, m, D).
+
+    Raises:
+        ValueError: If the degree is even or below 1, or if there are more than 1,000,000 monomials.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Monomials
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0, 1.0]]))
+        >>> Monomials(3)(problem, Randomness(0, torch.device("cpu"))).x  # aaa, aab, abb, bbb of a = 1, b = 2
+        tensor([[1., 2., 4., 8.]])
+
+    Reference:
+        S. Kolouri et al., Generalized sliced Wasserstein distances, 2019.
     """
 
     degree: int
@@ -116,7 +177,33 @@ class Monomials(BuiltIn, LiftPart):
 
 @dataclass(frozen=True, repr=False)
 class Circles(BuiltIn, LiftPart):
-    """Distances to a point at `radius` in the slice's direction: g(x, θ) = ‖x − radius θ‖."""
+    """Slice by distances to a point at `radius` in the direction of the slice: g(x, θ) = ‖x − radius θ‖.
+
+    Use it for the circular defining function of generalized sliced Wasserstein, in any dimension. One process must hold
+    all samples.
+
+    Args:
+        radius: The distance of the point from the origin, above 0.
+
+    Returns:
+        When called with a problem and random numbers: a `Curved` problem with slices (*batch, L, d).
+
+    Raises:
+        ValueError: If the radius is not above 0.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Circles
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.tensor([[0.0, 0.0]]), torch.tensor([[2.0, 0.0]]))
+        >>> lifted = Circles(radius=2.0)(problem, Randomness(0, torch.device("cpu")))
+        >>> lifted.costs(torch.tensor([[1.0, 0.0]]))  # distances 2 and 0 to the point (2, 0)
+        tensor([4.])
+
+    Reference:
+        S. Kolouri et al., Generalized sliced Wasserstein distances, 2019.
+    """
 
     radius: float
     graph_safe = False
@@ -132,10 +219,34 @@ class Circles(BuiltIn, LiftPart):
 
 @dataclass(frozen=True, repr=False)
 class Networks(BuiltIn, LiftPart):
-    """Networks of one hidden layer of leaky rectifiers, one for each slice: all its weights are the slice.
+    """Slice by neural networks with one hidden layer of leaky ReLUs; a slice holds all weights of its network.
 
-    With z = θ √D, whose entries are of size one, g(x, θ) = a · σ(B x + c): B is z's first part over √d, c the
-    next over √d, a the last over √width. Two laws may agree on all of them: a pseudo-metric.
+    Use it for the neural defining function of generalized sliced Wasserstein. Let θ be a slice of
+    D = width · (d + 2) numbers, and z = θ √D, whose entries are of size one. Then
+
+        g(x, θ) = a · σ(B x + c)
+
+    where B (width, d) is the first part of z over √d, c (width,) the next part over √d, and a (width,) the last part
+    over √width. Two different distributions may agree on all such slices: this gives a pseudo-metric. One process must
+    hold all samples.
+
+    Args:
+        width: The number of hidden units.
+
+    Returns:
+        When called with a problem and random numbers: a `Curved` problem with slices (*batch, L, width · (d + 2)).
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Networks
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> Networks(width=8)(problem, Randomness(0, torch.device("cpu"))).d
+        40
+
+    Reference:
+        S. Kolouri et al., Generalized sliced Wasserstein distances, 2019.
     """
 
     width: int
@@ -175,9 +286,10 @@ def _distances(radius: float, samples: Tensor, slices: Tensor) -> Tensor:
 
 
 class _Distances(torch.autograd.Function):
-    """Distances (..., L, n) of samples (..., n, d) to centres (..., L, d), as `torch.cdist`, and twice differentiable.
+    """Distances (..., L, n) of samples (..., n, d) to centers (..., L, d), as `torch.cdist`, and twice differentiable.
 
-    Of differences, which never stand in memory all at once; flat, not NaN, for a sample at the very centre.
+    They are computed from differences, which are never all in memory at once. The gradient of a sample exactly at a
+    center is zero, not NaN.
     """
 
     generate_vmap_rule = True

@@ -1,7 +1,8 @@
-"""Sliced Wasserstein from two moments: a set becomes its mean and its spread, and no slice need be drawn.
+"""Approximate sliced Wasserstein from means and variances, without random slices.
 
-K. Nadjahi et al., Fast approximation of the sliced-Wasserstein distance using concentration of random
-projections, 2021.
+Reference:
+    K. Nadjahi et al., Fast approximation of the sliced-Wasserstein distance using concentration of random projections,
+    2021.
 """
 
 from __future__ import annotations
@@ -36,7 +37,15 @@ _LOOKED_AT = 256  # samples of a set that are enough to tell
 
 @dataclass(frozen=True, eq=False)
 class Summary(Problem):
-    """Two sets, each become one point; `whole` is what they were before."""
+    """A problem in which each of two sample sets is replaced by one point.
+
+    `Moments` returns it. You do not usually make one yourself.
+
+    Args:
+        whole: The problem before the replacement (default None: this problem itself).
+
+    All other fields are those of `Problem`; x and y are (*batch, 1, d + 1).
+    """
 
     whole: Problem | None = None
 
@@ -50,12 +59,40 @@ class Summary(Problem):
 
 @dataclass(frozen=True, repr=False)
 class Moments(BuiltIn, LiftPart):
-    """Each set as one point of R^(d+1): its mean over √d, and s = √(mean ‖x − mean‖² / d).
+    """Replace each sample set by one point of R^(d+1): its mean over √d, and s = √(mean ‖x − mean‖² / d).
 
-    The squared distance of two such points, ‖mean_x − mean_y‖² / d + (s_x − s_y)², is SW_2² if along most
-    slices centred samples look normal with variance s². They do where many coordinates depend little on each
-    other; not for samples of a low-dimensional subspace, nor for norms that differ much. `check` looks for
-    both, on up to 256 samples of a set, and logs a warning to "slicewise".
+    Use it with the slicer `Between` for a fast, deterministic approximation of SW_2 in high dimension. The squared
+    distance of the two points,
+
+        ‖mean_x − mean_y‖² / d + (s_x − s_y)²
+
+    is SW_2² if along most slices the centered samples look normal with variance s². They do if many coordinates depend
+    little on each other. They do not for samples in a low-dimensional subspace, nor for samples with very different
+    norms.
+
+    Args:
+        check: Whether to test for both of these cases, on up to 256 samples of each set, and log a warning to the
+            logger "slicewise" (default True).
+
+    Returns:
+        When called with a problem and random numbers: a `Summary` with x and y of shape (*batch, 1, d + 1).
+
+    Raises:
+        ValueError: If the problem has p other than 2.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Moments
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.tensor([[-2.0], [2.0]]), torch.tensor([[2.0], [4.0]]))
+        >>> points = Moments(check=False)(problem, Randomness(0, torch.device("cpu")))
+        >>> points.x, points.y
+        (tensor([[0., 2.]]), tensor([[3., 1.]]))
+
+    Reference:
+        K. Nadjahi et al., Fast approximation of the sliced-Wasserstein distance using concentration of random
+        projections, 2021.
     """
 
     check: bool = True
@@ -79,7 +116,24 @@ class Moments(BuiltIn, LiftPart):
 
 @dataclass(frozen=True, repr=False)
 class Between(BuiltIn, SlicerPart):
-    """The one direction from the mean of x to the mean of y."""
+    """The one slice along the line through the mean of x and the mean of y.
+
+    Use it after the lift `Moments`, where each set is one point: this slice then gives their exact distance. The slice
+    is the unit vector of mean_x − mean_y; its sign does not change the cost. If the means
+    coincide, it is the first axis.
+
+    Returns:
+        When called with a problem and random numbers: a slice (*batch, 1, d) of unit length.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Between
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.tensor([[3.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
+        >>> Between()(problem, Randomness(0, torch.device("cpu")))
+        tensor([[1., 0.]])
+    """
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         gap = mean_of(*problem.side("x")) - mean_of(*problem.side("y"))
@@ -87,11 +141,33 @@ class Between(BuiltIn, SlicerPart):
 
 
 def normality(samples: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """How far projections of samples (..., n, d) can be normal: effective dimensions, and how norms differ.
+    """Measure how close to normal the projections of samples can be: effective dimensions, and how much norms differ.
 
-    The two terms that bound the distance to a normal law (G. Reeves, Conditional central limit theorems for
-    Gaussian projections, 2017), in units of m = E‖x‖² of centred samples: m² / E⟨x, x′⟩² over pairs of
-    different samples, d for a normal cloud in R^d; and E |‖x‖² − m| / m, about 1.1 / √d for it.
+    Use it to decide whether `Moments` is a good approximation: many effective dimensions and similar norms are good.
+    The two numbers are the two terms that bound the distance to a normal distribution, in units of m = E‖x‖² of the
+    centered samples:
+
+    - m² / E⟨x, x′⟩² over pairs of different samples, which is d for a normal cloud in R^d;
+    - E |‖x‖² − m| / m, which is about 1.1 / √d for a normal cloud in R^d.
+
+    Args:
+        samples: The samples (..., n, d).
+        weights: Their weights (..., n), or None (default) for equal ones.
+
+    Returns:
+        A tuple of the effective dimensions (...), at most d, and the relative difference of squared norms (...), both
+        float64. If all samples coincide, the effective dimensions are infinite.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import normality
+        >>> line = torch.tensor([[-1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])  # in a subspace of one dimension
+        >>> dimensions, differ = normality(line)
+        >>> round(dimensions.item(), 4), round(differ.item(), 4)
+        (1.0, 0.0)
+
+    Reference:
+        G. Reeves, Conditional central limit theorems for Gaussian projections, 2017.
     """
     samples = samples.detach().double()
     weights = None if weights is None else weights.detach()

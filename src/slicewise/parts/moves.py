@@ -1,4 +1,8 @@
-"""How slices travel."""
+"""Moves: parts that map slices to new slices.
+
+A move is called with slices (*batch, L, d), a problem and random numbers, and returns slices. Combine moves with
+`InTurn` and `Repeat`. Apply them to the slices of a slicer with `Then` or `Trace`.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +31,37 @@ from slicewise.support import check_number, kernels_for
 
 @dataclass(frozen=True, repr=False)
 class Ascend(BuiltIn, MovePart):
-    """One step of each slice towards a larger cost.
+    """Move each slice by one gradient step towards a larger cost.
 
-    `rate=None` adds the *unit* gradient and returns to the sphere: scale-free, so that data in metres
-    and in millimetres take the same path, and as fast near a solution as far from it. A number is the
-    fixed rate of the published scripts: a gradient step on the p-th root of the cost, summed over points.
-    `coupled` (published scripts) ascends one root of the mean over all slices, whose share of
-    the step then falls with their number. `frame` keeps the slices orthonormal. `through` ascends the
-    cost of the slices that move makes instead of the cost of the slices themselves.
-    A slice whose gradient is zero stays.
+    Use it, repeated, to find slices that separate the samples well, as in max-sliced Wasserstein. A slice whose
+    gradient is zero stays where it is.
+
+    Args:
+        rate: The step size. None (default) adds the *unit* gradient and returns to the sphere. This does not depend on
+            the scale of the data, so that data in meters and in millimeters take the same path, and it is as fast near
+            a solution as far from it. A number above 0 is the fixed rate of the published scripts: a gradient step on
+            the p-th root of the cost, where the cost is summed over points.
+        coupled: If True, ascend one root of the mean over all slices, as in published scripts. The share of a slice in
+            the step then falls with the number of slices. Only with a fixed `rate` (default False).
+        frame: If True, keep the slices of a batch element orthonormal (default False).
+        through: A move, such as `Spread`. Ascend the cost of the slices that this move makes from a slice, in place of
+            the cost of the slice itself (default None).
+
+    Returns:
+        When called with slices (*batch, L, d), a problem and random numbers: slices (*batch, L, d) of unit length.
+
+    Raises:
+        ValueError: If `rate` is not above 0.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Ascend, Repeat
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> slices = torch.tensor([[0.6, 0.8]])
+        >>> Repeat(Ascend(), 20)(slices, problem, Randomness(0, torch.device("cpu"))).round(decimals=3)
+        tensor([[1., 0.]])
     """
 
     rate: float | None = None
@@ -53,7 +79,7 @@ class Ascend(BuiltIn, MovePart):
         return self._climb(slices, problem, rng, back_to_sphere=True)
 
     def raised(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
-        """The slices after the step and before they return to the sphere."""
+        """Return the slices (*batch, L, d) after the step, before they are normalized to the sphere."""
         return self._climb(slices, problem, rng, back_to_sphere=False)
 
     def _climb(
@@ -113,7 +139,24 @@ class Ascend(BuiltIn, MovePart):
 
 @dataclass(frozen=True)
 class Concentration:
-    """A kappa, or a schedule of it, that is one at every point of a run."""
+    """A concentration kappa, or a schedule of it, that is checked to be above 0 at every point of a run.
+
+    `Spread` uses it; use it in a move of your own that has a concentration.
+
+    Args:
+        kappa: A number, or a function of the progress in [0, 1] that returns a number.
+
+    Returns:
+        When called with the progress of the run, a number in [0, 1]: kappa at that point.
+
+    Raises:
+        ValueError: When called, if kappa is not above 0 at that point.
+
+    Example:
+        >>> from slicewise.parts import Concentration
+        >>> Concentration(lambda progress: 10 + 90 * progress)(0.5)
+        55.0
+    """
 
     kappa: float | Schedule
 
@@ -125,9 +168,31 @@ class Concentration:
 
 @dataclass(frozen=True, repr=False)
 class Spread(BuiltIn, MovePart):
-    """A fresh draw around each slice, `copies` of it, the closer the larger kappa.
+    """Draw `copies` random slices around each slice, the closer to it the larger kappa is.
 
-    `law` is "vmf" (von Mises–Fisher) or "power_spherical"; kappa is a number or a schedule.
+    Use it to explore around good slices, as after `Ascend` or `RandomPath`.
+
+    Args:
+        kappa: The concentration: a number above 0, or a schedule, which is a function of the progress in [0, 1].
+        law: The distribution on the sphere, "vmf" (von Mises–Fisher, default) or "power_spherical".
+        copies: The number of draws around each slice (default 1).
+        legacy: Whether to draw from the approximate von Mises–Fisher sampler of published code (default False).
+
+    Returns:
+        When called with slices (*batch, L, d), a problem and random numbers: slices (*batch, L · copies, d) of unit
+        length. The copies of a slice are next to each other.
+
+    Raises:
+        ValueError: When called, if kappa is not above 0.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Spread
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> Spread(50.0, copies=4)(torch.eye(3), problem, Randomness(0, torch.device("cpu"))).shape
+        torch.Size([12, 3])
     """
 
     kappa: float | Schedule
@@ -151,7 +216,26 @@ class Spread(BuiltIn, MovePart):
 
 @dataclass(frozen=True, repr=False)
 class Orthogonal(BuiltIn, MovePart):
-    """A uniform draw among the directions orthogonal to each slice."""
+    """Replace each slice by a uniform draw among the directions orthogonal to it.
+
+    Use it in `Trace` for chains whose successive slices are orthogonal. It needs d ≥ 2.
+
+    Returns:
+        When called with slices (*batch, L, d), a problem and random numbers: slices (*batch, L, d) of unit length.
+
+    Raises:
+        ValueError: When called, if d = 1, where no direction is orthogonal to another.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Orthogonal
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> moved = Orthogonal()(torch.eye(3), problem, Randomness(0, torch.device("cpu")))
+        >>> bool((moved.diagonal().abs() < 1e-5).all())
+        True
+    """
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         check_fit(self, problem.d)
@@ -164,7 +248,26 @@ class Orthogonal(BuiltIn, MovePart):
 
 @dataclass(frozen=True, repr=False)
 class Best(BuiltIn, MovePart):
-    """Of all slices, the n that cost most."""
+    """Keep the n slices with the largest costs.
+
+    Use it to select among several candidates, for example after ascents from several starts.
+
+    Args:
+        n: The number of slices to keep (default 1). All are kept if there are no more than n.
+
+    Returns:
+        When called with slices (*batch, L, d), a problem and random numbers: slices (*batch, min(n, L), d), with the
+        largest cost first.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Best
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> Best()(torch.eye(2), problem, Randomness(0, torch.device("cpu")))
+        tensor([[1., 0.]])
+    """
 
     n: int = 1
 
@@ -177,7 +280,22 @@ class Best(BuiltIn, MovePart):
 
 @dataclass(frozen=True, repr=False)
 class Afresh(BuiltIn, MovePart):
-    """A uniform draw in place of each slice."""
+    """Replace each slice by a new uniform draw, independent of it.
+
+    Use it as the proposal of `Metropolis`.
+
+    Returns:
+        When called with slices (*batch, L, d), a problem and random numbers: slices (*batch, L, d) of unit length.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Afresh
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> Afresh()(torch.eye(3), problem, Randomness(0, torch.device("cpu"))).shape
+        torch.Size([3, 3])
+    """
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         return sphere.uniform(tuple(slices.shape), rng, slices.dtype)
@@ -185,7 +303,27 @@ class Afresh(BuiltIn, MovePart):
 
 @dataclass(frozen=True, repr=False)
 class Repeat(BuiltIn, MovePart):
-    """The same move several times over."""
+    """Apply the same move several times.
+
+    Use it for several gradient steps, as in `Repeat(Ascend(), 50)`.
+
+    Args:
+        move: The move.
+        times: How often to apply it.
+
+    Returns:
+        When called with slices (*batch, L, d), a problem and random numbers: the slices after the last move. There are
+        L · copies^times of them if the move makes several copies of each slice.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Repeat, Spread
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> Repeat(Spread(50.0, copies=2), 3)(torch.eye(3), problem, Randomness(0, torch.device("cpu"))).shape
+        torch.Size([24, 3])
+    """
 
     move: Move
     times: int
@@ -206,7 +344,26 @@ class Repeat(BuiltIn, MovePart):
 
 @dataclass(frozen=True, repr=False)
 class InTurn(BuiltIn, MovePart):
-    """One move, then another."""
+    """Apply one move, then another.
+
+    Use it to combine moves, for example an ascent and a random spread around where it ends.
+
+    Args:
+        first: The move that is applied to the given slices.
+        second: The move that is applied to the result of the first.
+
+    Returns:
+        When called with slices (*batch, L, d), a problem and random numbers: the slices after the second move.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Ascend, Best, InTurn
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> InTurn(Ascend(), Best())(torch.eye(2), problem, Randomness(0, torch.device("cpu")))
+        tensor([[1., 0.]])
+    """
 
     first: Move
     second: Move
@@ -225,10 +382,28 @@ class InTurn(BuiltIn, MovePart):
 
 @dataclass(frozen=True, repr=False)
 class Refine(BuiltIn, MovePart):
-    """Steps towards a larger cost of which only those that reach one are made, each half as long after one that fails.
+    """Take steps towards a larger cost, keep only those that reach one, and halve the step after each that does not.
 
-    A full step overshoots a maximum that is a ridge, as those of W_p^p mostly are: it is the least of many
-    quadratics.
+    Use it after `Ascend` to reach a maximum precisely. A full step overshoots a maximum that is a ridge. Most maxima of
+    W_p^p are ridges, because W_p^p is the minimum of many quadratics (for p = 2, one for each matching of the samples).
+    The step length starts at 1 and is separate for each slice. The cost of a slice never decreases.
+
+    Args:
+        n_steps: The number of steps that are tried.
+
+    Returns:
+        When called with slices (*batch, L, d), a problem and random numbers: slices (*batch, L, d) of unit length.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Refine
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> slices = torch.tensor([[0.6, 0.8]])
+        >>> refined = Refine(20)(slices, problem, Randomness(0, torch.device("cpu")))
+        >>> bool((problem.costs(refined) > problem.costs(slices)).all())
+        True
     """
 
     n_steps: int
@@ -251,7 +426,29 @@ class Refine(BuiltIn, MovePart):
 
 @dataclass(frozen=True, repr=False)
 class Resample(BuiltIn, MovePart):
-    """As many slices again, drawn from those at hand by their energies, with replacement."""
+    """Draw as many slices as there are from the given ones, with replacement, with probabilities from their energies.
+
+    Use it with the weighting `Drawn` and the same energy: sampling importance resampling for energy-based sliced
+    Wasserstein. Each slice that comes out depends on all that went in, so no independent groups remain.
+
+    Args:
+        energy: The `Energy` whose weights are the probabilities.
+
+    Returns:
+        When called with slices (*batch, L, d), a problem and random numbers: slices (*batch, L, d), some of them
+        repeated.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Energy, Resample
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> energy = Energy("identity")  # all weight on the first axis: the second costs 0
+        >>> Resample(energy)(torch.eye(2), problem, Randomness(0, torch.device("cpu")))
+        tensor([[1., 0.],
+                [1., 0.]])
+    """
 
     energy: Energy
     mixes = True  # what comes out depends on all that went in
@@ -264,9 +461,28 @@ class Resample(BuiltIn, MovePart):
 
 @dataclass(frozen=True, repr=False)
 class Metropolis(BuiltIn, MovePart):
-    """A proposal in place of each slice, if its energy is larger, else with the ratio of the two as probability.
+    """Take one Metropolis step: replace each slice by a proposal if that is accepted.
 
-    Proposals must be as likely there as back: a uniform draw, or a spread around the slice.
+    Use it in `Trace`, with the weighting `Drawn` and the same energy, to sample slices with density proportional to
+    their energy. A proposal with larger energy is always accepted. Any other is accepted with the ratio of the two
+    energies as probability.
+
+    Args:
+        propose: The move that makes proposals. It must be symmetric: a proposal must be as likely from the slice as the
+            slice is from the proposal. `Afresh` (uniform) and `Spread` (around the slice) are.
+        energy: The `Energy`.
+
+    Returns:
+        When called with slices (*batch, L, d), a problem and random numbers: slices (*batch, L, d) of unit length.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Afresh, Energy, Metropolis
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> Metropolis(Afresh(), Energy())(torch.eye(2), problem, Randomness(0, torch.device("cpu"))).shape
+        torch.Size([2, 2])
     """
 
     propose: Move

@@ -1,4 +1,7 @@
-"""Where slices come from."""
+"""Slicers: parts that propose directions, called slices.
+
+A slicer is called with a problem and random numbers and returns slices (*batch, L, d).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,25 @@ from slicewise.support import check_choice, needs_gradient
 
 @dataclass(frozen=True, repr=False)
 class Uniform(BuiltIn, SlicerPart):
-    """Independent directions, uniform on the sphere."""
+    """Independent directions, uniform on the sphere.
+
+    Use it as the default: the mean cost over these slices is an unbiased estimate of SW_p^p.
+
+    Args:
+        n: The number of slices.
+
+    Returns:
+        When called with a problem and random numbers: slices (*batch, n, d) of unit length.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Uniform
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> Uniform(5)(problem, Randomness(0, torch.device("cpu"))).shape
+        torch.Size([5, 3])
+    """
 
     n: int
     looks_at_samples = False
@@ -47,7 +68,26 @@ class Uniform(BuiltIn, SlicerPart):
 
 @dataclass(frozen=True, repr=False)
 class Orthonormal(BuiltIn, SlicerPart):
-    """Random orthonormal frames, stacked when n exceeds the dimension."""
+    """Random orthonormal frames, stacked if n exceeds the dimension.
+
+    Use it in place of `Uniform` for slices that cover the directions more evenly. Each slice alone is uniform on the
+    sphere. The last frame is cut if d does not divide n.
+
+    Args:
+        n: The number of slices.
+
+    Returns:
+        When called with a problem and random numbers: slices (*batch, n, d) of unit length.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Orthonormal
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> Orthonormal(5)(problem, Randomness(0, torch.device("cpu"))).shape
+        torch.Size([5, 3])
+    """
 
     n: int
     looks_at_samples = False
@@ -67,7 +107,29 @@ class Orthonormal(BuiltIn, SlicerPart):
 
 @dataclass(frozen=True, repr=False)
 class Frame(BuiltIn, SlicerPart):
-    """One random orthonormal frame of n directions; n cannot exceed the dimension."""
+    """One random orthonormal frame of n directions, where n cannot exceed the dimension.
+
+    Use it where all slices must be orthogonal to each other; `Orthonormal` stacks frames and has no such limit.
+
+    Args:
+        n: The number of slices, at most d.
+
+    Returns:
+        When called with a problem and random numbers: slices (*batch, n, d) of unit length.
+
+    Raises:
+        ValueError: When called, if n exceeds d.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Frame
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> slices = Frame(2)(problem, Randomness(0, torch.device("cpu")))
+        >>> torch.allclose(slices @ slices.mT, torch.eye(2), atol=1e-5)
+        True
+    """
 
     n: int
 
@@ -92,9 +154,26 @@ class Frame(BuiltIn, SlicerPart):
 
 @dataclass(frozen=True, repr=False)
 class Gaussian(BuiltIn, SlicerPart):
-    """Independent normal vectors of covariance I / d: of length one in the mean square, and no shorter ones kept out.
+    """Independent normal vectors with covariance I / d, which are not normalized.
 
-    E W_p^p along them is (2/d)^(p/2) Γ((d+p)/2) / Γ(d/2) times that along uniform ones: the same for p = 2.
+    Use it for the definition of sliced Wasserstein with Gaussian projections. The mean squared length is one, and
+    vectors of every length are kept. E W_p^p along them is (2/d)^(p/2) Γ((d+p)/2) / Γ(d/2) times that along uniform
+    slices; for p = 2 they are the same.
+
+    Args:
+        n: The number of slices.
+
+    Returns:
+        When called with a problem and random numbers: slices (*batch, n, d), of different lengths.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Gaussian
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> Gaussian(5)(problem, Randomness(0, torch.device("cpu"))).shape
+        torch.Size([5, 3])
     """
 
     n: int
@@ -115,13 +194,35 @@ class Gaussian(BuiltIn, SlicerPart):
 
 @dataclass(frozen=True, repr=False)
 class Quasi(BuiltIn, SlicerPart):
-    """Points chosen to cover the sphere evenly, always the same for the same n and d.
+    """Points that cover the sphere evenly, always the same for the same n and d.
 
-    `points` is "sobol" (through the normal quantile function, any d), or on the sphere of R^3 "spiral",
-    "equal_area" or "coulomb". `turned` turns them all by one random rotation a call: each row is then
-    uniform, and averages over rows are unbiased.
+    Use it for quasi-Monte Carlo slices. Without `turned` the distance is deterministic. With it, the mean cost is
+    random and unbiased.
 
-    K. Nguyen, N. Bariletto, N. Ho, Quasi-Monte Carlo for 3D sliced Wasserstein, 2024.
+    Args:
+        n: The number of slices.
+        points: The point set: "sobol" (default; Sobol points through the normal quantile function, any d), or on the
+            sphere of R^3 "spiral", "equal_area" or "coulomb".
+        turned: Whether to turn all points by one random rotation in each call (default False). Each slice alone is then
+            uniform on the sphere, and averages over the slices are unbiased.
+
+    Returns:
+        When called with a problem and random numbers: slices (*batch, n, d) of unit length.
+
+    Raises:
+        ValueError: When called, if `points` is unknown or does not exist in dimension d.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Quasi
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> Quasi(5, "spiral")(problem, Randomness(0, torch.device("cpu"))).shape
+        torch.Size([5, 3])
+
+    Reference:
+        K. Nguyen, N. Bariletto, N. Ho, Quasi-Monte Carlo for 3D sliced Wasserstein, 2024.
     """
 
     n: int
@@ -138,7 +239,7 @@ class Quasi(BuiltIn, SlicerPart):
 
     @property
     def rotation_invariant(self) -> bool:  # type: ignore[override]
-        """Only under a random rotation: fixed directions favor some axes over others."""
+        """Whether directions are randomly rotated; fixed directions favor some axes over others."""
         return self.turned
 
     def unfit_for(self, d: int) -> str | None:
@@ -153,7 +254,26 @@ class Quasi(BuiltIn, SlicerPart):
 
 @dataclass(frozen=True, repr=False)
 class Together(BuiltIn, SlicerPart):
-    """The slices of two slicers, one after the other."""
+    """The slices of two slicers, those of the first before those of the second.
+
+    Use it to combine, for example, random directions with those that `Principal` finds.
+
+    Args:
+        first: A slicer.
+        second: Another slicer.
+
+    Returns:
+        When called with a problem and random numbers: slices (*batch, L_1 + L_2, d).
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Together, Uniform
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> Together(Uniform(3), Uniform(2))(problem, Randomness(0, torch.device("cpu"))).shape
+        torch.Size([5, 3])
+    """
 
     first: Slicer
     second: Slicer
@@ -165,7 +285,26 @@ class Together(BuiltIn, SlicerPart):
 
 @dataclass(frozen=True, repr=False)
 class LowDiscrepancy(BuiltIn, SlicerPart):
-    """Evenly spread directions under one random rotation a call: less noise than independent ones."""
+    """Evenly spread directions, turned by one random rotation in each call.
+
+    Use it in place of `Uniform` for less noise with the same number of slices. Each slice alone is uniform on the
+    sphere, so the mean over the slices is unbiased.
+
+    Args:
+        n: The number of slices.
+
+    Returns:
+        When called with a problem and random numbers: slices (*batch, n, d) of unit length.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import LowDiscrepancy
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> LowDiscrepancy(5)(problem, Randomness(0, torch.device("cpu"))).shape
+        torch.Size([5, 3])
+    """
 
     n: int
 
@@ -181,10 +320,25 @@ class LowDiscrepancy(BuiltIn, SlicerPart):
 
 @dataclass(frozen=True, repr=False)
 class RandomPath(BuiltIn, SlicerPart):
-    """Directions from a random sample of x to a random sample of y, drawn by their weights.
+    """Directions between a random sample of x and a random sample of y, drawn by their weights.
 
-    Pairs are independent, with replacement. Where the two samples coincide there is no direction,
-    and a uniform one takes its place.
+    Use it for slices along which the samples have to be moved. Pairs are independent, drawn with replacement. If the
+    two samples of a pair coincide there is no direction between them, and a uniform one is taken instead.
+
+    Args:
+        n: The number of slices.
+
+    Returns:
+        When called with a problem and random numbers: slices (*batch, n, d) of unit length.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import RandomPath
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> RandomPath(5)(problem, Randomness(0, torch.device("cpu"))).shape
+        torch.Size([5, 3])
     """
 
     n: int
@@ -212,7 +366,26 @@ class RandomPath(BuiltIn, SlicerPart):
 
 @dataclass(frozen=True, repr=False)
 class Then(BuiltIn, SlicerPart):
-    """Slices from `start`, carried by `move`: the end of a walk."""
+    """Slices from a slicer, changed by a move.
+
+    Use it to keep only the end of a walk; `Trace` keeps every slice that a walk visits.
+
+    Args:
+        start: The slicer.
+        move: The move that is applied to its slices.
+
+    Returns:
+        When called with a problem and random numbers: the slices after the move, (*batch, L, d).
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Ascend, Then, Uniform
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> Then(Uniform(5), Ascend())(problem, Randomness(0, torch.device("cpu"))).shape
+        torch.Size([5, 3])
+    """
 
     start: Slicer
     move: Move
@@ -231,9 +404,30 @@ class Then(BuiltIn, SlicerPart):
 
 @dataclass(frozen=True, repr=False)
 class Trace(BuiltIn, SlicerPart):
-    """Every slice a walk visits: chains of `n_steps` slices from `start`, each `move`d to the next.
+    """Every slice that a walk visits: chains of `n_steps` slices, each moved to the next.
 
-    The first `burn_in` slices of a chain are left out, and of the rest only each `thin`-th is kept.
+    Use it for Markov chains of slices; `Then` keeps only the end of a walk.
+
+    Args:
+        start: The slicer that gives the first slice of each chain.
+        move: The move from a slice to the next of its chain.
+        n_steps: The number of slices in a chain, the first included.
+        burn_in: How many slices to leave out at the beginning of a chain (default 0).
+        thin: Keep only each `thin`-th of the others (default 1: all).
+
+    Returns:
+        When called with a problem and random numbers: slices (*batch, chains · kept, d), chain by chain, where kept is
+        the number of slices kept of a chain.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Orthogonal, Trace, Uniform
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.zeros(4, 3), torch.ones(4, 3))
+        >>> slicer = Trace(Uniform(2), Orthogonal(), n_steps=10, burn_in=4, thin=2)
+        >>> slicer(problem, Randomness(0, torch.device("cpu"))).shape  # 2 chains, 3 slices kept of each
+        torch.Size([6, 3])
     """
 
     start: Slicer
@@ -263,9 +457,28 @@ class Trace(BuiltIn, SlicerPart):
 
 @dataclass(frozen=True, repr=False)
 class Principal(BuiltIn, SlicerPart):
-    """From mean to mean; along the first `n` principal directions of all samples; and where variances differ most.
+    """Directions that often separate two sample sets, computed from their means and covariances.
 
-    Of normal laws the largest slice is a compromise of the first and the last.
+    Use it as starting points in a search for the slice with the largest cost. They are, in this order: the direction
+    between the two means; the first `n` principal directions of all samples; and the `n` directions in which the
+    variances of x and y differ most. For normal distributions the slice with the largest cost is a compromise between
+    the first and the last.
+
+    Args:
+        n: The number of principal directions, and of directions of different variance (default 4). There are fewer if
+            the samples span fewer dimensions.
+
+    Returns:
+        When called with a problem and random numbers: slices (*batch, L, d) of unit length, L at most 2n + 1.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Principal
+        >>> from slicewise.problem import Problem
+        >>> from slicewise.sampling import Randomness
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> Principal(1)(problem, Randomness(0, torch.device("cpu"))).shape
+        torch.Size([3, 2])
     """
 
     n: int = 4
@@ -288,5 +501,20 @@ class Principal(BuiltIn, SlicerPart):
 
 
 def interleave(visited: list[Tensor]) -> Tensor:
-    """Slices (..., chains, d) of successive steps as one set (..., chains · steps, d), chain by chain."""
+    """Arrange the slices of successive steps as one set, chain by chain.
+
+    Use it in a slicer of your own that runs chains, so that the slices of a chain are next to each other.
+
+    Args:
+        visited: One tensor (..., chains, d) for each step.
+
+    Returns:
+        Slices (..., chains · steps, d): all steps of the first chain, then all steps of the second, and so on.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import interleave
+        >>> interleave([torch.tensor([[1.0], [2.0]]), torch.tensor([[10.0], [20.0]])]).flatten()
+        tensor([ 1., 10.,  2., 20.])
+    """
     return torch.stack(visited, dim=-2).flatten(-3, -2)

@@ -1,4 +1,11 @@
-"""How much a slice counts: the paper's φ-weighting, ρ(φ(θ)) / L, and its named cases."""
+"""Weightings: parts that compute the weight of each slice.
+
+The general form is the φ-weighting of the paper, ρ(φ(θ)) / L, which is `Phi`; the other weightings are named cases of
+it. A weighting is called with costs (*batch, L), slices (*batch, L, d) and a problem, and returns weights (*batch, L).
+
+`EnergyKind` is the type of the names of the energies: "exp", "identity" or "poly". `Weights` is the type of what
+`weights_for` returns: a tensor, or a function from costs to weights.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +32,24 @@ EnergyKind = Literal["exp", "identity", "poly"]
 
 @dataclass(frozen=True, repr=False)
 class Equal(BuiltIn, WeightingPart):
-    """Every slice counts the same: φ ≡ 1."""
+    """Give every slice the weight 1/L: φ ≡ 1.
+
+    Use it for the plain mean over slices, as in sliced Wasserstein. It is the right choice unless you want some slices
+    to count more.
+
+    Returns:
+        When called with costs (*batch, L), slices (*batch, L, d) and a problem: weights (*batch, L).
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Equal
+        >>> from slicewise.problem import Problem
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> slices = torch.eye(2)
+        >>> costs = problem.costs(slices)  # 4 and 0
+        >>> Equal()(costs, slices, problem)
+        tensor([0.5000, 0.5000])
+    """
 
     is_mean = True
 
@@ -39,11 +63,29 @@ class Equal(BuiltIn, WeightingPart):
 
 @dataclass(frozen=True, repr=False)
 class Energy(BuiltIn, WeightingPart):
-    """Slices that separate more count more: weights ∝ f(cost), which sum to one.
+    """Give slices with a larger cost more weight: weights ∝ f(cost), which sum to one.
 
-    f is exp(cost / temperature), the cost itself ("identity") or its `exponent`-th power ("poly").
-    `detach` holds the weights constant in the backward pass; without it slices that cost less than
-    the average minus the temperature are pushed *apart*.
+    Use it with uniform slices for energy-based sliced Wasserstein.
+
+    Args:
+        kind: f. "exp" (default) is exp(cost / temperature), "identity" the cost itself, "poly" its `exponent`-th power.
+        temperature: The temperature of "exp" (default 1.0).
+        detach: Whether to hold the weights constant in the backward pass (default False). If False, with "exp",
+            slices that cost less than the weighted average minus the temperature push the samples *apart*.
+        exponent: The power of "poly" (default 2.0).
+
+    Returns:
+        When called with costs (*batch, L), slices (*batch, L, d) and a problem: weights (*batch, L).
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Energy
+        >>> from slicewise.problem import Problem
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> slices = torch.eye(2)
+        >>> costs = problem.costs(slices)  # 4 and 0
+        >>> Energy(temperature=4.0)(costs, slices, problem)
+        tensor([0.7311, 0.2689])
     """
 
     kind: EnergyKind = "exp"
@@ -56,7 +98,7 @@ class Energy(BuiltIn, WeightingPart):
         return self._weights(costs)
 
     def log_energy(self, costs: Tensor) -> Tensor:
-        """log f of each cost."""
+        """Return log f of each cost, in the shape of `costs`."""
         if self.kind == "exp":
             return costs if self.temperature == 1 else costs / self.temperature
         # tiny: equal samples cost 0 on every slice and then weigh the same.
@@ -68,12 +110,12 @@ class Energy(BuiltIn, WeightingPart):
         return weights.detach() if self.detach else weights
 
     def errors(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
-        """The first-order error of a ratio of two means."""
+        """Return the first-order error (*batch, L) of a ratio of two means, slice by slice."""
         weights = self._weights(costs)
         return weights * (costs - (weights * costs).sum(dim=-1, keepdim=True))
 
     def total_and_slope(self, costs: Tensor) -> tuple[Tensor, Tensor]:
-        """Σ weights · costs (...), and its derivative in each cost (..., L), written out."""
+        """Return Σ weights · costs (...) and its derivative in each cost (..., L), computed in closed form."""
         weights = self._weights(costs)
         total = (weights * costs).sum(dim=-1)
         if self.detach:
@@ -87,12 +129,31 @@ class Energy(BuiltIn, WeightingPart):
 
 @dataclass(frozen=True, repr=False)
 class Drawn(BuiltIn, WeightingPart):
-    """Equal weights for slices that were drawn by their energy, whose derivative is that of the energy law.
+    """Give equal weights to slices that were drawn by their energy, with the gradient of the energy law.
 
-    With slices of density σ ∝ f(w), ∇ E_σ w = E_σ[∇w + (w − E_σ w) ∇ log f(w)]: weights that are 1/L and
-    whose gradient is that of a softmax of log f. Where published code estimates the integral of f from further
-    uniform slices, its derivative here is the mean over the slices at hand, which are draws of σ.
-    `detach` leaves the second term out.
+    Use it with slices that `Resample` or `Metropolis` drew, and the same energy. With slices of density σ ∝ f(w),
+
+        ∇ E_σ w = E_σ[∇w + (w − E_σ w) ∇ log f(w)]
+
+    The weights are therefore 1/L in value, and their gradient is that of a softmax of log f. Published code estimates
+    the integral of f from further uniform slices. Here its derivative is the mean over the given slices, which are
+    draws of σ.
+
+    Args:
+        energy: The `Energy` that the slices were drawn by. Its `detach=True` leaves the second term out.
+
+    Returns:
+        When called with costs (*batch, L), slices (*batch, L, d) and a problem: weights (*batch, L), each 1/L.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Drawn, Energy
+        >>> from slicewise.problem import Problem
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> slices = torch.eye(2)
+        >>> costs = problem.costs(slices)  # 4 and 0
+        >>> Drawn(Energy())(costs, slices, problem)
+        tensor([0.5000, 0.5000])
     """
 
     energy: Energy
@@ -107,11 +168,31 @@ class Drawn(BuiltIn, WeightingPart):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Aligned(BuiltIn, WeightingPart):
-    """The paper's weighting: ρ(r) = r^(−p) of the part r = ‖Uᵀθ‖ of a slice inside the subspace U.
+    """Weight each slice by ρ(r) = r^(−p), where r = ‖Uᵀθ‖ is the length of its part inside the subspace U.
 
-    With it slicing the data in R^d is slicing their coordinates in the subspace: the same number,
-    slice by slice. `basis` is (d, k) or (*batch, d, k) with orthonormal columns; None takes the span
-    of the samples at hand. Slices orthogonal to the subspace weigh nothing.
+    Use it for samples that lie in a subspace. This is the weighting of the paper: with it, slicing the data in R^d
+    gives the same number, slice by slice, as slicing their coordinates in the subspace. Slices orthogonal to the
+    subspace have weight 0.
+
+    Args:
+        basis: The subspace, (d, k) or (*batch, d, k), with orthonormal columns. None (default) takes the span of the
+            samples.
+
+    Returns:
+        When called with costs (*batch, L), slices (*batch, L, d) and a problem: weights (*batch, L).
+
+    Raises:
+        ValueError: When called, if `basis` does not have d rows.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Aligned
+        >>> from slicewise.problem import Problem
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> slices = torch.eye(2)
+        >>> costs = problem.costs(slices)  # 4 and 0
+        >>> Aligned(torch.tensor([[1.0], [0.0]]))(costs, slices, problem)
+        tensor([0.5000, 0.0000])
     """
 
     basis: Tensor | None = None
@@ -127,7 +208,7 @@ class Aligned(BuiltIn, WeightingPart):
 
     @property
     def rotation_invariant(self) -> bool:  # type: ignore[override]
-        """A given basis belongs to the axes it is given in."""
+        """Whether the basis is computed from the samples; a given basis belongs to fixed axes."""
         return self.basis is None
 
     def unfit_for(self, d: int) -> str | None:
@@ -144,11 +225,33 @@ Informativeness = Callable[[Tensor, Tensor, Problem], Tensor]
 
 @dataclass(frozen=True, repr=False)
 class Phi(BuiltIn, WeightingPart):
-    """The paper's general form: weights ρ(φ(θ_l)) / L.
+    """Compute the general weighting of the paper: weights ρ(φ(θ_l)) / L.
 
-    `phi(costs, slices, problem)` says how informative each slice is, (*batch, L); `rho` maps those
-    numbers to weights. SW is φ ≡ 1; EBSW is φ = cost, ρ(r) = f(r) / mean f; RPSW under uniform slices
-    is φ = `PathDensity`, ρ(r) = r; MaxSW is the limit of `Peak` at temperature 0.
+    Use it to define a weighting of your own from two functions. Known cases:
+
+    - SW is φ ≡ 1.
+    - EBSW is φ = cost and ρ(r) = f(r) / mean f.
+    - RPSW with uniform slices is φ = `PathDensity` and ρ(r) = r.
+    - MaxSW is the limit of ρ = `Peak` at temperature 0, with φ = cost.
+
+    Args:
+        phi: A function of costs (*batch, L), slices (*batch, L, d) and a problem that returns how informative each
+            slice is, (*batch, L). `slice_cost`, `Alignment` and `PathDensity` are such functions.
+        rho: A function that maps these numbers to weights times L, (*batch, L). `Reciprocal` and `Peak` are such
+            functions.
+
+    Returns:
+        When called with costs (*batch, L), slices (*batch, L, d) and a problem: weights (*batch, L).
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Peak, Phi, slice_cost
+        >>> from slicewise.problem import Problem
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> slices = torch.eye(2)
+        >>> costs = problem.costs(slices)  # 4 and 0
+        >>> Phi(slice_cost, Peak(temperature=4.0))(costs, slices, problem)
+        tensor([0.7311, 0.2689])
     """
 
     phi: Informativeness
@@ -160,7 +263,23 @@ class Phi(BuiltIn, WeightingPart):
 
 @dataclass(frozen=True, repr=False)
 class SliceCost(BuiltIn):
-    """A slice informs as much as it separates: φ = W_p^p."""
+    """φ = W_p^p: a slice is as informative as its cost is large.
+
+    Use its instance `slice_cost` as `phi` of `Phi`.
+
+    Returns:
+        When called with costs (*batch, L), slices (*batch, L, d) and a problem: the costs (*batch, L).
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import slice_cost
+        >>> from slicewise.problem import Problem
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> slices = torch.eye(2)
+        >>> costs = problem.costs(slices)  # 4 and 0
+        >>> slice_cost(costs, slices, problem)
+        tensor([4., 0.])
+    """
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         return costs
@@ -171,7 +290,28 @@ slice_cost = SliceCost()
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Alignment(BuiltIn):
-    """A slice informs as far as it lies in the subspace: φ = ‖Uᵀθ‖."""
+    """φ = ‖Uᵀθ‖: a slice is as informative as its part inside the subspace U is long.
+
+    Use it as `phi` of `Phi`; `Aligned` combines it with `Reciprocal`. Lengths that are zero up to rounding are set to
+    0.
+
+    Args:
+        basis: The subspace, (d, k) or (*batch, d, k), with orthonormal columns. None (default) takes the span of the
+            samples.
+
+    Returns:
+        When called with costs (*batch, L), slices (*batch, L, d) and a problem: lengths (*batch, L).
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Alignment
+        >>> from slicewise.problem import Problem
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> slices = torch.eye(2)
+        >>> costs = problem.costs(slices)  # 4 and 0
+        >>> Alignment(torch.tensor([[0.6], [0.8]]))(costs, slices, problem)
+        tensor([0.6000, 0.8000])
+    """
 
     basis: Tensor | None = None
     graph_safe = False
@@ -185,15 +325,33 @@ class Alignment(BuiltIn):
 
     @property
     def rotation_invariant(self) -> bool:  # type: ignore[override]
-        """A given basis belongs to the axes it is given in."""
+        """Whether the basis is computed from the samples; a given basis belongs to fixed axes."""
         return self.basis is None
 
 
 @dataclass(frozen=True, repr=False)
 class PathDensity(BuiltIn):
-    """How likely random paths with power-spherical spread are to give this slice, uniform being 1.
+    """φ = the density of random paths with power-spherical spread at a slice, relative to the uniform density, 1.
 
-    Averages over all n · m pairs of samples: a definition to check against, not a fast path.
+    Use it as `phi` of `Phi` to check results of `RandomPath` with `Spread`. It averages over all n · m pairs of
+    samples, so it is a definition to check against and not fast. One process must hold all samples. Sample weights are
+    not used.
+
+    Args:
+        kappa: The concentration of the power-spherical distribution.
+
+    Returns:
+        When called with costs (*batch, L), slices (*batch, L, d) and a problem: densities (*batch, L).
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import PathDensity
+        >>> from slicewise.problem import Problem
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> slices = torch.eye(2)
+        >>> costs = problem.costs(slices)  # 4 and 0
+        >>> PathDensity(10.0)(costs, slices, problem).shape
+        torch.Size([2])
     """
 
     kappa: float
@@ -209,7 +367,22 @@ class PathDensity(BuiltIn):
 
 @dataclass(frozen=True, repr=False)
 class Reciprocal(BuiltIn):
-    """ρ(r) = r^(−power), and 0 at 0."""
+    """ρ(r) = r^(−power), and 0 at r = 0.
+
+    Use it as `rho` of `Phi`.
+
+    Args:
+        power: The power.
+
+    Returns:
+        When called with a tensor r: ρ(r), of the same shape.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Reciprocal
+        >>> Reciprocal(2.0)(torch.tensor([0.0, 0.5, 1.0]))
+        tensor([0., 4., 1.])
+    """
 
     power: float
 
@@ -219,7 +392,22 @@ class Reciprocal(BuiltIn):
 
 @dataclass(frozen=True, repr=False)
 class Peak(BuiltIn):
-    """ρ ∝ exp(r / temperature), of mean one: all weight on the largest r as temperature → 0."""
+    """ρ ∝ exp(r / temperature), with mean one over the slices.
+
+    Use it as `rho` of `Phi`. As the temperature goes to 0, all weight goes to the largest r.
+
+    Args:
+        temperature: The temperature, above 0.
+
+    Returns:
+        When called with a tensor r (*batch, L): ρ(r), of the same shape.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Peak
+        >>> Peak(4.0)(torch.tensor([0.0, 4.0]))
+        tensor([0.5379, 1.4621])
+    """
 
     temperature: float
 
@@ -231,14 +419,58 @@ Weights = Tensor | Callable[[Tensor], Tensor]
 
 
 def constant_weights(weighting: Weighting, slices: Tensor, problem: Problem) -> Tensor | None:
-    """Slice weights that do not depend on the costs, if the weighting knows them beforehand."""
+    """Return slice weights that do not depend on the costs, if the weighting has such weights.
+
+    Use it before slices are priced: with constant weights, gradients can be accumulated at the same time.
+
+    Args:
+        weighting: The weighting.
+        slices: The slices (*batch, L, d).
+        problem: The problem.
+
+    Returns:
+        Weights (*batch, L), or None if they depend on the costs.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Energy, Equal, constant_weights
+        >>> from slicewise.problem import Problem
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> slices = torch.eye(2)
+        >>> constant_weights(Equal(), slices, problem)
+        tensor([0.5000, 0.5000])
+        >>> constant_weights(Energy(), slices, problem) is None
+        True
+    """
     return declared(weighting, WeightingPart).constant(slices, problem)
 
 
 def weights_for(weighting: Weighting, slices: Tensor, problem: Problem, *, hold: bool) -> Weights:
-    """Slice weights as constants, or how they follow from costs that are means over points.
+    """Return slice weights as constants, or as a function of the costs.
 
-    Without `hold`, the derivative of Σ weights · costs in each cost, energies differentiated.
+    Use it where a gradient is accumulated slice by slice and needs the factor of each slice.
+
+    Args:
+        weighting: The weighting.
+        slices: The slices (*batch, L, d).
+        problem: The problem.
+        hold: If True, the function returns the weights themselves, to be held constant. If False, it returns the
+            derivative of Σ weights · costs in each cost, which includes the derivative of the weights, such as those of
+            an energy.
+
+    Returns:
+        Weights (*batch, L) if they do not depend on the costs. Otherwise a function of the costs as means over points,
+        (*batch, L), that returns the factors, (*batch, L).
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Energy, weights_for
+        >>> from slicewise.problem import Problem
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> slices = torch.eye(2)
+        >>> follow = weights_for(Energy(temperature=4.0), slices, problem, hold=True)
+        >>> follow(problem.costs(slices))
+        tensor([0.7311, 0.2689])
     """
     known = constant_weights(weighting, slices, problem)
     if known is not None:
@@ -258,7 +490,30 @@ def weights_for(weighting: Weighting, slices: Tensor, problem: Problem, *, hold:
 def coefficients(
     weighting: Weighting, slices: Tensor, problem: Problem, costs: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Σ weights · costs and its derivative in each cost, for weights that follow the costs."""
+    """Return Σ weights · costs and its derivative in each cost, for weights that depend on the costs.
+
+    Use it to differentiate a weighted cost without a graph through the slices. It uses the closed form of the weighting
+    if there is one, and autograd otherwise.
+
+    Args:
+        weighting: The weighting.
+        slices: The slices (*batch, L, d).
+        problem: The problem.
+        costs: The costs (*batch, L).
+
+    Returns:
+        A tuple of the sum (*batch,) and the derivatives (*batch, L).
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Energy, coefficients
+        >>> from slicewise.problem import Problem
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> slices = torch.eye(2)
+        >>> costs = problem.costs(slices)  # 4 and 0
+        >>> coefficients(Energy(detach=True, temperature=4.0), slices, problem, costs)
+        (tensor(2.9242), tensor([0.7311, 0.2689]))
+    """
     known = declared(weighting, WeightingPart).total_and_slope(costs)
     if known is not None:
         return known

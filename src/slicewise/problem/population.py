@@ -11,39 +11,94 @@ SideName = Literal["x", "y"]
 
 
 class Population:
-    """One process that has all samples: there is nobody to add up with.
+    """Computes reductions over all samples: here those of a single process, which holds all of them.
 
-    Whatever looks at samples as a whole (a sum, a largest entry, a draw) asks the population of its problem. That of
-    several processes gives the answer for the samples of all of them, and the same one to each; it has to be
-    asked by all of them in the same order.
+    Whatever depends on all samples (a sum, a largest entry, a random draw) asks the population of its problem,
+    `Problem.population`. A subclass for several processes returns the result for the samples of all of them, the same
+    on each process. All processes have to call its methods in the same order.
+
+    >>> Population().largest_entry(torch.tensor([[1.0, -3.0], [2.0, 0.0]]))
+    tensor([[3.]])
     """
 
     def agreed(self, tensor: Tensor) -> Tensor:
-        """A tensor that must be the same everywhere, as the first process has it."""
+        """Return a tensor that must be the same on all processes, as the first process has it.
+
+        Args:
+            tensor: a tensor of any shape, the same shape on all processes.
+
+        Returns:
+            The tensor of the first process.
+        """
         return tensor
 
     def total(self, tensor: Tensor) -> Tensor:
-        """The sum over processes. What is made of it must be the same on each: its gradient comes back as it is."""
+        """Sum a tensor over processes.
+
+        What is computed from the sum must be the same on each process: the gradient of the sum is passed back
+        unchanged.
+
+        Args:
+            tensor: the summand of this process, of any shape.
+
+        Returns:
+            The sum, of the same shape.
+        """
         return tensor
 
     def largest_entry(self, tensor: Tensor) -> Tensor:
-        """The largest absolute value (..., 1, 1) in the last two dimensions, over processes."""
+        """Compute the largest absolute value in the last two dimensions, over processes.
+
+        Args:
+            tensor: a tensor (..., n, d).
+
+        Returns:
+            The largest absolute value, (..., 1, 1).
+        """
         return tensor.abs().amax(dim=(-2, -1), keepdim=True)
 
     def stacked(self, rows: Tensor) -> Tensor:
-        """Rows (..., k, d) with the Gram matrix of the rows (..., n, d) of all processes."""
+        """Return rows that have the Gram matrix of the rows of all processes.
+
+        Use it for a singular value decomposition of all samples: singular values and right singular vectors are the
+        same.
+
+        Args:
+            rows: the rows of this process, (..., n, d).
+
+        Returns:
+            Rows (..., k, d), whose Gram matrix (..., d, d) is that of all rows.
+        """
         return rows
 
     def count(self, side: SideName, samples: Tensor) -> int:
-        """How many samples there are on one side."""
+        """Count the samples of one side, padding included.
+
+        Args:
+            side: "x" or "y".
+            samples: the samples of this process, (..., n, d).
+
+        Returns:
+            The number of samples on all processes.
+        """
         return samples.shape[-2]
 
     def at(self, side: SideName, samples: Tensor, weights: Tensor | None, level: Tensor) -> Tensor:
-        """The samples (*batch, k, d) at levels (*batch, k) of [0, 1), each spanning its weight."""
+        """Return the samples of one side at given levels of their cumulative weights.
+
+        Args:
+            side: "x" or "y".
+            samples: the samples of this process, (..., n, d).
+            weights: their weights, (n,) or (*batch, n). None is equal weights.
+            level: levels in [0, 1), (*batch, k). Each sample spans an interval as long as its weight.
+
+        Returns:
+            The samples, (*batch, k, d).
+        """
         return rows_at(level, samples, weights)
 
     def swapped(self) -> Population:
-        """The same population seen from y."""
+        """Return the same population with x and y exchanged."""
         return self
 
 

@@ -31,11 +31,30 @@ Convention = Literal["mean", "reference"]
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Two sample sets, ready to be sliced: what the parts of a recipe are handed, and `Evaluation.problem`.
+    """Two sample sets that are compared, with everything needed to compute their costs along slices.
 
-    x is (*batch, n, d), y (*batch, m, d); leading dimensions broadcast. `x_weights` and `y_weights`
-    are weights of samples, None for equal ones. `progress` in [0, 1] is how much of a training run
-    is over, for parts with a schedule; a flow says it by its `moment` instead.
+    The parts of a recipe are handed one, and `Evaluation.problem` is one. Use it to write a slicer, move, weighting or
+    lift of your own, or to compute costs along given slices.
+
+    Leading dimensions of x, y and their weights broadcast to the batch. L is the number of slices.
+
+    Args:
+        x: samples, (*batch, n, d).
+        y: samples, (*batch, m, d).
+        p: the order of the distance.
+        x_weights: weights of the samples x, (n,) or (*batch, n). None is equal weights.
+        y_weights: weights of the samples y, (m,) or (*batch, m). None is equal weights.
+        convention: "mean" if costs are means over points, "reference" if they are sums, as in published scripts.
+        progress: the share of a training run that is over, in [0, 1], for parts with a schedule.
+        moment: the point of a run as a flow states it, in place of `progress`.
+        precision: the dtype of the samples as they were given, if they were converted to a wider one.
+        matcher: the function that solves the one-dimensional problems.
+        y_sorted: sorted projections of y on the slices of a `Target`, (*batch, L, m).
+        others: the population of all processes, if these samples are only a share of them. None is a single process.
+
+    >>> problem = Problem(torch.zeros(4, 2), torch.ones(4, 2))
+    >>> problem.n, problem.d, problem.costs(torch.eye(2))
+    (4, 2, tensor([1., 1.]))
     """
 
     x: Tensor
@@ -53,7 +72,7 @@ class Problem:
 
     @property
     def batch(self) -> tuple[int, ...]:
-        """The leading dimensions of the answer."""
+        """Return the leading dimensions of results, to which those of x, y and their weights broadcast."""
         weights = [w.shape[:-1] for w in (self.x_weights, self.y_weights) if w is not None]
         return broadcast(self.x.shape[:-2], self.y.shape[:-2], *weights)
 
@@ -62,25 +81,42 @@ class Problem:
 
     @property
     def original(self) -> Problem:
-        """The problem whose dimension counts: that of the samples, where a lift made single points of them."""
+        """Return the problem whose dimension counts.
+
+        It is this problem, unless a lift replaced each sample set by a single point; then it is the problem before the
+        lift.
+        """
         return self
 
     @property
     def population(self) -> Population:
-        """Computes sums and means over all samples, across processes if they are spread over several."""
+        """Return the population, which computes sums and means over the samples of all processes."""
         return ALONE if self.others is None else self.others  # a compiler knows no other default
 
     def agreed(self, slices: Tensor) -> Tensor:
-        """Slices that all processes share: those of the first one."""
+        """Return the same slices on all processes: those of the first one.
+
+        Use it in a part that looks at samples, before it computes costs along slices that it drew.
+
+        Args:
+            slices: directions, (*batch, L, d).
+
+        Returns:
+            The slices of the first process, (*batch, L, d); the given ones if there is a single process.
+        """
         return slices if self.others is None else self.others.agreed(slices)
 
     @property
     def d(self) -> int:
-        """The dimension of the slices: that of the samples, where slices are linear."""
+        """Return the dimension of the slices, which is that of the samples if slices are linear."""
         return self.x.shape[-1]
 
     def n_points(self) -> Tensor | int:
-        """How many samples x has, padding (zero weight) not counted; (*batch, 1) if weighted."""
+        """Count the samples of x without padding, that is, without samples of weight zero.
+
+        Returns:
+            The count: an integer without weights, a tensor (*batch, 1) with them.
+        """
         if self.x_weights is None:
             return self.n
         return self.population.total(
@@ -88,10 +124,14 @@ class Problem:
         )
 
     def cost_factor(self, inner: int = 1) -> Tensor | int:
-        """What a mean over points is multiplied by to be a cost in the problem's convention.
+        """Return the factor that turns a mean over points into a cost in the problem's convention.
 
-        1, or under "reference", whose costs are sums, the number of points; with weights of shape (*batch, 1, …), to
-        multiply something with `inner` dimensions beside the batch's.
+        Args:
+            inner: the number of dimensions, beside those of the batch, of what is multiplied.
+
+        Returns:
+            1 under "mean". Under "reference", whose costs are sums, the number of points: an integer without weights, a
+            tensor (*batch, 1, …) with `inner` trailing ones with them.
         """
         if self.convention == "mean":
             return 1
@@ -99,61 +139,163 @@ class Problem:
         return n if isinstance(n, int) else n.reshape(n.shape[:-1] + (1,) * inner)
 
     def in_convention(self, means: Tensor, inner: int = 1) -> Tensor:
-        """Means over points as costs in the problem's convention."""
+        """Convert means over points to costs in the problem's convention.
+
+        Args:
+            means: means over points, (*batch, …).
+            inner: the number of dimensions of `means` beside those of the batch.
+
+        Returns:
+            The costs, of the shape of `means`.
+        """
         return means if self.convention == "mean" else means * self.cost_factor(inner)
 
     @property
     def n(self) -> int:
-        """How many samples x has, padding included."""
+        """Return the number of samples of x on all processes, padding included."""
         return self.population.count("x", self.x)
 
     def shares(self, dtype: torch.dtype) -> Tensor | float:
-        """The weights of x divided by their sum, (*batch, n), or 1/n where all are equal."""
+        """Return the weights of x divided by their sum.
+
+        Args:
+            dtype: the dtype of the result.
+
+        Returns:
+            The weights, (*batch, n), or the number 1/n if all are equal.
+        """
         return shares_of(self.x_weights, self.n, dtype, self.population)
 
     def side(self, name: SideName) -> tuple[Tensor, Tensor | None, Population, SideName]:
-        """The samples of one side, their weights, and who has the others: what `mean_of` takes."""
+        """Return one of the two sample sets as the arguments that `mean_of` and `covariance_of` take.
+
+        Args:
+            name: "x" or "y".
+
+        Returns:
+            The samples (*batch, n, d), their weights (*batch, n) or None, the population, and the name.
+        """
         samples, weights = (self.x, self.x_weights) if name == "x" else (self.y, self.y_weights)
         return samples, weights, self.population, name
 
     def at(self, side: SideName, level: Tensor) -> Tensor:
-        """The samples (*batch, k, d) of one side at levels (*batch, k) of [0, 1)."""
+        """Return the samples of one side at given levels of their cumulative weights.
+
+        Use it with uniform levels to draw samples by their weights, with replacement.
+
+        Args:
+            side: "x" or "y".
+            level: levels in [0, 1), (*batch, k). Each sample spans an interval as long as its weight.
+
+        Returns:
+            The samples, (*batch, k, d).
+
+        >>> problem = Problem(torch.arange(4.0).unsqueeze(-1), torch.zeros(4, 1))
+        >>> problem.at("x", torch.tensor([0.1, 0.9]))
+        tensor([[0.],
+                [3.]])
+        """
         samples, weights, population, _ = self.side(side)
         return population.at(side, samples, weights, level)
 
     def positions(self, side: SideName, slices: Tensor) -> Tensor:
-        """Where the samples of one side lie along slices (*batch, L, d): (*batch, L, n)."""
+        """Project the samples of one side on slices.
+
+        Args:
+            side: "x" or "y".
+            slices: directions, (*batch, L, d).
+
+        Returns:
+            The projections, (*batch, L, n).
+        """
         return project(self.x if side == "x" else self.y, slices)
 
     def costs(self, slices: Tensor) -> Tensor:
-        """W_p^p on each slice, (*batch, L), in the problem's convention; differentiable."""
+        """Compute W_p^p on each slice, in the problem's convention.
+
+        Args:
+            slices: directions, (*batch, L, d).
+
+        Returns:
+            The costs, (*batch, L); differentiable in samples, weights and slices.
+        """
         return self.in_convention(slice_costs(*self._inputs(slices), **self._how()))
 
     def weighted_cost(self, slices: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Σ weights · costs (*batch,) and the costs, for slice weights that are constants."""
+        """Compute Σ weights · costs for slice weights that are constants, and the costs.
+
+        Use it in place of `costs` if the slice weights are known beforehand: gradients are then accumulated while costs
+        are computed.
+
+        Args:
+            slices: directions, (*batch, L, d).
+            weights: slice weights, (*batch, L), held constant.
+
+        Returns:
+            The sum (*batch,) and the costs (*batch, L), in the problem's convention.
+        """
         total, means = weighted_cost(*self._inputs(slices), weights, **self._how())
         return self.in_convention(total, inner=0), self.in_convention(means)
 
     def match(self, slices: Tensor, needs: Needs) -> Match:
-        """Costs as means over points, and gradients on the lines, of all slices at once."""
+        """Solve the one-dimensional problems of all slices at once.
+
+        Call `fits` first: the projections on all slices are held in memory.
+
+        Args:
+            slices: directions, (*batch, L, d).
+            needs: the inputs whose gradients are wanted.
+
+        Returns:
+            A `Match`: costs (*batch, L) as means over points, and the wanted gradients in the projections, (*batch, L,
+            n) and (*batch, L, m).
+        """
         x, y, _, a, b = self._inputs(slices)
         return self.matcher(
             x, y, slices, a, b, p=self.p, wanted=needs.wanted, y_sorted=self.y_sorted
         )
 
     def fits(self, slices: Tensor, needs: Needs) -> bool:
-        """Can the projections on all of these slices be held at once?"""
+        """Return whether the projections on all of these slices can be held in memory at once.
+
+        Args:
+            slices: directions, (*batch, L, d).
+            needs: the inputs whose gradients are wanted.
+
+        Returns:
+            True if `match` may be called with these slices.
+        """
         inputs = self._inputs(slices)
         return slices_in_a_piece(*inputs, self.matcher, needs) >= slices.shape[-2]
 
     def pull(
         self, slices: Tensor, coefficients: Tensor | None, needs: Needs
     ) -> tuple[Tensor, Gradients]:
-        """Costs as means over points, and the gradients of Σ coefficients · costs, without autograd."""
+        """Compute costs, and the gradients of Σ coefficients · costs, without autograd.
+
+        Use it in place of `match` for any number of slices: they are processed in pieces that fit in memory.
+
+        Args:
+            slices: directions, (*batch, L, d).
+            coefficients: the factor of each cost, (*batch, L). None if no gradient is wanted.
+            needs: the inputs whose gradients are wanted.
+
+        Returns:
+            The costs (*batch, L) as means over points, and the gradients.
+        """
         return pull(*self._inputs(slices), coefficients, needs=needs, **self._how())
 
     def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
-        """Costs as means over points (*batch, L) and each one's gradient in its slice (*batch, L, d)."""
+        """Compute the cost of each slice and its gradient in that slice.
+
+        Use it to move slices toward a larger cost. The slices are those of the first process (`agreed`).
+
+        Args:
+            slices: directions, (*batch, L, d).
+
+        Returns:
+            The costs (*batch, L) as means over points, and the gradients (*batch, L, d).
+        """
         needs, slices = Needs(slices=True), self.agreed(slices)
         if self.fits(slices, needs):
             found = self.match(slices, needs)
@@ -175,7 +317,11 @@ class Problem:
         return {"p": self.p, "matcher": self.matcher, "y_sorted": self.y_sorted}
 
     def detached(self) -> Problem:
-        """The same problem, held constant: what slicers and ascents look at."""
+        """Return the same problem without gradients, as slicers and ascents see it.
+
+        Returns:
+            A problem whose samples and weights are detached; this problem if none of them requires a gradient.
+        """
         inputs = (self.x, self.y, self.x_weights, self.y_weights)
         if not any(t is not None and t.requires_grad for t in inputs):
             return self
@@ -188,7 +334,7 @@ class Problem:
         )
 
     def swapped(self) -> Problem:
-        """The same problem seen from y."""
+        """Return the same problem with x and y exchanged."""
         return dataclasses.replace(
             self,
             x=self.y,
@@ -205,12 +351,20 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(Problem))  # no compi
 
 
 def fields_of(problem: Problem) -> dict[str, Any]:
-    """What a problem is made of, for another kind of problem to be made of it."""
+    """Return the fields of a problem by name, to construct another kind of problem from them."""
     return {name: getattr(problem, name) for name in _FIELDS}
 
 
 def at_progress(value: float | Schedule, problem: Problem) -> float | Tensor:
-    """A number, or what a schedule says it is at this point of the run."""
+    """Return the present value of a number that may be a schedule.
+
+    Args:
+        value: a number, or a schedule.
+        problem: the problem, whose `moment` or `progress` says how much of the run is over.
+
+    Returns:
+        The number itself, or the value of the schedule; a tensor if the moment keeps it on a device.
+    """
     if not callable(value):
         return value
     return value(problem.progress) if problem.moment is None else problem.moment.of(value)

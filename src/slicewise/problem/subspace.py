@@ -91,10 +91,23 @@ def empirical_essf(slices: Tensor, basis: Tensor, *, p: float = 2) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Subspace(Result):
-    """The affine subspace that holds the samples: `mean` + span of the columns of `basis`.
+    """The affine subspace that holds the samples: `mean` plus the span of the columns of `basis`.
 
-    `k` is its dimension, `spectrum` the standard deviations along all principal directions, largest
-    first. For batched samples k is the largest of `ranks`, and bases of lower rank end in zero columns.
+    `effective_subspace` returns one. Use `reduce` to slice samples in their own k dimensions, and `embed` to return to
+    the original space.
+
+    Attributes:
+        basis: orthonormal columns, (*batch, d, k). For batched samples, bases of lower rank end in zero columns.
+        mean: the mean of the samples, (*batch, d).
+        spectrum: the standard deviations along all principal directions, largest first, (*batch, min(n + m, d)).
+        ranks: the dimension of each subspace of the batch, (*batch,).
+        k: the dimension of the subspace; for batched samples the largest of `ranks`.
+
+    >>> x = torch.tensor([[0.0, 0.0, 5.0], [2.0, 0.0, 5.0]])  # samples on a line
+    >>> line = effective_subspace(x, x)
+    >>> line.k, line.reduce(x).round(), line.embed(line.reduce(x)).allclose(x)
+    (1, tensor([[-1.],
+            [ 1.]]), True)
     """
 
     renamed = {"lift": "embed"}  # noqa: RUF012
@@ -106,15 +119,36 @@ class Subspace(Result):
 
     @property
     def k(self) -> int:
+        """Return the dimension of the subspace, the largest of `ranks` for batched samples."""
         return self.basis.shape[-1]
 
     def reduce(self, x: Tensor) -> Tensor:
-        """Coordinates (*batch, n, k) of samples in the subspace."""
+        """Compute the coordinates of samples in the subspace.
+
+        Args:
+            x: samples, (*batch, n, d).
+
+        Returns:
+            The coordinates, (*batch, n, k).
+
+        Raises:
+            ValueError: if the samples are not of d dimensions.
+        """
         self._check_last("x", x, self.basis.shape[-2])
         return (x - self.mean.unsqueeze(-2)) @ self.basis
 
     def embed(self, z: Tensor) -> Tensor:
-        """Samples (*batch, n, d) back from their coordinates; undoes `reduce` on the subspace."""
+        """Compute samples from their coordinates in the subspace: the inverse of `reduce` on the subspace.
+
+        Args:
+            z: coordinates, (*batch, n, k).
+
+        Returns:
+            The samples, (*batch, n, d).
+
+        Raises:
+            ValueError: if the coordinates are not of k dimensions.
+        """
         self._check_last("z", z, self.k)
         return z @ self.basis.mT + self.mean.unsqueeze(-2)
 

@@ -19,10 +19,20 @@ from slicewise.transport import Needs, plan_mean, project, pull_back
 
 @dataclass(frozen=True, eq=False)
 class Pull:
-    """Where slices pull the samples of a problem: D, and what it was made of.
+    """The direction in which slices move the samples of a problem, with what it was computed from.
 
-    D_i = Σ_l w_l θ_l G_li with G the mean over the 1-D plan of |r|^(p−1) sign r: for p = 2 the move to
-    the mean of a sample's partners, whatever its own weight. Samples of weight zero are not pulled.
+    Every step rule is handed one. `pull_of` computes it; `moved` applies a rule to it.
+
+    The direction is D_i = Σ_l w_l θ_l G_li, where G is the mean of |r|^(p−1) sign r over the one-dimensional plan and r
+    is the offset of a sample from its partner. For p = 2, following −D moves a sample toward the mean of its partners,
+    whatever its own weight. Samples of weight zero do not move.
+
+    Attributes:
+        problem: the samples that are compared, x with n samples in d dimensions.
+        slices: directions θ, (*batch, L, d).
+        weights: slice weights w, (*batch, L), held constant. They may be of either sign if they were differentiated.
+        costs: W_p^p on each slice, (*batch, L), as means over points.
+        direction: D, (*batch, n, d).
     """
 
     problem: Problem
@@ -33,16 +43,24 @@ class Pull:
 
     @property
     def masses(self) -> Tensor | float:
-        """Sample weights (*batch, n), or the one they all have."""
+        """Return the sample weights q, (*batch, n), or the one number 1/n if all are equal."""
         return self.problem.shares(self.direction.dtype)
 
     def size(self) -> Tensor:
-        """Σ_i q_i |D_i|², (*batch,)."""
+        """Compute Σ_i q_i |D_i|², the squared length of the direction.
+
+        Returns:
+            One number for each problem of the batch, (*batch,).
+        """
         here = (self.masses * self.direction.square().sum(dim=-1)).sum(dim=-1)
         return self.problem.population.total(here)
 
     def spread(self) -> Tensor:
-        """Σ_l |w_l| Σ_i q_i (θ_l · D_i)², (*batch,): how much of D the slices see."""
+        """Compute Σ_l |w_l| Σ_i q_i (θ_l · D_i)², the part of the direction that the slices see.
+
+        Returns:
+            One number for each problem of the batch, (*batch,).
+        """
         d = self.direction.shape[-1]
         if d <= self.slices.shape[-2]:
             # The second moment of D says it all, and costs n d² instead of L n d.
@@ -55,28 +73,54 @@ class Pull:
         return self.problem.population.total((self.weights.abs() * seen).sum(dim=-1))
 
     def masses_row(self) -> Tensor | float:
-        """Sample weights shaped against projections, (*batch, 1, n)."""
+        """Return the sample weights shaped to multiply projections, (*batch, 1, n), or the one number 1/n."""
         masses = self.masses
         return masses.unsqueeze(-2) if isinstance(masses, Tensor) else masses
 
 
 class Rule(Protocol):
-    """Says how far to follow a pull: a, (*batch, 1), or (*batch, n) for a step of each sample."""
+    """The protocol of step rules: a callable that computes how far to follow a pull.
+
+    Write a function of this form to use a step rule of your own, and give it as `step_rule`.
+
+    Args:
+        pull: the direction D, and the slices, weights and costs it was computed from.
+
+    Returns:
+        The dimensionless step a: (*batch, 1), or (*batch, n) for a separate step of each sample.
+    """
 
     def __call__(self, pull: Pull) -> Tensor: ...
 
 
 @dataclass(frozen=True, repr=False)
 class Cauchy(BuiltIn):
-    """The exact line search on the plans at hand: a = Σ q|D|² / Σ_l |w_l| Σ q (θ_l·D)².
+    """Compute the step by exact line search along the direction, with the plans at hand held fixed.
 
-    With its 1-D plans held, the cost is a quadratic in x that lies above the true one and touches it
-    here, so the sampled loss cannot rise. For uniform slices a ≈ a*, for MaxSW 1, for an orthonormal
-    frame its size. No move (0/0) is a step of 0.
+    This is the default rule of `displacement`. It serves every p and every variant with linear slices. For p = 2,
 
-    For p ≠ 2 the curvature of the plans takes the place of 1: H = the mean of max(|r|, eps)^(p−2). For
-    p < 2, with eps the root mean square of r, it is a majoriser of the loss smoothed at that length.
-    For p > 2 each sample takes its own step: near a match curvature vanishes, and one step for all crawls.
+        a = Σ q|D|² / Σ_l |w_l| Σ q (θ_l·D)².
+
+    With its one-dimensional plans held fixed, the cost is a quadratic in x that lies above the true cost and touches it
+    at the present samples, so the sampled loss cannot increase. The step is about a* (`best_step`) for uniform slices,
+    1 for MaxSW, and the number of slices for an orthonormal frame. If there is no move (0/0), the step is 0.
+
+    For p ≠ 2 the curvature of the plans replaces the curvature 1 of p = 2: H is the mean of max(|r|, eps)^(p−2) over
+    the plan, for p > 2 with eps = 0 and times p − 1. For p < 2, eps is the root mean square of r, and the quadratic
+    majorizes the loss smoothed at that length. For p > 2 each sample takes its own step, because the curvature vanishes
+    near a match and one step for all samples is then very slow.
+
+    Args:
+        pull: the direction, with what it was computed from.
+
+    Returns:
+        The dimensionless step: (*batch, 1), or (*batch, n) for p > 2.
+
+    >>> from slicewise.problem import Problem
+    >>> problem = Problem(torch.zeros(4, 4), torch.ones(4, 4))
+    >>> frame = torch.eye(4)  # an orthonormal frame: the step is its size
+    >>> Cauchy()(pull_of(problem, frame, torch.full((4,), 1 / 4)))
+    tensor([4.])
     """
 
     def __call__(self, pull: Pull) -> Tensor:
@@ -112,11 +156,22 @@ class Cauchy(BuiltIn):
 
 @dataclass(frozen=True, repr=False)
 class Tempered(BuiltIn):
-    """Cauchy's step, but three quarters of it where that would set every slice right at once. p = 2 only.
+    """Take the step of `Cauchy`, reduced to three quarters where the full step would match every slice at once.
 
-    So it is for one slice, and for any orthonormal frame: a = L. Samples then go where their ranks on these few slices say,
-    and nothing of what earlier slices said is left to average; from three dimensions on flows rattle far from the target.
-    Three quarters still lower the error along a slice by 15/16 of what the whole step does, when its plan is right.
+    Use it for flows with a single slice or with one orthonormal frame per step, in three or more dimensions; p = 2
+    only. There the step of `Cauchy` is a = L. Samples then go exactly where their ranks on these few slices say,
+    nothing of earlier slices is left to average, and from three dimensions on flows oscillate far from the target.
+    Three quarters of the step still lower the squared error along a slice by 15/16 of what the full step does, if its
+    plan is right.
+
+    Args:
+        pull: the direction, with what it was computed from.
+
+    Returns:
+        The dimensionless step, (*batch, 1).
+
+    Raises:
+        ValueError: if p is not 2.
     """
 
     def __call__(self, pull: Pull) -> Tensor:
@@ -128,9 +183,19 @@ class Tempered(BuiltIn):
 
 @dataclass(frozen=True, repr=False)
 class TraceRatio(BuiltIn):
-    """The best step for an error of unknown direction: a = tr M / tr M². It looks at slices alone.
+    """Compute the best step for an error of unknown direction, a = tr M / tr M².
 
-    For uniform slices the mean of 1/a is 1/a*. p = 2 only.
+    Use it if the step should depend on the slices alone, not on the samples; p = 2 only. M = Σ_l |w_l| θ_l θ_lᵀ. For
+    uniform slices the mean of 1/a is 1/a*.
+
+    Args:
+        pull: the direction, with what it was computed from.
+
+    Returns:
+        The dimensionless step, (*batch, 1).
+
+    Raises:
+        ValueError: if p is not 2.
     """
 
     def __call__(self, pull: Pull) -> Tensor:
@@ -146,10 +211,16 @@ class TraceRatio(BuiltIn):
 
 @dataclass(frozen=True, repr=False)
 class Polyak(BuiltIn):
-    """The step to zero loss if the loss were a parabola with its minimum there: a = Σ w·cost / Σ q|D|².
+    """Compute the step to zero loss of a parabola with its minimum there, a = Σ w·cost / Σ q|D|².
 
-    Free and often fastest, but it takes the smallest loss for zero: only for equal numbers of equally
-    weighted samples that can all move, and too long for few slices of many-dimensional data.
+    It adds no computation and is often fastest, but it assumes that the smallest loss is zero. Use it only for equal
+    numbers of equally weighted samples that can all move. For few slices of high-dimensional data its step is too long.
+
+    Args:
+        pull: the direction, with what it was computed from.
+
+    Returns:
+        The dimensionless step, (*batch, 1).
     """
 
     def __call__(self, pull: Pull) -> Tensor:
@@ -158,7 +229,20 @@ class Polyak(BuiltIn):
 
 @dataclass(frozen=True, repr=False)
 class Constant(BuiltIn):
-    """One step always. None is 0.7 a* of uniform slices, right for `sw` alone. p = 2 only."""
+    """Take the same step always.
+
+    Use it to compare with a fixed learning rate; p = 2 only.
+
+    Args:
+        step: the dimensionless step, positive and finite. None is 0.7 a* of uniform slices (`best_step`), which is
+            right for the variant `sw` only.
+
+    Raises:
+        ValueError: for a step that is not positive and finite, and when called if p is not 2.
+
+    >>> Constant(2.0)
+    Constant(step=2.0)
+    """
 
     step: float | None = None
 
@@ -183,7 +267,21 @@ RULES: dict[str, Rule] = {
 
 
 def rule_for(step_rule: str | float | Rule) -> Rule:
-    """A rule by name, a number as a constant one, or a rule as it is."""
+    """Return the step rule that an option `step_rule` stands for.
+
+    Args:
+        step_rule: a name in `RULES` ("cauchy", "tempered", "trace", "polyak", "constant"), a number for a constant
+            step, or a rule, which is returned as it is.
+
+    Returns:
+        The rule, a callable of a `Pull`.
+
+    Raises:
+        ValueError: for an unknown name, a number that is no step, or something that cannot be called.
+
+    >>> rule_for("cauchy"), rule_for(2)
+    (Cauchy(), Constant(step=2.0))
+    """
     if isinstance(step_rule, str):
         check_choice("step_rule", step_rule, RULES)
         return RULES[step_rule]
@@ -197,9 +295,19 @@ def rule_for(step_rule: str | float | Rule) -> Rule:
 
 
 def pull_of(problem: Problem, slices: Tensor, weights: Weights) -> Pull:
-    """Where slices pull the samples x of a problem; nothing is differentiated.
+    """Compute the direction in which slices move the samples x of a problem.
 
-    `weights` (*batch, L), or how they follow from the costs, given as means over points.
+    Use it with `moved` to compute a displacement without a learning rate. Nothing is differentiated. If the projections
+    on all slices do not fit in memory at once, the slices are processed in pieces.
+
+    Args:
+        problem: the samples that are compared, x of shape (*batch, n, d).
+        slices: unit directions, (*batch, L, d).
+        weights: slice weights, (*batch, L), or a function that computes them from the costs (*batch, L), given as means
+            over points.
+
+    Returns:
+        A `Pull`, whose `direction` is (*batch, n, d).
     """
     needs = Needs(x=True)
     if problem.fits(slices, needs):
@@ -216,12 +324,33 @@ def pull_of(problem: Problem, slices: Tensor, weights: Weights) -> Pull:
 
 
 def moved(pull: Pull, rule: Rule = Cauchy()) -> Tensor:
-    """−a D, (*batch, n, d): the move suggested for each sample."""
+    """Compute −a D, the displacement suggested for each sample.
+
+    Args:
+        pull: the direction D, with what it was computed from.
+        rule: the step rule that computes a.
+
+    Returns:
+        The displacements, (*batch, n, d): add them to x.
+
+    >>> from slicewise.problem import Problem
+    >>> problem = Problem(torch.zeros(4, 4), torch.ones(4, 4))
+    >>> moved(pull_of(problem, torch.eye(4), torch.full((4,), 1 / 4)))[0]
+    tensor([1., 1., 1., 1.])
+    """
     return -rule(pull).unsqueeze(-1) * pull.direction
 
 
 def direction_of(problem: Problem, gradient: Tensor) -> Tensor:
-    """D from the gradient of Σ weights · costs, costs as means over points: divide by p q_i."""
+    """Compute the direction D from the gradient of Σ weights · costs, by dividing by p q_i.
+
+    Args:
+        problem: the samples that are compared, with their weights q.
+        gradient: the gradient in x, (*batch, n, d), of costs that are means over points.
+
+    Returns:
+        D, (*batch, n, d); zero for samples of weight zero.
+    """
     if problem.x_weights is None:
         return gradient * (problem.n / problem.p)
     share = problem.shares(torch.float64)

@@ -28,12 +28,24 @@ Reduction = Literal["mean", "sum"]
 
 
 def best_step(n_slices: int, d: int) -> float:
-    """a* = L d / (L + d − 1): the step that contracts most, for L fresh uniform slices of R^d.
+    """Compute a* = L d / (L + d − 1), the step that contracts most for L fresh uniform slices of R^d.
 
-    E M = I/d and E M² = I (L + d − 1) / (L d²): a pair of equal slices gives θθᵀ, of mean I/d, and there
-    are L of those among the L² pairs; a pair of different ones gives I/d². Hence
-    E|e − aMe|² = |e|² (1 − 2a/d + a² (L + d − 1) / (L d²)), least at a*. The data's own dimension k does
-    not enter. As a rate for SW_2²: (n/2) a*.
+    Use it to choose a fixed step, or a learning rate, for a flow of free particles with p = 2. As a rate for SW_2² of n
+    samples of equal weight it is (n/2) a*; see `rate_of_step`.
+
+    Derivation: E M = I/d and E M² = I (L + d − 1) / (L d²). Of the L² pairs of slices, the L pairs of equal slices give
+    θθᵀ, whose mean is I/d; the pairs of different slices give I/d². Hence E|e − aMe|² = |e|² (1 − 2a/d + a²
+    (L + d − 1) / (L d²)), which is smallest at a*. The intrinsic dimension k of the data does not enter.
+
+    Args:
+        n_slices: the number L of slices drawn at each step, at least 1.
+        d: the dimension of the space, at least 1.
+
+    Returns:
+        The dimensionless step a*.
+
+    Raises:
+        ValueError: if `n_slices` or `d` is below 1.
 
     >>> best_step(50, 100), best_step(10**9, 2)
     (33.557046979865774, 1.999999998)
@@ -43,24 +55,69 @@ def best_step(n_slices: int, d: int) -> float:
 
 
 def stability_limit(n_slices: int, d: int) -> float:
-    """2 a*: with fresh slices a step is stable in mean square if, and only if, it is below.
+    """Compute 2 a*, the limit below which a step is stable for fresh uniform slices.
 
-    As a rate for SW_2² with n equal weights: n L d / (L + d − 1), the right edge of every rate sweep.
+    With slices drawn anew at each step, a step is stable in mean square if and only if it is smaller than this limit.
+    As a rate for SW_2² with n samples of equal weight the limit is n L d / (L + d − 1), the right edge of every rate
+    sweep.
+
+    Args:
+        n_slices: the number L of slices drawn at each step, at least 1.
+        d: the dimension of the space, at least 1.
+
+    Returns:
+        The limit, as a dimensionless step.
+
+    Raises:
+        ValueError: if `n_slices` or `d` is below 1.
+
+    >>> stability_limit(10, 10) == 2 * best_step(10, 10)
+    True
     """
     return 2 * best_step(n_slices, d)
 
 
 def contraction(step: float, n_slices: int, d: int) -> float:
-    """E|e′|² / |e|² of one step, 1 − L / (L + d − 1) at a*; above 1 it diverges.
+    """Compute E|e′|² / |e|², the expected factor of the squared error in one step with fresh uniform slices.
 
-    Reducing data to their own k dimensions replaces d by k here: fewer steps for the same error.
+    Use it to predict how many steps a flow needs near its solution. At the best step a* the factor is
+    1 − L / (L + d − 1); above 1 the error diverges. If the data are reduced to their own k dimensions, k takes the
+    place of d: the same error is reached in fewer steps.
+
+    Args:
+        step: the dimensionless step a.
+        n_slices: the number L of slices drawn at each step, at least 1.
+        d: the dimension of the space, at least 1.
+
+    Returns:
+        The factor 1 − 2a/d + a² (L + d − 1) / (L d²).
+
+    Raises:
+        ValueError: if `n_slices` or `d` is below 1.
+
+    >>> contraction(best_step(1, 4), n_slices=1, d=4), contraction(stability_limit(1, 4), n_slices=1, d=4)
+    (0.75, 1.0)
     """
     _check(n_slices=n_slices, d=d)
     return 1 - 2 * step / d + step**2 * (n_slices + d - 1) / (n_slices * d**2)
 
 
 def fixed_slices_limit(slices: Tensor, weights: Tensor | None = None) -> Tensor:
-    """2 / λ_max(M): the limit for slices (*batch, L, d) that are kept; those directions never average out."""
+    """Compute 2 / λ_max(M), the stability limit of the step for slices that are kept from step to step.
+
+    Use it if slices are not redrawn, for example with a `Target`. Errors along these directions then never average out:
+    for many uniform slices the limit is lower than `stability_limit`, see `marchenko_pastur_limit`.
+
+    Args:
+        slices: unit directions, (*batch, L, d).
+        weights: non-negative slice weights, (*batch, L). None is 1/L each.
+
+    Returns:
+        The limit as a dimensionless step, (*batch,).
+
+    >>> fixed_slices_limit(torch.eye(4))  # M = I/4
+    tensor(8.)
+    """
     if weights is None:
         weights = slices.new_full(slices.shape[:-1], 1 / slices.shape[-2])
     scaled = slices * weights.sqrt().unsqueeze(-1)
@@ -68,19 +125,49 @@ def fixed_slices_limit(slices: Tensor, weights: Tensor | None = None) -> Tensor:
 
 
 def marchenko_pastur_limit(n_slices: int, d: int) -> float:
-    """What `fixed_slices_limit` comes to for many uniform slices: 2 L d / (√L + √d)².
+    """Compute 2 L d / (√L + √d)², the value that `fixed_slices_limit` approaches for many uniform slices.
 
-    By the Marchenko–Pastur law, λ_max(M) → (1 + √(d/L))² / d.
+    Use it to know the limit for fixed slices before they are drawn. By the Marchenko–Pastur law,
+    λ_max(M) → (1 + √(d/L))² / d.
+
+    Args:
+        n_slices: the number L of slices, at least 1.
+        d: the dimension of the space, at least 1.
+
+    Returns:
+        The limit, as a dimensionless step.
+
+    Raises:
+        ValueError: if `n_slices` or `d` is below 1.
+
+    >>> marchenko_pastur_limit(4, 4)
+    2.0
     """
     _check(n_slices=n_slices, d=d)
     return 2 * n_slices * d / (math.sqrt(n_slices) + math.sqrt(d)) ** 2
 
 
 def orthonormal_step(n_slices: int, d: int) -> float:
-    """a* for stacked random orthonormal frames: L for L ≤ d, d once L is a multiple of d.
+    """Compute the step a* that contracts most for stacked random orthonormal frames.
 
-    With L = q d + r, M = (q I + P) / L where P projects on r random dimensions: E M = I/d and
-    E M² = (q² + (2q + 1) r/d) I / L². Whole frames contract to nothing in one step.
+    Use it in place of `best_step` for the slices of `orthosw`. It is L for L ≤ d, and d once L is a multiple of d.
+    Whole frames reduce the error to zero in one step.
+
+    Derivation: with L = q d + r, M = (q I + P) / L, where P projects on r random dimensions. Then E M = I/d and E
+    M² = (q² + (2q + 1) r/d) I / L².
+
+    Args:
+        n_slices: the number L of slices drawn at each step, at least 1.
+        d: the dimension of the space, at least 1.
+
+    Returns:
+        The dimensionless step a*.
+
+    Raises:
+        ValueError: if `n_slices` or `d` is below 1.
+
+    >>> orthonormal_step(3, 10), orthonormal_step(20, 10)
+    (3.0, 10.0)
     """
     _check(n_slices=n_slices, d=d)
     frames, rest = divmod(n_slices, d)
@@ -88,30 +175,77 @@ def orthonormal_step(n_slices: int, d: int) -> float:
 
 
 def projected_step(n_slices: int, d: int, k: int) -> float:
-    """a* for slices of R^d whose moves are projected on the k dimensions of the data.
+    """Compute the step a* for slices of R^d whose moves are projected on the k dimensions of the data.
 
-    E (P M P)² = I_k ((k + 2) / (d (d + 2)) + (L − 1) / d²) / L, by E θθᵀPθθᵀ = (2P + kI) / (d (d + 2)).
+    Use it for a flow that draws slices in R^d and keeps its samples in the subspace of the data.
+
+    Derivation: E (P M P)² = I_k ((k + 2) / (d (d + 2)) + (L − 1) / d²) / L, by E θθᵀPθθᵀ = (2P + kI) / (d (d + 2)).
+
+    Args:
+        n_slices: the number L of slices drawn at each step, at least 1.
+        d: the dimension of the space, at least 1.
+        k: the dimension of the subspace that holds the data, at least 1.
+
+    Returns:
+        The dimensionless step a*; `best_step(n_slices, d)` for k = d.
+
+    Raises:
+        ValueError: if `n_slices`, `d` or `k` is below 1.
+
+    >>> projected_step(1, 10, 10) == best_step(1, 10)
+    True
     """
     _check(n_slices=n_slices, d=d, k=k)
     return n_slices * d * (d + 2) / (d * (k + 2) + (n_slices - 1) * (d + 2))
 
 
 def paper_step(k: int, weight: float) -> float:
-    """The paper's rate k / (2 p_i) for SW_2², p_i the weight of a sample.
+    """Compute the paper's learning rate k / (2 p_i) for SW_2², where p_i is the weight of a sample.
 
-    It holds for flows run in the data's own R^k with the power (not the root) of p = 2 and L → ∞, and
-    is the best rate there, not a bound: the bound is twice as large. Run in R^d the same argument gives
-    d / (2 p_i). With finite L it is unstable as soon as L ≤ k − 1 (a = k then passes 2 a*).
+    Use it to reproduce the paper. The rate holds for flows run in the data's own R^k, with the power (not the root) of
+    p = 2, for L → ∞. There it is the best rate, not a bound: the bound is twice as large. For a flow run in R^d the
+    same argument gives d / (2 p_i). With finite L the rate is unstable as soon as L ≤ k − 1, because a = k then reaches
+    or exceeds the limit 2 a*.
+
+    Args:
+        k: the dimension of the data's subspace, at least 1.
+        weight: the weight p_i of a sample, 1/n for n samples of equal weight.
+
+    Returns:
+        The learning rate.
+
+    Raises:
+        ValueError: if `k` is below 1.
+
+    >>> paper_step(2, weight=1 / 100)
+    100.0
     """
     _check(k=k)
     return k / (2 * weight)
 
 
 def root_floor(rate: float, n: int, n_slices: int, d: int) -> float:
-    """Where a constant rate on the root SW_2 ends: W_2 ≈ h (L + d − 1) / (2 n L √d).
+    """Compute the W_2 at which a constant learning rate on the root SW_2 stops improving.
 
-    Its step a = h / (n SW_2) grows as SW_2 falls, up to 2 a*, where it rattles; SW_2 = W_2 / √d there.
-    Above this floor a smaller rate is only slower. For d = 2 it is an upper bound within 2×.
+    Use it to judge whether a flow on the root stopped because of its rate. The floor is W_2 ≈ h (L + d − 1) / (2 n L
+    √d). The step a = h / (n SW_2) grows as SW_2 falls. It stops the progress when it reaches 2 a*, and the samples then
+    oscillate; SW_2 = W_2 / √d there. Above this floor a smaller rate is only slower. For d = 2 the formula is an upper
+    bound, at most twice the floor itself.
+
+    Args:
+        rate: the learning rate h on SW_2.
+        n: the number of samples, of equal weight.
+        n_slices: the number L of uniform slices drawn at each step, at least 1.
+        d: the dimension of the space, at least 1.
+
+    Returns:
+        The approximate W_2 that remains.
+
+    Raises:
+        ValueError: if `n_slices` or `d` is below 1.
+
+    >>> root_floor(1.0, n=100, n_slices=1, d=4)
+    0.01
     """
     return rate * math.sqrt(d) / (n * stability_limit(n_slices, d))
 
@@ -125,11 +259,25 @@ def step_of_rate(
     reduction: Reduction = "mean",
     times_n: bool = False,
 ) -> float:
-    """The dimensionless step a of a learning rate, for a loss over n samples of equal weight (p = 2).
+    """Convert a learning rate to the dimensionless step a, for a loss over n samples of equal weight with p = 2.
 
-    `reduction` and `times_n` say how the loss is written: SW_2² is a mean over samples or a sum, the
-    root is that of the mean or of the sum, and either may be multiplied by n. The root needs the present
-    value `sw` of SW_2 (mean). Published flow scripts use the root of the sum, times n.
+    Use it to compare a learning rate with `best_step` and `stability_limit`. `reduction` and `times_n` describe how the
+    loss is written. Published flow scripts use the root of the sum, times n.
+
+    Args:
+        rate: the learning rate.
+        n: the number of samples.
+        objective: "power" for SW_2², "root" for SW_2.
+        sw: the present value of SW_2, with costs as means over samples. Required for "root", ignored for "power".
+        reduction: "mean" or "sum": whether SW_2² is a mean or a sum over samples. The root is that of the mean or the
+            sum.
+        times_n: whether the loss is multiplied by n.
+
+    Returns:
+        The dimensionless step a.
+
+    Raises:
+        ValueError: for an unknown `objective` or `reduction`, and for "root" without a positive `sw`.
 
     >>> step_of_rate(150, n=300), step_of_rate(1e-4, n=10_000, objective="root", sw=0.1,
     ...                                       reduction="sum", times_n=True)
@@ -147,7 +295,28 @@ def rate_of_step(
     reduction: Reduction = "mean",
     times_n: bool = False,
 ) -> float:
-    """The learning rate that takes a dimensionless step: undoes `step_of_rate`."""
+    """Convert a dimensionless step to the learning rate that takes it: the inverse of `step_of_rate`.
+
+    Use it to give an optimizer the rate of a computed step, such as `best_step`.
+
+    Args:
+        step: the dimensionless step a.
+        n: the number of samples, of equal weight.
+        objective: "power" for SW_2², "root" for SW_2.
+        sw: the present value of SW_2, with costs as means over samples. Required for "root", ignored for "power".
+        reduction: "mean" or "sum": whether SW_2² is a mean or a sum over samples. The root is that of the mean or the
+            sum.
+        times_n: whether the loss is multiplied by n.
+
+    Returns:
+        The learning rate.
+
+    Raises:
+        ValueError: for an unknown `objective` or `reduction`, and for "root" without a positive `sw`.
+
+    >>> rate_of_step(1.0, n=300)
+    150.0
+    """
     return step / _step_of_unit_rate(n, objective, sw, reduction, times_n)
 
 
