@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import torch
 
-from slicewise.distance import Objective, Scale
+from slicewise.distance import Objective, Scale, check_objective
 from slicewise.problem import Schedule, follows_progress
 from slicewise.support import check_choice, check_count
 from slicewise.variants import Recipe
@@ -51,7 +51,7 @@ class TrainingSettings:
     precision: Precision = "float32"
 
     def __post_init__(self) -> None:
-        check_choice("objective", self.objective, get_args(Objective))
+        check_objective(self.objective, self.recipe)
         check_choice("scale", self.scale, SCALES)
         check_choice("precision", self.precision, get_args(Precision))
         check_count("batch", self.batch)

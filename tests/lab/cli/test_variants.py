@@ -48,7 +48,7 @@ def test_as_json(capsys):
 def test_one_in_detail(capsys):
     out = accepted(capsys, "variants", "rpsw")
     for words in (
-        "Symmetric in law; with one seed",  # beyond the first line of its documentation
+        "Use it if slices should point",  # beyond the first line of its documentation
         "no: the triangle inequality may fail",
         "O(L n (log n + d))",
         "kappa=50.0",
