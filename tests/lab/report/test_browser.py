@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from slicewise.lab.experiments import EXPERIMENTS, Options
+from slicewise.lab.report.charts import REMAINING
 from slicewise.lab.report.page import write_report
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
@@ -120,7 +121,7 @@ def test_pointing_at_a_mark_tells_its_numbers(chromium, report):
     tip.wait_for(timeout=5000)
     words = tip.inner_text()
     assert "variant" in words
-    assert re.search(r"exact W₂ that is left\s+\d\.\de[-+]\d\d", words)
+    assert re.search(re.escape(REMAINING) + r"\s+\d\.\de[-+]\d\d", words)
     assert re.search(r"rate\s+\S+", words)
     tab.context.close()
 
@@ -140,7 +141,7 @@ def test_a_tap_tells_as_well(chromium, report):
     tab.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     tip = tab.locator("#vg-tooltip-element.visible")
     tip.wait_for(timeout=5000)
-    assert re.search(r"exact W₂ that is left\s+\d", tip.inner_text())
+    assert re.search(re.escape(REMAINING) + r"\s+\d", tip.inner_text())
     context.close()
 
 
