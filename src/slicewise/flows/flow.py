@@ -252,3 +252,7 @@ def _check_names(variant: str | Variant | Recipe, options: dict[str, Any]) -> No
         near = meant(name, own, cutoff=0.6) if unknown or comes_from_elsewhere(name) else []
         if near:
             raise ValueError(f"flow has no argument {name!r}: {did_you_mean(near[:1]).strip()}")
+        if unknown and not comes_from_elsewhere(name):
+            raise ValueError(
+                f"flow has no argument {name!r}: it takes {', '.join(own)}, and the options of the variant"
+            )

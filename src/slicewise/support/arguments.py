@@ -208,6 +208,10 @@ _BY_OPTIMIZERS = (
     "it makes plain steps, by lr=; the loss SlicedWasserstein is for torch's optimizers"
 )
 _HISTORY = "what was recorded on the way is the `history` of what it returns"
+_DRAWN = (
+    "it draws its own at every step, n_slices of them; for given ones write the loop, "
+    "x = x + displacement(x, y, slices=...)"
+)
 # What a flow decides by itself, or has under another name.
 _OF_A_FLOW = {
     "log": _HISTORY,
@@ -215,8 +219,8 @@ _OF_A_FLOW = {
     "optimiser": _BY_OPTIMIZERS,
     "power": "write objective='power', 'root' or 'mean_root'",
     "progress": "a flow knows how far it is; leave it out",
-    "slices": "it draws its own at every step, n_slices of them; for given ones write the loop, "
-    "x = x + displacement(x, y, slices=...)",
+    "slices": _DRAWN,
+    "projections": _DRAWN,
     "steps": "write max_steps=...",
     "step": "write step_rule=...",
     "share": "write step_factor=...",
@@ -243,8 +247,8 @@ def meant(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> list[str]:
 
 
 def comes_from_elsewhere(name: str) -> bool:
-    """Is it what another library calls an argument?"""
-    return name in _ELSEWHERE
+    """Is it what another library, or slicewise 0.1, calls an argument?"""
+    return name in _ELSEWHERE or name in _INSTEAD or name in RENAMED
 
 
 def did_you_mean(names: list[str]) -> str:
