@@ -69,7 +69,15 @@ def test_flows(key):
     x, others = samples()
     rate = {"lr": 1.0} if case == "rate" else {}
     seeds = torch.tensor([0, 1])
-    found = sw.flow(x, others[kind], name, seeds=seeds, max_steps=12, **rate)
+    found = sw.flow(
+        x,
+        others[kind],
+        name,
+        seeds=seeds,
+        max_steps=12,
+        stopping=sw.Stopping(tolerance=None),
+        **rate,
+    )
     check(key, found.particles)
 
 

@@ -37,7 +37,7 @@ from slicewise.problem import (
     gaussian_constant,
     pad,
 )
-from slicewise.support import did_you_mean, keep_old_paths, meant
+from slicewise.support import NotArrivedWarning, did_you_mean, keep_old_paths, meant
 from slicewise.transport import wasserstein
 from slicewise.variants import VARIANTS, Recipe
 
@@ -88,6 +88,7 @@ __all__ = [
     "Anneal",
     "Evaluation",
     "Flow",
+    "NotArrivedWarning",
     "Problem",
     "Recipe",
     "Recording",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import torch
 
+import slicewise as sw
 from slicewise.lab.data.toys import toy
 
+PURE = sw.Stopping(assign=False)  # sliced steps alone
+FIXED = sw.Stopping(tolerance=None)  # all steps are made
 STUCK_SEED = 14  # of a swiss roll; one in fifty is like it
 
 

@@ -74,24 +74,25 @@ def test_an_interrupt_leaves_a_checkpoint(tmp_path, monkeypatch):
 
 def test_a_state_of_something_else_is_refused(tmp_path):
     x, y = clouds(15, 3)
-    state = sw.flow(x, y, max_steps=3, seeds=1).state
+    state = sw.flow(x, y, max_steps=3, seeds=1, stopping=NO_TOLERANCE).state
     for other in (
         {"x": x + 1},
         {"variant": "orthosw"},
         {"seeds": 2},
         {"lr": 1.0},
-        {"stopping": sw.Stopping(w2=1.0)},
+        {"stopping": sw.Stopping(w2=1.0, assign=False)},
     ):
         arguments = {"x": x, "y": y, "variant": "sw", "seeds": 1, **other}
         with pytest.raises(ValueError, match="other samples or settings"):
-            sw.flow(**arguments, max_steps=5, resume=state)
+            sw.flow(**{"stopping": NO_TOLERANCE} | arguments, max_steps=5, resume=state)
     bases = [torch.linalg.qr(torch.randn(3, 2, dtype=torch.float64)).Q for _ in range(2)]
-    state = sw.flow(x, y, "phisw", basis=bases[0], max_steps=3, seeds=1).state
-    sw.flow(x, y, "phisw", basis=bases[0].clone(), max_steps=4, seeds=1, resume=state)
+    how = {"seeds": 1, "stopping": NO_TOLERANCE}
+    state = sw.flow(x, y, "phisw", basis=bases[0], max_steps=3, **how).state
+    sw.flow(x, y, "phisw", basis=bases[0].clone(), max_steps=4, resume=state, **how)
     with pytest.raises(ValueError, match="other samples or settings"):
-        sw.flow(x, y, "phisw", basis=bases[1], max_steps=4, seeds=1, resume=state)
+        sw.flow(x, y, "phisw", basis=bases[1], max_steps=4, resume=state, **how)
     with pytest.raises(ValueError, match=r"resume=found\.state"):
-        sw.flow(x, y, resume=sw.flow(x, y, max_steps=1))
+        sw.flow(x, y, resume=sw.flow(x, y, max_steps=1, stopping=NO_TOLERANCE))
     wrong = tmp_path / "wrong.pt"
     wrong.write_text("not a state")
     with pytest.raises(ValueError, match="remove the file to start anew"):
@@ -165,14 +166,20 @@ def test_an_interrupt_in_the_middle_of_a_step(tmp_path, monkeypatch):
 def test_a_file_that_cannot_be_continued_is_left_as_it_is(tmp_path):
     x, y = clouds(15, 3)
     file = tmp_path / "flow.pt"
-    how = {"max_steps": 3, "recording": sw.Recording(checkpoint=file)}
+    how = {
+        "max_steps": 3,
+        "recording": sw.Recording(checkpoint=file),
+        "stopping": NO_TOLERANCE,
+    }
     sw.flow(x, y, seeds=1, **how)
     before = file.read_bytes()
     for other in ({"seeds": 2}, {"seeds": 1, "lr": 1.0}, {"seeds": 1, "n_slices": 9}):
         with pytest.raises(ValueError, match="belongs to another flow"):
             sw.flow(x, y, **other, **how)
         assert file.read_bytes() == before
-    torch.save(sw.flow(x, y, seeds=1, max_steps=3).state, file)  # as slicewise 0.1 wrote it
+    torch.save(
+        sw.flow(x, y, seeds=1, max_steps=3, stopping=NO_TOLERANCE).state, file
+    )  # as slicewise 0.1 wrote it
     before = file.read_bytes()
     with pytest.raises(
         ValueError, match=r"written by slicewise 0\.1: finish the run with that version"
@@ -204,18 +211,18 @@ def test_a_file_brings_its_seeds_and_its_history(tmp_path):
 def test_the_file_of_another_flow_is_left_alone_whatever_is_resumed(tmp_path):
     x, y = torch.randn(2, 20, 3, dtype=torch.float64)
     recording = sw.Recording(checkpoint=tmp_path / "a.pt")
-    sw.flow(x, y, seeds=0, max_steps=3, recording=recording)
+    sw.flow(x, y, seeds=0, max_steps=3, recording=recording, stopping=NO_TOLERANCE)
     before = (tmp_path / "a.pt").read_bytes()
-    other = sw.flow(x, y, "ebsw", seeds=0, max_steps=3)
+    other = sw.flow(x, y, "ebsw", seeds=0, max_steps=3, stopping=NO_TOLERANCE)
     for how in (
         {"variant": "ebsw", "resume": other.state},
         {"generator": 5},
         {"seeds": [1, 2]},
     ):
         with pytest.raises(ValueError, match=r"another|other"):
-            sw.flow(x, y, max_steps=5, recording=recording, **how)
+            sw.flow(x, y, max_steps=5, recording=recording, **how | {"stopping": NO_TOLERANCE})
         assert (tmp_path / "a.pt").read_bytes() == before
     several = sw.Recording(checkpoint=tmp_path / "b.pt")
-    sw.flow(x, y, seeds=[0, 1, 2], max_steps=3, recording=several)
+    sw.flow(x, y, seeds=[0, 1, 2], max_steps=3, recording=several, stopping=NO_TOLERANCE)
     with pytest.raises(ValueError, match=r"checkpoint = .*another|checkpoint = .*other"):
-        sw.flow(x.expand(2, 20, 3), y, max_steps=5, recording=several)
+        sw.flow(x.expand(2, 20, 3), y, max_steps=5, recording=several, stopping=NO_TOLERANCE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 import slicewise as sw
@@ -12,12 +13,17 @@ from tests.flows.samples import STUCK_SEED, toys
 def test_escape_from_a_dead_end(monkeypatch):
     """A swiss roll whose particles get stuck near W_2 = 0.02, and stay there without escapes."""
     x, y = toys("swiss", 300, 2, [STUCK_SEED])
-    found = sw.flow(x, y, seeds=[STUCK_SEED], stopping=sw.Stopping(w2=1e-3))
+    found = sw.flow(x, y, seeds=[STUCK_SEED], stopping=sw.Stopping(w2=1e-3, assign=False))
     assert found.converged.all()
     monkeypatch.setattr("slicewise.flows.settings.escape_rule", lambda k: None)
-    stays = sw.flow(
-        x, y, seeds=[STUCK_SEED], stopping=sw.Stopping(w2=1e-3), max_steps=int(found.n_steps)
-    )
+    with pytest.warns(sw.NotArrivedWarning, match="W_2 at most 0.02 left"):
+        stays = sw.flow(
+            x,
+            y,
+            seeds=[STUCK_SEED],
+            stopping=sw.Stopping(w2=1e-3, assign=False),
+            max_steps=int(found.n_steps),
+        )
     assert not stays.converged.any()
     assert (stays.w2 > 0.01).all()
 

@@ -36,7 +36,9 @@ def test_trace():
     assert_close(trace.particles[1], found.particles)
     assert_close(trace.w2[0], sw.wasserstein(x, y))
     assert_close(trace.w2[2], found.w2)
-    assert "worked in 3 of 3 dimensions" in repr(found)
+    assert repr(found).startswith(
+        "Flow: 2 runs of 15 particles in 3 dimensions: 2 out of steps after 10; W_2 at most"
+    )
     ended = sw.flow(x, y, seeds=[1, 2], recording=sw.Recording(w2_at=[900]))
     assert ended.converged.all()
     assert_close(ended.history.w2[0] + 1, ended.w2 + 1)
@@ -73,15 +75,17 @@ def test_the_callers_samples_are_not_touched():
 
 def test_bar_on_request(capsys):
     x, y = clouds(10, 2)
-    sw.flow(x, y, seeds=0, max_steps=3, recording=sw.Recording(progress_bar=True))
+    sw.flow(
+        x, y, seeds=0, max_steps=3, stopping=NO_TOLERANCE, recording=sw.Recording(progress_bar=True)
+    )
     assert "3/3" in capsys.readouterr().err
-    sw.flow(x, y, seeds=0, max_steps=3)
+    sw.flow(x, y, seeds=0, max_steps=3, stopping=NO_TOLERANCE)
     assert capsys.readouterr().err == ""
 
 
 def test_zero_steps():
     x, y = clouds(10, 2)
-    found = sw.flow(x, y, max_steps=0)
+    found = sw.flow(x, y, max_steps=0, stopping=NO_TOLERANCE)
     assert isinstance(found, Flow)
     assert_close(found.particles, x)
     assert found.history.loss.shape == (0,)
@@ -108,18 +112,23 @@ def test_status_in_words_in_the_shape_of_the_batch():
     rates = torch.tensor([[1.0], [1e9]])
     found = sw.flow(x, y, lr=rates, seeds=[1, 2], max_steps=30)
     assert found.status == [["out of steps"] * 2, ["diverged"] * 2]
-    assert repr(found).startswith("Flow(particles (2, 2, 20, 2), 2 out of steps, 2 diverged, up to")
+    assert repr(found).startswith(
+        "Flow: 4 runs of 20 particles in 2 dimensions: 2 out of steps after 30, 2 diverged after"
+    )
     one = sw.flow(x, y, seeds=0)
     assert one.status == Status.ARRIVED == "arrived"
     assert type(one.status) is str
-    assert "1 arrived, up to" in repr(one)
+    assert (
+        repr(one)
+        == f"Flow: 20 particles in 2 dimensions, arrived by {one.by} after {one.n_steps} steps"
+    )
 
 
 @pytest.mark.parametrize(
     ("old", "new"), [("trace", "history"), ("steps", "n_steps"), ("ranks", "dimensions")]
 )
 def test_attributes_of_before_name_those_of_now(old, new):
-    found = sw.flow(*clouds(10, 2), max_steps=1)
+    found = sw.flow(*clouds(10, 2), max_steps=1, stopping=NO_TOLERANCE)
     assert hasattr(found, new)
     with pytest.raises(AttributeError, match=f"no attribute '{old}': it is called '{new}'"):
         getattr(found, old)
@@ -128,7 +137,7 @@ def test_attributes_of_before_name_those_of_now(old, new):
 
 
 def test_a_flow_can_be_copied_and_stored():
-    found = sw.flow(*clouds(10, 2), max_steps=3, seeds=0)
+    found = sw.flow(*clouds(10, 2), max_steps=3, seeds=0, stopping=NO_TOLERANCE)
     for again in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
         assert torch.equal(again.particles, found.particles)
         assert again.status == found.status

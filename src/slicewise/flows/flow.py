@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
+import warnings
 from typing import Any, Literal, get_args
 
 import torch
@@ -15,12 +15,13 @@ from slicewise.flows.loop import FlowLoop, check_state
 from slicewise.flows.result import Flow
 from slicewise.flows.settings import FlowSettings
 from slicewise.flows.setup import Rates, Seeds, groups_for, runs_of
-from slicewise.flows.stopping import Stopping
+from slicewise.flows.stopping import Outcome, Stopping
 from slicewise.problem import Problem, Target
 from slicewise.sampling import DRAWS, Generators
 from slicewise.steps import Rule, rule_for
 from slicewise.support import (
     CheckpointFile,
+    NotArrivedWarning,
     check_choice,
     check_count,
     check_finite,
@@ -43,7 +44,7 @@ def flow(
     variant: str | Variant | Recipe = "sw",
     *,
     lr: Rates = "auto",
-    max_steps: int = 1000,
+    max_steps: int | None = None,
     objective: Objective = "power",
     p: float = 2,
     n_slices: int | None = None,
@@ -65,14 +66,16 @@ def flow(
     """Move samples x until they coincide with samples y, by descending a sliced distance.
 
     With the default `lr="auto"` no learning rate needs tuning: each step is computed from the slices it draws. For "sw"
-    this comes with an exact reduction to the dimensions of the data, evenly spread slices, momentum with restarts, and
-    escapes from dead ends. Other variants use their own slices and the Cauchy step (`Tempered` in more than two
-    dimensions). Give numbers as `lr` for plain gradient descent, for example to sweep over rates.
+    this comes with an exact reduction to the dimensions of the data, evenly spread slices and momentum with restarts.
+    Other variants use their own slices and the Cauchy step (`Tempered` in more than two dimensions). Once sliced steps
+    no longer bring the particles nearer, an assignment ends the run (`Stopping(assign=False)` goes on with sliced
+    steps instead). Give numbers as `lr` for plain gradient descent, for example to sweep over rates.
 
     All leading dimensions are a batch of runs, including those of `lr` and `seeds`: 36 rates of shape (36, 1) and 3
     seeds of shape (3,) are 108 runs in one call. What a run draws depends on its seed and the step only.
 
-    A run that diverges is stopped, marked and keeps its last finite particles; the others continue.
+    `status` says how each run ended, and a `NotArrivedWarning` that some with computed steps did not arrive. A run that
+    diverges is stopped, marked and keeps its last finite particles; the others continue.
 
     Args:
         x: Samples to move, (*batch, n, d).
@@ -80,7 +83,9 @@ def flow(
         variant: The distance to descend: a name in `VARIANTS`, or a `Recipe`.
         lr: "auto" for computed steps, or the rate of plain gradient steps: a number, or a tensor, list or array over
             the batch.
-        max_steps: Number of steps after which a run ends in any case.
+        max_steps: Number of steps after which a run ends in any case. None is 1,000 where an assignment can end it and for
+            given rates, else 1,000 + 5 n log2(2 k) for n samples (the larger set) that span k dimensions: sliced steps
+            alone need a number that grows with n.
         objective: What is descended: "power" (SW_p^p), "root" (SW_p) or "mean_root" (the mean of W_p over slices).
         p: Order of the distance, at least 1.
         n_slices: Slices in each step. None is the variant's default; "sw" with computed steps uses 50, and 7 for each
@@ -105,13 +110,17 @@ def flow(
         recording: What to record on the way, where to keep a checkpoint, and whether to show a progress bar, a
             `Recording`.
         resume: The `state` of a flow with the same samples and settings, to continue from. `max_steps` and `recording`
-            may change. Where something depends on the fraction of steps made (schedules such as `Anneal`, the shrinking
-            steps of n ≠ m or of weights) another `max_steps` continues as another flow.
+            may change. Where something depends on the fraction of steps made (schedules such as `Anneal`) another
+            `max_steps` continues as another flow.
         backend: What computes: "auto", or a name that `slicewise.backends()` lists.
         **options: Options of the variant, e.g. `kappa=50` for "rpsw".
 
     Returns:
-        A `Flow`: `particles` (*batch, n, d), `status`, `n_steps`, `w2`, `history`, `state` and more.
+        A `Flow`: `particles` (*batch, n, d), `status`, `by`, `n_steps`, `w2`, `history`, `state` and more.
+
+    Warns:
+        NotArrivedWarning: If runs with computed steps ended before they met what `stopping` asks for, or a variant's
+            slices never change, so that they may never do.
 
     Raises:
         ValueError: If arguments do not fit together, a checkpoint or state belongs to another flow, or an argument is
@@ -166,7 +175,9 @@ def flow(
     with torch.no_grad(), full_precision(device.type), current(device):
         runs = runs_of(problem, settings, lr, seeds, generator)
         check_finite(x=runs.problem.x, y=runs.problem.y)
-        stopping = dataclasses.replace(stopping, tolerance=settings.tolerance(stopping, problem))
+        stopping = settings.resolved(stopping, problem)
+        if max_steps is None:
+            max_steps = settings.default_steps(stopping, problem, int(runs.dimensions.max()))
         samples = (problem.x, problem.y, x_weights, y_weights, problem.p)
         identity = fingerprint(DRAWS, settings, stopping, runs.rates, runs.seeds, samples)
         if file is not None:
@@ -178,9 +189,16 @@ def flow(
         loop = FlowLoop(runs, groups, history, identity)
         if resume is not None:
             loop.restore(resume)
+        elif auto and recipe.has_fixed_slices and problem.d > 1:
+            _warn(
+                f"{_named(variant)} has the same slices at every step, and never moves what they do not see: its flow may "
+                "end short of the target. Use a variant whose slices change, e.g. 'sw' or 'rqsw'"
+            )
         loop.run(max_steps, file, recording.progress_bar)
         particles = loop.particles().reshape(*runs.batch, *x.shape[-2:])
-    return Flow(
+    outcome, stalled = loop.whole("outcome"), loop.whole("stalled") > 0
+    outcome = torch.where(stalled & (outcome == Outcome.NOT_ENDED), Outcome.STALLED, outcome)
+    found = Flow(
         particles=particles.to(x.dtype),
         target=y.detach().clone(),
         history=history,
@@ -188,10 +206,24 @@ def flow(
         dimensions=loop.whole("dimension").reshape(runs.batch),
         seeds=runs.seeds.reshape(runs.batch),
         state=loop.saved(),
-        outcome=loop.whole("outcome").reshape(runs.batch),
+        outcome=outcome.reshape(runs.batch),
+        stopping=stopping,
         x_weights=x_weights,
         y_weights=y_weights,
     )
+    asked = stopping.assign or stopping.tolerance is not None or stopping.w2 is not None
+    if auto and asked and (trouble := found.not_arrived()):
+        _warn(trouble)
+    return found
+
+
+def _warn(words: str) -> None:
+    # At the caller's line: past this function, `flow` and what turns arrays into tensors around it.
+    warnings.warn(words, NotArrivedWarning, stacklevel=4)
+
+
+def _named(variant: str | Variant | Recipe) -> str:
+    return f"variant {variant!r}" if isinstance(variant, str) else repr(variant)
 
 
 def _fit_together(problem: Problem, lr: Any, seeds: Tensor) -> bool:
@@ -205,9 +237,8 @@ def _fit_together(problem: Problem, lr: Any, seeds: Tensor) -> bool:
 
 
 def _check(*, max_steps: Any, lr: Any, objective: str, y: Any) -> None:
-    if max_steps is None:
-        raise ValueError("max_steps = None: give a whole number of at least 0")
-    check_count("max_steps", max_steps, at_least=0)
+    if max_steps is not None:
+        check_count("max_steps", max_steps, at_least=0)
     check_choice("objective", objective, get_args(Objective))
     if isinstance(lr, str) and lr != "auto":
         raise ValueError(f"lr = {lr!r}: give 'auto', a number, or a tensor over the batch")

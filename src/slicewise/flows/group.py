@@ -12,8 +12,9 @@ from torch import Tensor
 from slicewise.distance import Objective
 from slicewise.flows.movers import Mover
 from slicewise.flows.replay import Replay
+from slicewise.flows.restarts import has_stalled
 from slicewise.flows.stepping import Trajectory, make_steps
-from slicewise.flows.stopping import EndDetector, RunEnd, Stopping, rows_of
+from slicewise.flows.stopping import EndDetector, Outcome, RunEnd, Scales, Stopping, rows_of
 from slicewise.problem import Instant, Moment, Problem, State, Subspace, graph_safe
 from slicewise.sampling import RunSeeds
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from slicewise.flows.loop import StepPlan
 
 Snapshot = dict[str, Any]
+_SAVED = ("alive", "outcome", "n_steps", "partners", "state")
 
 
 class StepRecord(NamedTuple):
@@ -38,6 +40,7 @@ class Group:
     def __init__(
         self,
         problem: Problem,
+        target: Tensor,
         frame: Subspace | None,
         mover: Mover,
         seeds: Tensor,
@@ -47,6 +50,7 @@ class Group:
         extra: State,
     ) -> None:
         self.frame, self.mover, self.stopping = frame, mover, stopping
+        self._target = target  # y in its original coordinates, (R, m, d) or (m, d)
         self.ids = ids  # (R,), which runs of the whole flow these are
         self.dimension = problem.d
         n_runs = len(ids)
@@ -54,9 +58,11 @@ class Group:
         self.particles = problem.x  # (R, n, k), of all runs; up to date for those that have ended
         self.outcome = torch.zeros(n_runs, dtype=torch.int64)  # (R,), codes of `Outcome`
         self.n_steps = torch.zeros(n_runs, dtype=torch.int64)
+        # (R, n), the target sample that each particle is, in runs that an assignment ended
+        self.partners = torch.zeros(n_runs, problem.x.shape[-2] if stopping.assign else 0).long()
         self._seeds = seeds
         self._objective = objective
-        self._size = _size(problem)  # (R,)
+        self._scales = Scales.of(problem)
         self._take(torch.arange(n_runs))
         self.state = mover.start(self._problem, self._streams) | extra
 
@@ -71,7 +77,8 @@ class Group:
         self._detector = EndDetector(
             self._problem,
             self._streams,
-            self._size[rows.to(self._size.device)],
+            self.problem.x[rows.to(self.problem.x.device)],
+            self._scales.rows(rows),
             self.stopping,
             self._objective,
         )
@@ -122,7 +129,8 @@ class Group:
             for after in looks:
                 if begin < after <= begin + length:
                     x = trajectory.xs[after - begin - 1]
-                    views[after] = self._lifted(self._seen(x, after, ends + ended))
+                    seen = [end for end in ends + ended if end.after <= after]
+                    views[after] = self._lifted(self._seen(x, seen), seen)
             self.going = self.going.index_fill(0, _rows(ended), False)
             self.n_alive -= len(ended)
             ends += ended
@@ -158,14 +166,13 @@ class Group:
     def _set(self, x: Tensor, state: State) -> None:
         self._problem, self.state = dataclasses.replace(self._problem, x=x), state
 
-    def _seen(self, x: Tensor, after: int, ends: list[RunEnd]) -> Tensor:
-        """Particles (R, n, k) of all runs, given x (W, n, k) of those worked on, `after` steps from here."""
+    def _seen(self, x: Tensor, ends: list[RunEnd]) -> Tensor:
+        """Particles (R, n, k) of all runs, given x (W, n, k) of those worked on and which of them have ended."""
         moving = torch.nonzero(self.going).flatten()
         rows = self.working[moving].to(x.device)
         particles = self.particles.index_copy(0, rows, x[moving.to(x.device)])
         for end in ends:
-            if end.after <= after:
-                particles[self.working[end.row]] = end.x
+            particles[self.working[end.row]] = end.x
         return particles
 
     def _end(self, ends: list[RunEnd], first: int) -> None:
@@ -176,6 +183,10 @@ class Group:
         self.outcome = self.outcome.index_copy(0, rows, torch.tensor([e.outcome for e in ends]))
         after = torch.tensor([first + end.after for end in ends])
         self.n_steps = self.n_steps.index_copy(0, rows, after)
+        assigned = [end for end in ends if end.partners is not None]
+        if assigned:
+            partners = torch.stack([e.partners for e in assigned if e.partners is not None]).cpu()
+            self.partners = self.partners.index_copy(0, self.working[_rows(assigned)], partners)
         # A graph is captured for one batch: finished runs stay in it and are ignored until half of them have finished.
         if self._replay is None or 2 * self.n_alive <= len(self.going):
             snapshot = self.snapshot()
@@ -186,8 +197,28 @@ class Group:
         """Particles (R, n, d) of all runs, in their original coordinates."""
         return self._lifted(_merged(self.snapshot()))
 
-    def _lifted(self, particles: Tensor) -> Tensor:
-        return particles if self.frame is None else self.frame.embed(particles)
+    @property
+    def stalled(self) -> Tensor:
+        """Runs that have not ended and found their loss at rest at several escapes, (R,)."""
+        stalled = torch.zeros(len(self.ids), dtype=torch.bool)
+        if "escape" in self.state and not self.stopping.assign:
+            snapshot = self.snapshot()
+            stalled[snapshot["alive"]] = has_stalled(snapshot["state"]).cpu()
+        return stalled
+
+    def _lifted(self, particles: Tensor, ends: Iterable[RunEnd] = ()) -> Tensor:
+        """Particles (R, n, k) in their original coordinates, (R, n, d), with runs that are ending just now."""
+        if self.frame is None:
+            return particles
+        lifted = self.frame.embed(particles)
+        # Assigned particles are samples of the target, to the last bit.
+        rows = torch.nonzero(self.outcome == Outcome.ASSIGNED).flatten().tolist()
+        exact = [(row, self.partners[row]) for row in rows]
+        exact += [(int(self.working[e.row]), e.partners) for e in ends if e.partners is not None]
+        for row, partners in exact:
+            target = self._target if self._target.dim() == 2 else self._target[row]
+            lifted[row] = target[partners.to(target.device)]
+        return lifted
 
     def snapshot(self) -> Snapshot:
         """Where the group is, in tensors that are never written to again."""
@@ -203,12 +234,13 @@ class Group:
             "moving": x,
             "outcome": self.outcome,
             "n_steps": self.n_steps,
+            "partners": self.partners,
             "state": state,
         }
 
     def saved(self, snapshot: Snapshot) -> Snapshot:
         """All that is needed to continue from a snapshot, as tensors."""
-        saved = {name: snapshot[name] for name in ("alive", "outcome", "n_steps", "state")}
+        saved = {name: snapshot[name] for name in _SAVED}
         saved["particles"] = _merged(snapshot)
         if self.frame is not None:
             saved |= {"basis": self.frame.basis, "mean": self.frame.mean}
@@ -219,6 +251,7 @@ class Group:
         device = self.particles.device
         self.particles = saved["particles"].to(device)
         self.outcome, self.n_steps = saved["outcome"], saved["n_steps"]
+        self.partners = saved["partners"]
         self.state = {k: t.to(device) for k, t in saved["state"].items()}
         self._take(saved["alive"])
 
@@ -231,10 +264,3 @@ def _merged(snapshot: Snapshot) -> Tensor:
     """Particles of all runs, up to date for those that have not ended."""
     rows = snapshot["alive"].to(snapshot["particles"].device)
     return snapshot["particles"].index_copy(0, rows, snapshot["moving"])
-
-
-def _size(problem: Problem) -> Tensor:
-    """The largest coordinate among the samples of each run, (R,)."""
-    x, y = (t.abs().amax(dim=(-2, -1)) for t in (problem.x, problem.y))
-    size = torch.maximum(x, y.expand_as(x))
-    return torch.where(size > 0, size, 1)

@@ -208,7 +208,7 @@ class FlowLoop:
         """A number that groups have of each run, for all runs, (R,)."""
         numbers = torch.zeros(len(self.runs.seeds), dtype=torch.int64)
         for group in self.groups:
-            numbers[group.ids] = getattr(group, name)
+            numbers[group.ids] = torch.as_tensor(getattr(group, name)).long()
         return numbers
 
     def saved(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from slicewise.distance import Objective, differentiated, stepped, value_of_means
+from slicewise.flows.cooling import Cooling
 from slicewise.flows.restarts import EscapeRule
 from slicewise.flows.slices import (
     PredrawnSlices,
@@ -137,11 +138,13 @@ class RuleMover(BuiltIn):
     rule: Rule
     step_factor: float
     hold_weights: bool
-    shrink: bool  # the steps towards the end of the run
+    cooling: Cooling | None  # where the loss cannot be zero
     escapes: EscapeRule | None
 
     def start(self, problem: Problem, seeds: RunSeeds) -> State:
         state = initial_state(self.recipe, problem, seeds, 0)
+        if self.cooling is not None:
+            state = state | self.cooling.start(problem.x.new_ones(len(problem.x)))
         if self.escapes is None:
             return state
         return state | self.escapes.start(problem.x.new_ones(problem.x.shape[0]))
@@ -166,10 +169,11 @@ class RuleMover(BuiltIn):
         pull = pull_of(problem, slices, weights)
         loss = _value(self.recipe, pull, self.objective)
         step = self.rule(pull) * self.step_factor  # (R, 1) or (R, n)
-        if self.shrink:
-            step = step * shrink_factor(problem)
-        move = -step.unsqueeze(-1) * pull.direction
         after = {**state, **as_run_state(learned)}
+        if self.cooling is not None:
+            after |= self.cooling.update(pull, step.mean(dim=-1), state)
+            step = step * state["short"].unsqueeze(-1)
+        move = -step.unsqueeze(-1) * pull.direction
         if self.escapes is not None and slices.shape[-2] >= self.escapes.needs:
             if any_set(state["escaping"]):
                 escaping = (state["escaping"] > 0).unsqueeze(-1)
@@ -194,29 +198,6 @@ class RuleMover(BuiltIn):
         factor = self.escapes.step_factor((equal * pull.costs).sum(dim=-1), state)
         step = Cauchy()(pull) * factor.unsqueeze(-1)
         return step, -step.unsqueeze(-1) * pull.direction
-
-
-@dataclass(frozen=True)
-class StepShrinking:
-    """A schedule that shortens steps over the last 40 % of a run, which averages out the noise of fresh slices.
-
-    For losses whose minimum is not zero (n ≠ m, unequal weights), around which full steps keep jittering. Runs of
-    fewer than 25 steps a dimension keep full steps: they are still on their way.
-    """
-
-    k: int  # dimensions
-    total: int  # steps of the run
-
-    def __call__(self, progress: float) -> float:
-        if progress <= 0.6 or 0.6 * self.total < 15 * self.k:
-            return 1.0
-        return 10 / (10 + self.total * (progress - 0.6))
-
-
-def shrink_factor(problem: Problem) -> float | Tensor:
-    """By what to multiply the step at the present moment."""
-    assert problem.moment is not None
-    return problem.moment.of(StepShrinking(problem.d, problem.moment.total))
 
 
 def any_set(flags: Tensor) -> bool:
@@ -259,13 +240,15 @@ class MomentumMover(BuiltIn):
     n_slices: int
     objective: Objective
     step_factor: float
-    shrink: bool  # the steps towards the end of the run
+    cooling: Cooling | None  # where the loss cannot be zero
     escapes: EscapeRule | None
 
     def start(self, problem: Problem, seeds: RunSeeds) -> State:
         ones = problem.x.new_ones(problem.x.shape[0])
         # The point to step from, (R, n, k); Nesterov's sequence t and the loss of the last step, (R,).
         state = {"lookahead": problem.x, "nesterov": ones, "loss": ones * math.inf}
+        if self.cooling is not None:
+            state = state | self.cooling.start(problem.x.new_ones(len(problem.x)))
         return state if self.escapes is None else state | self.escapes.start(ones)
 
     def predraw(self, problem: Problem, seeds: RunSeeds, steps: Tensor) -> PredrawnSlices | None:
@@ -299,8 +282,10 @@ class MomentumMover(BuiltIn):
         pull = pull_of(dataclasses.replace(problem, x=state["lookahead"]), slices, weights)
         loss = (weights * pull.costs).sum(dim=-1)  # (R,)
         step = Cauchy()(pull).squeeze(-1) * self.step_factor
-        if self.shrink:
-            step = step * shrink_factor(problem)
+        cooled: State = {}
+        if self.cooling is not None:
+            cooled = self.cooling.update(pull, step, state)
+            step = step * state["short"]
         if escaping is not None and self.escapes is not None:
             step = step * self.escapes.step_factor(loss, state)
         move = -step[:, None, None] * pull.direction
@@ -317,7 +302,7 @@ class MomentumMover(BuiltIn):
         if self.n_slices >= 5 * k:
             momentum = torch.minimum((t_now - 1) / t_next, (2 * step / k - 1).clamp(min=0))
             lookahead = x + momentum[:, None, None] * (x - problem.x)
-        after = {**state, "lookahead": lookahead, "nesterov": t_next, "loss": loss}
+        after = {**state, "lookahead": lookahead, "nesterov": t_next, "loss": loss, **cooled}
         if escaping is not None:
             after["loss"] = torch.where(escaping, math.inf, loss)
         if self.escapes is not None:

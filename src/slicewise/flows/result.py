@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,16 +12,22 @@ import torch
 from torch import Tensor
 
 from slicewise.flows.history import History
-from slicewise.flows.stopping import Outcome
+from slicewise.flows.stopping import Outcome, Stopping
 from slicewise.support import Result, Status
-from slicewise.transport import wasserstein
+from slicewise.transport import matched_distance, wasserstein
 
 _WORDS = {
     Outcome.NOT_ENDED: Status.OUT_OF_STEPS,
     Outcome.ARRIVED: Status.ARRIVED,
     Outcome.DIVERGED: Status.DIVERGED,
     Outcome.ASSIGNED: Status.ARRIVED,
+    Outcome.MINIMUM: Status.MINIMUM_REACHED,
+    Outcome.STALLED: Status.STALLED,
 }
+_FAILED = (Status.OUT_OF_STEPS, Status.STALLED, Status.DIVERGED)
+_BY = {Outcome.ARRIVED: "flow", Outcome.ASSIGNED: "assignment"}
+# Up to so many particles the W_2 that is left is bounded by a matching; beyond, only the sliced distance is told.
+_MATCHED = 20_000
 
 
 @dataclass(eq=False)
@@ -36,9 +43,13 @@ class Flow(Result):
         dimensions: The dimension each run was worked in, (*batch,): d, or fewer after an exact reduction.
         seeds: The seed of each run, (*batch,).
         state: Everything needed to continue: `flow(..., resume=result.state)`.
-        status: How each run ended: "arrived", "out of steps" or "diverged". A string for one run, a nested list in the
-            shape of the batch for several.
-        converged, assigned, diverged: The same as masks, (*batch,).
+        status: How each run ended: "arrived"; "minimum reached" (n ≠ m or weights: the loss cannot be zero, and no longer
+            falls); "out of steps"; "stalled" (at rest away from the target, in spite of escapes); or "diverged". A
+            string for one run, a nested list in the shape of the batch for several.
+        by: What arrived runs arrived by: "flow" (sliced steps alone) or "assignment" (sliced steps, then a matching);
+            None for others. Shaped like `status`. `n_steps` counts sliced steps.
+        converged, assigned, diverged: The runs that arrived, that arrived by assignment, and that diverged, as masks,
+            (*batch,).
         w2: The exact W_2 that is left, (*batch,).
 
     Example:
@@ -61,22 +72,28 @@ class Flow(Result):
     seeds: Tensor
     state: dict[str, Any]
     outcome: Tensor = field(repr=False)  # (*batch,), codes of `Outcome`
+    stopping: Stopping  # with "auto" resolved
     x_weights: Tensor | None = None
     y_weights: Tensor | None = None
 
     @property
     def status(self) -> Any:
         """How each run ended, in words: a str for one run, a nested list of str for a batch."""
-        return _worded(self.outcome.tolist())
+        return _worded(self.outcome.tolist(), lambda code: _WORDS[code].value)
+
+    @property
+    def by(self) -> Any:
+        """What arrived runs arrived by, "flow" or "assignment": a str for one run, a nested list for a batch."""
+        return _worded(self.outcome.tolist(), _BY.get)
 
     @property
     def converged(self) -> Tensor:
-        """Runs that met a stopping criterion by themselves, (*batch,); not those that an assignment ended."""
-        return self.outcome == Outcome.ARRIVED
+        """Runs that arrived, (*batch,), by sliced steps alone or by an assignment."""
+        return (self.outcome == Outcome.ARRIVED) | self.assigned
 
     @property
     def assigned(self) -> Tensor:
-        """Runs that `Stopping(assign=True)` ended, (*batch,)."""
+        """Runs that an assignment ended, (*batch,)."""
         return self.outcome == Outcome.ASSIGNED
 
     @property
@@ -92,22 +109,82 @@ class Flow(Result):
         return torch.where(self.diverged, torch.inf, left)
 
     def __repr__(self) -> str:
-        counts = Counter(_WORDS[Outcome(code)] for code in self.outcome.flatten().tolist())
-        assigned = f" ({n} assigned)" if (n := int(self.assigned.sum())) else ""
-        ended = ", ".join(
-            f"{counts[word]} {word}{assigned if word == Status.ARRIVED else ''}"
-            for word in Status
-            if counts[word]
-        )
-        worked = " and ".join(map(str, sorted(set(self.dimensions.flatten().tolist()))))
-        most = int(self.n_steps.max()) if self.n_steps.numel() else 0
-        return (
-            f"Flow(particles {tuple(self.particles.shape)}, {ended}, up to {most} steps, worked in "
-            f"{worked} of {self.particles.shape[-1]} dimensions)"
-        )
+        n, d = self.particles.shape[-2:]
+        runs = self.outcome.numel()
+        worked = sorted(set(self.dimensions.flatten().tolist()) - {d})
+        reduced = f" (worked in {' and '.join(map(str, worked))})" if worked else ""
+        what = f"{n} particles in {d} dimensions{reduced}"
+        return f"Flow: {f'{runs} runs of {what}: ' if runs != 1 else f'{what}, '}{self._ends()}"
+
+    def not_arrived(self) -> str | None:
+        """What to say of runs that neither arrived nor reached a minimum, and what to do; None if there are none."""
+        failed = [code for code in self._codes() if _WORDS[code] in _FAILED]
+        if not failed:
+            return None
+        runs = self.outcome.numel()
+        who = "the flow" if runs == 1 else f"{len(failed)} of {runs} runs"
+        more = 2 * max(1, int(self.n_steps.max()))
+        advice = f"Continue with resume=found.state and max_steps={more}"
+        if Outcome.NOT_ENDED not in failed:
+            advice = "Start it again with other seeds"
+        if Outcome.DIVERGED in failed:
+            advice = "Leave out step_factor and step_rule, or give samples of a smaller range"
+        elif self._exact and not self.stopping.assign:
+            advice += ", or let an assignment end it: stopping=sw.Stopping(assign=True)"
+        return f"{who} did not arrive: {self._ends()}. {advice}"
+
+    def _ends(self) -> str:
+        """How the runs ended, with what is left of the one that ended furthest away."""
+        codes, steps = self._codes(), self.n_steps.flatten().tolist()
+        words = []
+        for status in Status:
+            rows = [row for row, code in enumerate(codes) if _WORDS[code] == status]
+            if not rows:
+                continue
+            least, most = min(steps[row] for row in rows), max(steps[row] for row in rows)
+            after = f"after {most}" if least == most else f"after {least} to {most}"
+            after += "" if status == Status.OUT_OF_STEPS else " steps"
+            by = Counter(_BY[codes[row]] for row in rows if codes[row] in _BY)
+            how = ""
+            if len(codes) == 1 and by:
+                how = f" by {next(iter(by))}"
+            elif by["assignment"]:
+                how = f" ({by['assignment']} by assignment)"
+            count = f"{len(rows)} " if len(codes) > 1 else ""
+            words.append(f"{count}{status}{how} {after}")
+        return ", ".join(words) + self._left
+
+    def _codes(self) -> list[Outcome]:
+        return [Outcome(code) for code in self.outcome.flatten().tolist()]
+
+    @property
+    def _exact(self) -> bool:
+        """Whether W_2 can be zero."""
+        equal = self.particles.shape[-2] == self.target.shape[-2]
+        return equal and self.x_weights is None and self.y_weights is None
+
+    @cached_property
+    def _left(self) -> str:
+        """What is left in the run, of those that did not end, whose last loss is the largest."""
+        open_ones = [Outcome.NOT_ENDED, Outcome.STALLED]
+        rows = [row for row, code in enumerate(self._codes()) if code in open_ones]
+        losses = self.history.loss.flatten(1) if self.history.batch else self.history.loss[:, None]
+        last = [
+            float(loss[loss == loss][-1:].sum()) for loss in losses.T
+        ]  # 0 where no step was made
+        if not rows:
+            return ""
+        worst = max(rows, key=last.__getitem__)
+        which = " in the furthest" if len(self.outcome.flatten()) > 1 else ""
+        if not self._exact or self.particles.shape[-2] > _MATCHED:
+            return f"; loss {last[worst]:.2g}{which}"
+        n, d = self.particles.shape[-2:]
+        target = self.target.expand(*self.outcome.shape, n, d)
+        x, y = self.particles.reshape(-1, n, d)[worst], target.reshape(-1, n, d)[worst]
+        return f"; W_2 at most {matched_distance(x, y):.2g} left{which}"
 
 
-def _worded(codes: Any) -> Any:
+def _worded(codes: Any, word: Callable[[Outcome], str | None]) -> Any:
     if isinstance(codes, list):
-        return [_worded(code) for code in codes]
-    return _WORDS[Outcome(codes)].value
+        return [_worded(code, word) for code in codes]
+    return word(Outcome(codes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -9,9 +10,10 @@ from typing import Literal
 import torch
 
 from slicewise.distance import Objective, check_objective
+from slicewise.flows.cooling import cooling_rule
 from slicewise.flows.movers import MomentumMover, Mover, RateMover, RuleMover
 from slicewise.flows.restarts import EscapeRule, escape_rule
-from slicewise.flows.stopping import Stopping
+from slicewise.flows.stopping import Stopping, is_exact
 from slicewise.problem import Problem, SlicerPart, WeightingPart, declared
 from slicewise.steps import Cauchy, Rule, Tempered
 from slicewise.support import check_number
@@ -22,9 +24,10 @@ from slicewise.variants import Recipe
 # spelled as the first stores have it, so that they are found; a default that makes other runs takes a new key, "2".
 STEP_VERSION_KEY = "heat of escapes up to 16 times the loss at rest, few slices tempered"
 
-# For runs that end at their first stall (`Stopping(assign=True)`): stalls are detected in any dimension, and no run
-# ever escapes.
-_FIRST_STALL = EscapeRule(50)
+# Runs that an assignment may end do so when their loss has not halved for so many steps; none ever escapes. Sliced
+# steps have then brought the particles as near as the spacing of the target's samples. Waiting longer brings them
+# little nearer, and lets them wander away from the shortest way.
+_STALL = 8
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,13 @@ class FlowSettings:
     step_factor: float
     hold_weights: bool
     n_slices_given: bool
-    assign: bool
+    assign: bool | Literal["auto"]
     lower_bound: float | None = None
 
     def __post_init__(self) -> None:
         if self.lower_bound is not None:
             self._check_lower_bound(self.lower_bound)
-        if self.assign and not self.auto:
+        if self.assign is True and not self.auto:
             raise ValueError(
                 "Stopping(assign=True) needs lr='auto': stalls are detected for computed steps only"
             )
@@ -84,42 +87,70 @@ class FlowSettings:
         squares = problem.p == 2 and self.objective != "mean_root"
         return self.auto and self.rule is None and plain and squares
 
-    def mover(self, problem: Problem) -> Mover:
+    def assigns(self, stopping: Stopping, problem: Problem) -> bool:
+        """Whether an assignment ends runs that stall.
+
+        Raises:
+            ValueError: If that was asked for and is not possible.
+        """
+        if self.assign is True and not is_exact(problem):
+            n, m = problem.x.shape[-2], problem.y.shape[-2]
+            raise ValueError(
+                f"Stopping(assign=True) with {n} and {m} samples, perhaps weighted: an assignment needs equal "
+                f"numbers of equal weight"
+            )
+        if self.assign != "auto":
+            return self.assign
+        near = self.auto and stopping.tolerance is not None and not self.recipe.has_fixed_slices
+        return near and is_exact(problem)
+
+    def mover(self, problem: Problem, assigns: bool) -> Mover:
         """How runs of this problem move, in the k dimensions they are worked in."""
         if not self.auto:
             return RateMover(self.recipe, self.objective, self.lower_bound)
         # The loss can be zero only for equal numbers of samples of equal weight. Otherwise its minimum is positive, and
         # fresh slices keep moving the particles there.
-        n, m, k = problem.x.shape[-2], problem.y.shape[-2], problem.d
-        exact = n == m and problem.x_weights is None and problem.y_weights is None
-        if self.assign and not exact:
-            raise ValueError(
-                f"Stopping(assign=True) with {n} and {m} samples, perhaps weighted: an assignment needs equal "
-                f"numbers of equal weight"
-            )
-        factor, shrink = self.step_factor, not exact
+        k, exact = problem.d, is_exact(problem)
+        own = declared(self.recipe.slicer, SlicerPart).n_slices(k)
         if not self._has_momentum(problem):
             squares = exact and problem.p == 2
             # In the plane escapes free runs of few slices, and whole steps arrive sooner.
             default = Tempered() if squares and k > 2 else Cauchy()
             rule = default if self.rule is None else self.rule
             escapes = escape_rule(k) if squares else None
-            if self.assign:
-                escapes = _FIRST_STALL
-            held = self.hold_weights
-            return RuleMover(self.recipe, self.objective, rule, factor, held, shrink, escapes)
-        own = declared(self.recipe.slicer, SlicerPart).n_slices(k)
+            if assigns:
+                escapes = stall_rule(k, own)
+            cooling = None if exact else cooling_rule(k, own)
+            held, factor = self.hold_weights, self.step_factor
+            return RuleMover(self.recipe, self.objective, rule, factor, held, cooling, escapes)
         n_slices = own if own is not None and self.n_slices_given else default_slices(k)
-        escapes = _FIRST_STALL if self.assign else None
-        if exact and n_slices >= 10 * k and not self.assign:
+        escapes = stall_rule(k, n_slices) if assigns else None
+        if exact and n_slices >= 10 * k and not assigns:
             escapes = escape_rule(k)
-        return MomentumMover(n_slices, self.objective, factor, shrink, escapes)
+        cooling = None if exact else cooling_rule(k, n_slices)
+        return MomentumMover(n_slices, self.objective, self.step_factor, cooling, escapes)
 
-    def tolerance(self, stopping: Stopping, problem: Problem) -> float | None:
-        """The tolerance of a `Stopping`, with "auto" resolved."""
-        if stopping.tolerance != "auto":
-            return stopping.tolerance
-        return None if not self.auto else 1e-9 if problem.x.dtype == torch.float64 else 1e-6
+    def resolved(self, stopping: Stopping, problem: Problem) -> Stopping:
+        """A `Stopping` with "auto" resolved."""
+        tolerance = stopping.tolerance
+        if tolerance == "auto":
+            precise = problem.x.dtype == torch.float64
+            tolerance = None if not self.auto else 1e-9 if precise else 1e-6
+        stopping = dataclasses.replace(stopping, tolerance=tolerance)
+        return dataclasses.replace(stopping, assign=self.assigns(stopping, problem))
+
+    def default_steps(self, stopping: Stopping, problem: Problem, k: int) -> int:
+        """The number of steps of a call that gives none, for samples that span k dimensions."""
+        if not self.auto or stopping.assign or self.recipe.has_fixed_slices:
+            return 1000
+        n = max(problem.x.shape[-2], problem.y.shape[-2])
+        return 1000 + math.ceil(5 * n * math.log2(2 * k))
+
+
+def stall_rule(k: int, n_slices: int | None) -> EscapeRule:
+    """When a run that an assignment may end has stalled: later where the slices of a step see few of k dimensions."""
+    steps_for_all = 1.0 if n_slices is None else max(1.0, 2 * k / n_slices)
+    return EscapeRule(math.ceil(_STALL * steps_for_all))
 
 
 def default_slices(k: int) -> int:

@@ -50,7 +50,7 @@ def make_steps(
     """
     start = problem.x
     predrawn = None if steps is None else mover.predraw(problem, seeds, steps)
-    xs, moves, losses, sizes, escaping = [], [], [], [], []
+    xs, moves, losses, sizes, signals = [], [], [], [], []
     for i in range(length):
         t, moment = when(i)
         before = problem.x
@@ -64,14 +64,14 @@ def make_steps(
         sizes.append(done.step.to(start.dtype))
         if detector.tolerance is not None:
             moves.append(done.x - before if done.move is None else done.move)
-        if detector.stopping.assign:
-            escaping.append(done.state["escaping"])
+        if (signal := detector.signal(done.state)) is not None:
+            signals.append(signal)
     loss = _stacked(losses)
     reasons = detector.reasons(
         loss,
         largest(xs[-1]),
         _measured(moves, furthest) if moves else None,
-        _stacked(escaping) if escaping else None,
+        _stacked(signals) if signals else None,
     )
     numbers = torch.stack([loss, _stacked(sizes), reasons.to(loss.dtype)])
     return Trajectory(start, xs, state, numbers)

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from slicewise.distance import Objective, distance_of_value
-from slicewise.flows.stepping import Trajectory, furthest, largest
-from slicewise.problem import Problem
+from slicewise.flows.stepping import Trajectory, largest
+from slicewise.problem import Problem, State
 from slicewise.sampling import RunSeeds, Stream, sphere
 from slicewise.steps import moved, pull_of
 from slicewise.support import renamed_arguments
-from slicewise.transport import assignment, wasserstein, within
+from slicewise.transport import match_samples, matched_distance, wasserstein, within
 
 
 @renamed_arguments(stop_w2="w2", finish="assign")
@@ -32,12 +32,15 @@ class Stopping:
 
     Args:
         w2: End a run once its exact W_2 is at most this (extra `exact`). None: never for that reason.
-        tolerance: End a run once no sample is asked to move further than this, relative to the largest coordinate of
-            the data, and fresh uniform slices agree. "auto" is 1e-9 for computed steps (1e-6 in float32) and None for
-            given learning rates; None: never for that reason.
-        assign: Solve one exact assignment when a run first stalls, and jump to its solution. Needs computed steps and
-            equal numbers of samples of equal weight. The answer is then a solver's, not the flow's: do not compare
-            objectives by such runs. They are marked in `Flow.assigned`.
+        tolerance: End a run once no sample is asked to move further than this times the spread of the target (the median
+            distance of its samples to their median), fresh uniform slices agree, and W_2 is at most a thousandth of the
+            spread. With n ≠ m or weights: once the loss no longer falls by more than its noise. "auto" is 1e-9 for
+            computed steps (1e-6 in float32) and None for given learning rates; None: never for that reason.
+        assign: Match samples to targets one by one when a run first stalls, and end there: particles then are the
+            target's samples. Sliced steps bring all particles near in some dozens of steps, but then need a number that
+            grows with n. "auto" does so wherever it can: computed steps, equal numbers of samples of equal weight, a
+            `tolerance`, and slices that change from step to step. False keeps to sliced steps; use it to compare
+            objectives. True raises an error where it is not possible.
 
     Raises:
         ValueError: If `w2` is not positive, or `tolerance` is negative.
@@ -51,7 +54,7 @@ class Stopping:
 
     w2: float | None = None
     tolerance: float | Literal["auto"] | None = "auto"
-    assign: bool = False
+    assign: bool | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
         if self.w2 is not None and not (isinstance(self.w2, (int, float)) and self.w2 > 0):
@@ -61,8 +64,8 @@ class Stopping:
             raise ValueError(
                 f"tolerance = {self.tolerance}: give a number relative to the data's size, 'auto' or None"
             )
-        if not isinstance(self.assign, bool):
-            raise ValueError(f"assign = {self.assign!r}: give True or False")
+        if self.assign not in (True, False, "auto"):
+            raise ValueError(f"assign = {self.assign!r}: give True, False or 'auto'")
 
 
 class Outcome(IntEnum):
@@ -71,7 +74,9 @@ class Outcome(IntEnum):
     NOT_ENDED = 0
     ARRIVED = 1
     DIVERGED = 2
-    ASSIGNED = 3  # arrived by `Stopping(assign=True)`, not by the flow
+    ASSIGNED = 3  # arrived by an assignment, not by sliced steps
+    MINIMUM = 4  # of a loss that cannot be zero: n ≠ m, or weights
+    STALLED = 5  # at rest away from the target
 
 
 class RunEnd(NamedTuple):
@@ -81,12 +86,20 @@ class RunEnd(NamedTuple):
     after: int  # steps of the trajectory that the run made
     outcome: Outcome
     x: Tensor  # (n, k), its final particles
+    partners: Tensor | None = None  # (n,), the target sample each is, for a run that was assigned
 
 
 # A particle this many times further out than any sample was at the start will not come back.
 _DIVERGENCE_FACTOR = 1e8
+# A run has arrived only if its W_2 is at most this part of the target's spread.
+_ARRIVED_WITHIN = 1e-3
+# Steps cannot be told from none below some units in the last place of a coordinate.
+_ULPS = 4
+# What is matched to targets is the point this part of the way from a particle's start to where it is. Nearer to the
+# start the whole way is shorter, nearer to the end the last jump.
+_WAY = 0.25
 # Why a step of a run is to be examined, as bits.
-_DIVERGED, _STILL, _NEAR, _STALLED = 1, 2, 4, 8
+_DIVERGED, _STILL, _NEAR, _SIGNAL = 1, 2, 4, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +108,9 @@ class EndDetector:
 
     problem: Problem  # x of any step; y and sample weights with R or shared
     seeds: RunSeeds
-    size: Tensor  # (R,), the largest coordinate of the samples
-    stopping: Stopping  # with its tolerance resolved to a number or None
+    start: Tensor  # (R, n, k), the particles before the first step
+    scales: Scales  # of the samples, one of each run
+    stopping: Stopping  # with its tolerance resolved to a number or None, and `assign` to a bool
     objective: Objective
 
     @property
@@ -105,8 +119,19 @@ class EndDetector:
         assert self.stopping.tolerance != "auto"
         return self.stopping.tolerance
 
+    @property
+    def exact(self) -> bool:
+        """Whether the loss can be zero: equal numbers of samples of equal weight."""
+        return is_exact(self.problem)
+
+    def signal(self, state: State) -> Tensor | None:
+        """What the mover's state says of an end, (R,): the runs where it is positive are examined. None: nothing."""
+        if self.stopping.assign:
+            return state["escaping"]
+        return state["settled"] if self.tolerance is not None and "settled" in state else None
+
     def reasons(
-        self, loss: Tensor, size: Tensor, reach: Tensor | None, escaping: Tensor | None
+        self, loss: Tensor, size: Tensor, reach: Tensor | None, signal: Tensor | None
     ) -> Tensor:
         """Why to examine which steps of which runs, as bits, (S, R). Reads no number on the host.
 
@@ -114,7 +139,7 @@ class EndDetector:
             loss: Loss of each step, (S, R).
             size: Largest coordinate of a particle at the end, (R,).
             reach: How far the particle that was asked to move furthest was asked to move, (S, R).
-            escaping: How many steps of an escape are left, (S, R).
+            signal: What `signal` gave after each step, (S, R).
         """
         stopping = self.stopping
         n, d = self.problem.x.shape[-2:]
@@ -123,10 +148,11 @@ class EndDetector:
             # The size is known at the end only. Before, the loss of the next step tells: uniform slices see a particle
             # that far out as at least this, and whatever comes near it is examined. So is NaN.
             seen = distance_of_value(loss[1:].double(), self.problem, self.objective)
-            near = seen <= 1e-2 * _DIVERGENCE_FACTOR * self.size / math.sqrt(n * d)
+            near = seen <= 1e-2 * _DIVERGENCE_FACTOR * self.scales.largest / math.sqrt(n * d)
             reasons = torch.cat([_DIVERGED * ~near, reasons])
         if reach is not None and self.tolerance is not None:
-            reasons = reasons + _STILL * (reach <= self.tolerance * self.size)
+            resolution = _ULPS * torch.finfo(self.problem.x.dtype).eps * self.scales.largest
+            reasons = reasons + _STILL * (reach <= self.tolerance * self.scales.spread + resolution)
         if stopping.w2 is not None:
             p = self.problem.p
             # No sliced W_p is above W_p, and that is at most n^(1/2 − 1/p) W_2 for p > 2. Ten times that: the loss
@@ -134,8 +160,8 @@ class EndDetector:
             seen = distance_of_value(loss.double(), self.problem, self.objective)
             near = seen <= 10 * n ** max(0.0, 1 / 2 - 1 / p) * stopping.w2
             reasons = reasons + _NEAR * near
-        if escaping is not None:
-            reasons = reasons + _STALLED * (escaping > 0)
+        if signal is not None:
+            reasons = reasons + _SIGNAL * (signal > 0)
         return reasons
 
     def ends(
@@ -162,7 +188,7 @@ class EndDetector:
                 yield end
 
     def _has_diverged(self, largest: Tensor) -> Tensor:
-        return ~(largest <= _DIVERGENCE_FACTOR * self.size)  # true of NaN as well
+        return ~(largest <= _DIVERGENCE_FACTOR * self.scales.largest)  # true of NaN as well
 
     def _ends_at(
         self, reasons: Tensor, x: Tensor, before: Tensor, after: int, steps: int
@@ -172,38 +198,111 @@ class EndDetector:
         still = ((reasons & _STILL) > 0) & ~diverged
         if bool(still.any()):
             still = still & self._is_still(x, steps).cpu()
+        signaled = ((reasons & _SIGNAL) > 0) & ~diverged
         for row in torch.nonzero(reasons).flatten().tolist():
             if diverged[row]:
                 yield RunEnd(row, after, Outcome.DIVERGED, before[row].clone())
-            elif still[row] or (reasons[row] & _NEAR and self._is_near(x, row)):
+            elif reasons[row] & _NEAR and self._is_near(x, row):
                 yield RunEnd(row, after, Outcome.ARRIVED, x[row].clone())
-            elif reasons[row] & _STALLED:
-                one = self._one(x, row)
-                jumped = one.y[assignment(one.x, one.y).to(one.y.device)]
-                yield RunEnd(row, after, Outcome.ASSIGNED, jumped)
+            elif still[row]:
+                yield self._end_of_still(x, row, after)
+            elif signaled[row] and self.stopping.assign:
+                yield self._assigned(x, row, after)
+            elif signaled[row]:
+                yield RunEnd(row, after, Outcome.MINIMUM, x[row].clone())
+
+    def _end_of_still(self, x: Tensor, row: int, after: int) -> RunEnd:
+        """The end of a run in which no particle is asked to move."""
+        if not self.exact:
+            return RunEnd(row, after, Outcome.MINIMUM, x[row].clone())
+        if self._has_arrived(x, row):
+            return RunEnd(row, after, Outcome.ARRIVED, x[row].clone())
+        if self.stopping.assign:
+            return self._assigned(x, row, after)
+        return RunEnd(row, after, Outcome.STALLED, x[row].clone())
+
+    def _assigned(self, x: Tensor, row: int, after: int) -> RunEnd:
+        """The end of a run by an assignment.
+
+        Candidates are the targets near each particle. Among them, those are chosen that are near a point between where
+        the particle began and where it is, up to a shift of all: of the matchings near the flow's end, one that also
+        makes the whole way short.
+        """
+        one = self._one(x, row)
+        start = self.start[row]
+        shift = (one.x - start).median(dim=-2).values
+        between = start + shift + _WAY * (one.x - start - shift)
+        partners = match_samples(between, one.y, near=one.x).to(one.y.device)
+        return RunEnd(row, after, Outcome.ASSIGNED, one.y[partners], partners)
 
     def _is_still(self, x: Tensor, steps: int) -> Tensor:
         """Whether fresh uniform slices suggest no move either, (R,): a variant's own may not see what is left."""
         assert self.tolerance is not None
-        problem = dataclasses.replace(self.problem, x=x)
         runs, _, k = x.shape
         n_slices = max(50, 5 * k)
         rng = self.seeds.at(steps, Stream.ARRIVAL_CHECK)
         slices = sphere.uniform((runs, n_slices, k), rng, x.dtype)
-        pull = pull_of(problem, slices, slices.new_full((runs, n_slices), 1 / n_slices))
-        return furthest(moved(pull)) <= 100 * self.tolerance * self.size
+        even = slices.new_full((runs, n_slices), 1 / n_slices)
+        moves = moved(pull_of(dataclasses.replace(self.problem, x=x), slices, even))
+        resolution = _ULPS * torch.finfo(x.dtype).eps * x.abs().amax(dim=-1)  # (R, n)
+        allowed = 100 * self.tolerance * self.scales.spread.unsqueeze(-1) + resolution
+        return (torch.linalg.vector_norm(moves, dim=-1, dtype=torch.float64) <= allowed).all(dim=-1)
+
+    def _has_arrived(self, x: Tensor, row: int) -> bool:
+        """Whether W_2 of a run is small against the spread of its target."""
+        one = self._one(x, row)
+        resolution = _ULPS * torch.finfo(x.dtype).eps * float(one.y.norm(dim=-1).median())
+        within = max(_ARRIVED_WITHIN, 10 * (self.tolerance or 0.0)) * float(self.scales.spread[row])
+        return matched_distance(one.x, one.y) <= within + resolution
 
     def _is_near(self, x: Tensor, row: int) -> bool:
         """Whether the exact W_2 of a run is small enough."""
         assert self.stopping.w2 is not None
         one = self._one(x, row)
         a, b = one.x_weights, one.y_weights
-        if a is None and b is None and one.x.shape[-2] == one.y.shape[-2]:
+        if self.exact:
             return within(one.x, one.y, self.stopping.w2)
         return float(wasserstein(one.x, one.y, x_weights=a, y_weights=b)) <= self.stopping.w2
 
     def _one(self, x: Tensor, row: int) -> Problem:
         return rows_of(dataclasses.replace(self.problem, x=x), torch.tensor(row))
+
+
+class Scales(NamedTuple):
+    """How large the samples of each run are, (R,)."""
+
+    largest: Tensor  # the largest coordinate
+    spread: Tensor  # the typical distance of a target sample to the middle of all, whatever a few outliers do
+
+    @classmethod
+    def of(cls, problem: Problem) -> Scales:
+        """The scales of a problem with R runs; all positive."""
+        x, y = problem.x, problem.y.expand(len(problem.x), *problem.y.shape[-2:])
+        largest = torch.maximum(*(t.abs().amax(dim=(-2, -1)) for t in (x, y)))
+        largest = torch.where(largest > 0, largest, 1)
+        distances = _to_median(y)
+        spread = distances.median(dim=-1).values
+        # Where more than half of the targets are one point, those that are not tell; then the way to them.
+        for other in (distances, _to_median(torch.cat([x, y], dim=-2))):
+            spread = torch.where(spread > 0, spread, other.mean(dim=-1))
+        return cls(largest, torch.where(spread > 0, spread, 1))
+
+    def rows(self, rows: Tensor) -> Scales:
+        """Those of some runs."""
+        return Scales(*(t[rows.to(t.device)] for t in self))
+
+
+def _to_median(samples: Tensor) -> Tensor:
+    """Distances (R, n) of samples (R, n, d) to their componentwise median."""
+    middle = samples.median(dim=-2, keepdim=True).values
+    # In float64, where squares of tiny numbers are not zero.
+    return torch.linalg.vector_norm(samples - middle, dim=-1, dtype=torch.float64)
+
+
+def is_exact(problem: Problem) -> bool:
+    """Whether samples can be matched one to one: equal numbers of equal weight. Only then can a distance be zero."""
+    equal = problem.x.shape[-2] == problem.y.shape[-2]
+    return equal and problem.x_weights is None and problem.y_weights is None
 
 
 def rows_of(problem: Problem, rows: Tensor) -> Problem:

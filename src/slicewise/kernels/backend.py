@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from slicewise.support import DeviceDraws, Kernels
+from slicewise.support import DeviceDraws, Kernels, MatchingLoops
 from slicewise.transport import Matcher, match_slices
 
 if TYPE_CHECKING:
@@ -102,6 +102,14 @@ class Chosen:
     def matcher(self, backend: str, device: torch.device) -> Matcher:
         """See `matcher`."""
         return matcher(backend, device)
+
+    def matching_loops(self) -> MatchingLoops | None:
+        """The loops of `numba_matching`, where numba works."""
+        if _fastest_on_cpu() != "numba":
+            return None
+        from slicewise.kernels.cpu import NumbaMatching
+
+        return NumbaMatching()
 
     def draws(self, seeds: Tensor, step: int | Tensor, stream: int) -> DeviceDraws | None:
         """Draws made where the seeds are, if kernels can be compiled there."""

@@ -270,3 +270,25 @@ def _mirrored(bits: Array) -> Array:
     sign &= 0x7FFFFFFF
     sign ^= bits
     return sign
+
+
+class NumbaMatching:
+    """The loops of `transport.matching`, compiled by numba."""
+
+    def __init__(self) -> None:
+        self._loops = importlib.import_module("slicewise.kernels.numba_matching")
+
+    def least(self, rows: Tensor, k: int) -> Tensor:
+        """The places of the k least values of each row, (r, k), in no order."""
+        values = rows.contiguous().numpy()
+        found = np.empty((len(values), k), np.int64)
+        share(
+            lambda start, stop: self._loops.least(values, start, stop, found),
+            len(values),
+            keys=values.size // 8,
+        )
+        return torch.from_numpy(found)
+
+    def auction(self, *given: Any) -> int:
+        """Bids, one after another, until every row has a partner or the budget is spent."""
+        return int(self._loops.auction(*given))

@@ -242,6 +242,11 @@ class Quasi(BuiltIn, SlicerPart):
         """Whether directions are randomly rotated; fixed directions favor some axes over others."""
         return self.turned
 
+    @property
+    def is_fixed(self) -> bool:  # type: ignore[override]
+        """Whether every call gives the same slices."""
+        return not self.turned
+
     def unfit_for(self, d: int) -> str | None:
         return point_sets.unfit_for(self.points, d)
 

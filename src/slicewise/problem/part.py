@@ -122,6 +122,8 @@ class SlicerPart(Part):
     looks_at_samples: bool = True
     # Are its slices independent and uniform on the sphere? `flow` then may take evenly spread ones in their place.
     is_uniform: bool = False
+    # Are its slices the same at every call? A flow along them never moves what they do not see.
+    is_fixed: bool = False
 
     def n_slices(self, d: int) -> int | None:
         """How many slices it gives in d dimensions; None if that is not known beforehand."""

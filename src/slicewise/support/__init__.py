@@ -37,8 +37,10 @@ from slicewise.support.checkpoint import CheckpointFile, fingerprint
 from slicewise.support.dispatch import (
     DeviceDraws,
     Kernels,
+    MatchingLoops,
     current,
     kernels_for,
+    matching_loops,
     needs_gradient,
     register,
     registered,
@@ -47,5 +49,5 @@ from slicewise.support.files import check_writable, write_whole
 from slicewise.support.graphs import CapturedGraph, side_stream
 from slicewise.support.progress import progress_bar
 from slicewise.support.renamed import keep_old_paths, renamed_arguments
-from slicewise.support.status import Status
+from slicewise.support.status import NotArrivedWarning, Status
 from slicewise.support.torch_modes import broadcast, full_precision, is_transformed

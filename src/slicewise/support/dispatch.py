@@ -118,8 +118,24 @@ class Kernels(Protocol):
         ...
 
 
+class MatchingLoops(Protocol):
+    """Compiled loops of `transport.matching`, for the CPU."""
+
+    def least(self, rows: Tensor, k: int) -> Tensor:
+        """The places of the k least values of each row (r, n), (r, k), in no order."""
+        ...
+
+    def auction(self, *given: Any) -> int:
+        """As `transport.matching` bids in rounds, one bid after another."""
+        ...
+
+
 class Backend(Protocol):
     """What the room `kernels` offers."""
+
+    def matching_loops(self) -> MatchingLoops | None:
+        """Compiled loops for one-to-one matching, if numba is there."""
+        ...
 
     def kernels(self, device: torch.device) -> Kernels | None:
         """Kernels for a device, if there are any."""
@@ -158,6 +174,11 @@ def kernels_for(*tensors: Tensor) -> Kernels | None:
     if not first.is_cuda or first.dtype not in _DTYPES or needs_gradient(*tensors):
         return None
     return None if _registered is None else _registered.kernels(first.device)
+
+
+def matching_loops() -> MatchingLoops | None:
+    """Compiled loops for one-to-one matching on the CPU; None where NumPy must do it."""
+    return None if _registered is None else _registered.matching_loops()
 
 
 def needs_gradient(*tensors: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""How a run ended, in one of five words."""
+"""How a run ended, in one of five words, and the warning that it did not arrive."""
 
 from __future__ import annotations
 
@@ -18,3 +18,7 @@ class Status(StrEnum):
     MINIMUM_REACHED = "minimum reached"  # the loss no longer decreases, and its minimum is not zero
     STALLED = "stalled"  # the loss no longer decreases, though it could be zero
     DIVERGED = "diverged"  # values became infinite, NaN or far larger than the data
+
+
+class NotArrivedWarning(UserWarning):
+    """A flow ended before it met what was asked of it, or cannot meet it."""

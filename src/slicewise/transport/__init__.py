@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from slicewise.transport.autograd import root, root_slope, slice_costs, weighted_cost
 from slicewise.transport.backproject import descend
-from slicewise.transport.exact import assignment, wasserstein, within
+from slicewise.transport.exact import wasserstein, within
+from slicewise.transport.matching import match_samples, matched_distance
 from slicewise.transport.one_dim import Match, Wanted, plan_mean, plan_on_lines
 from slicewise.transport.sliced import (
     DEVICE_PIECE_BYTES,

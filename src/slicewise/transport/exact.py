@@ -121,14 +121,6 @@ def within(x: Tensor, y: Tensor, distance: float) -> bool:
     return float(wasserstein(x, y)) <= distance
 
 
-def assignment(x: Tensor, y: Tensor) -> Tensor:
-    """For each sample of x (n, d), its partner in y (n, d) in the optimal plan for W_2: an index (n,)."""
-    with exact_extra():
-        from scipy.optimize import linear_sum_assignment
-    distances = torch.cdist(x.double().cpu(), y.double().cpu(), compute_mode=_DIFFERENCES)
-    return torch.as_tensor(linear_sum_assignment(distances.square().numpy())[1])
-
-
 def _distance(x: Tensor, y: Tensor, p: float, a: Tensor | None, b: Tensor | None) -> float:
     x, a = _without_absent(x, a)
     y, b = _without_absent(y, b)

@@ -13,6 +13,7 @@ from slicewise.problem import (
     Lift,
     Part,
     Slicer,
+    SlicerPart,
     Weighting,
     WeightingPart,
     declared,
@@ -101,6 +102,11 @@ class Recipe(Part):
     def rotation_invariant(self) -> bool:  # type: ignore[override]
         """Is it independent of the axes that samples are given in? Flows then may reduce and rotate them."""
         return rotation_invariant(self._parts)
+
+    @property
+    def has_fixed_slices(self) -> bool:
+        """Are its slices the same at every call?"""
+        return declared(self.slicer, SlicerPart).is_fixed
 
     @functools.cached_property
     def follows_progress(self) -> bool:
