@@ -189,7 +189,8 @@ def flow(
         "dtype": dtype,
     }
     lines = _lines(result)
-    shown = _film(found, sets, frames, 1 / p if objective == "power" else 1.0)
+    show_bar = False if quiet else None
+    shown = _film(found, sets, frames, 1 / p if objective == "power" else 1.0, show_bar)
     if save is not None:
         write_whole(save, _as_bytes(found, sets, save.suffix.lower()))
         lines.append(("saved", printable(str(save))))
@@ -197,7 +198,7 @@ def flow(
         title = f"{sets.x_name} → {sets.y_name}"
         write_whole(out, as_html(shown, fps=fps, title=title, facts=lines))
     else:
-        with progress_bar(len(shown.steps), False if quiet else None, "film") as tick:
+        with progress_bar(len(shown.steps), show_bar, "film") as tick:
             if encoder is None:
                 drawn = as_gif(shown, fps=fps, tick=tick)
             else:
@@ -227,7 +228,7 @@ def _rate(word: str) -> float | Literal["auto"]:
     return rate
 
 
-def _film(found: Flow, sets: SamplePair, most: int, root: float) -> Film:
+def _film(found: Flow, sets: SamplePair, most: int, root: float, show_bar: bool | None) -> Film:
     """Choose frames from the first step to the end; the particles may have jumped there."""
     end, final = int(found.n_steps), found.particles.cpu()
     history = found.history
@@ -241,14 +242,18 @@ def _film(found: Flow, sets: SamplePair, most: int, root: float) -> Film:
     frames = choose_frames(steps, particles, target, plane, most)
     w2, curve = None, None
     if len(sets.x) * len(sets.y) <= _CHEAP_PAIRS:
-        w2 = [float(wasserstein(x, target)) for _, x in frames[:-1]] + [float(found.w2)]
-        measured = [(min(step, end), left) for (step, _), left in zip(frames, w2, strict=True)]
         # Steps that cannot be told apart have no frames, but the curve goes on.
-        shown = {step for step, _ in measured}
+        shown = {step for step, _ in frames}
         others = [(step, x) for step, x in kept if step not in shown]
-        some = others[:: math.ceil(len(others) / _BETWEEN) or 1]
-        measured[-1:-1] = [(float(step), float(wasserstein(x, target))) for step, x in some]
-        curve = ("W₂", sorted(measured[:-1], key=lambda point: point[0]) + measured[-1:])
+        others = others[:: math.ceil(len(others) / _BETWEEN) or 1]
+        points = []
+        with progress_bar(len(frames) + len(others), show_bar, "W_2") as tick:
+            for step, x in [*frames[:-1], *others]:
+                points.append((float(min(step, end)), float(wasserstein(x, target))))
+                tick(len(points), f"step {step:g}")
+        w2 = [left for _, left in points[: len(frames) - 1]] + [float(found.w2)]
+        by_step = sorted(points, key=lambda point: point[0])
+        curve = ("W₂", [*by_step, (float(end), w2[-1])])
     else:
         curve = ("sliced distance of each step", _sliced(found, root))
     names = f"{sets.x_name} ({len(sets.x)})", f"{sets.y_name} ({len(sets.y)})"

@@ -20,6 +20,7 @@ from slicewise.lab.images.files import (
     read_mask,
     read_picture,
 )
+from slicewise.lab.images.frames import Frames, as_rgb, palette_w2, visible_pixels
 from slicewise.lab.images.scenes import (
     Film,
     choose_frames,
@@ -28,7 +29,6 @@ from slicewise.lab.images.scenes import (
     seen_in,
     steps_to_record,
 )
-from slicewise.lab.images.frames import Frames, as_rgb, palette_w2, visible_pixels
 from slicewise.lab.images.video import VIDEOS, find_encoder
 
 __all__ = [

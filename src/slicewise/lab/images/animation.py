@@ -30,6 +30,8 @@ _GRID = 4_000
 _HELD = 2.0
 # The curve of the distance goes down at most so many decades from its largest value.
 _DECADES = 5.0
+# In a GIF of points in their own colors.
+_OWN_COLORS = 128
 _INK, _LINE = "#333333", "#cccccc"
 # Outward arrows at the left, right, lower and upper border.
 _ARROWS = ("<", ">", "v", "^")
@@ -64,7 +66,10 @@ def _palette() -> Image:
 
     def blends(one: str, other: str, n: int) -> np.ndarray:
         ends = np.array([to_rgb(one), to_rgb(other)])
-        return np.linspace(1, 0, n + 1)[:, None] * ends[0] + np.linspace(0, 1, n + 1)[:, None] * ends[1]
+        return (
+            np.linspace(1, 0, n + 1)[:, None] * ends[0]
+            + np.linspace(0, 1, n + 1)[:, None] * ends[1]
+        )
 
     ramps = [("white", BLUE, 6), ("white", ORANGE, 6), (BLUE, ORANGE, 4), ("white", "black", 8)]
     colors = np.concatenate([blends(*ramp) for ramp in ramps])
@@ -75,14 +80,19 @@ def _palette() -> Image:
 
 
 def _palette_of(pictures: Sequence[Image]) -> Image:
-    """Return an image with 255 colors that suit some pictures of equal size."""
+    """Return an image with colors that suit some pictures of equal size, white among them."""
     from PIL import Image
 
     width, height = pictures[0].size
     sheet = Image.new("RGB", (width, len(pictures) * height))
     for i, picture in enumerate(pictures):
         sheet.paste(picture, (0, i * height))
-    return sheet.quantize(255)
+    palette = sheet.quantize(_OWN_COLORS)
+    colors = np.array(palette.getpalette(), dtype=np.uint8).reshape(-1, 3)
+    # The background stays white: Pillow looks colors up in cubes of several levels.
+    colors[colors.min(axis=1) > 240] = 255
+    palette.putpalette(colors.tobytes())
+    return palette
 
 
 def as_video(film: Film, encoder: Encoder, *, fps: float, tick: Tick | None = None) -> bytes:
@@ -101,10 +111,10 @@ def as_video(film: Film, encoder: Encoder, *, fps: float, tick: Tick | None = No
 
 def _pictures(film: Film, tick: Tick | None) -> Iterator[Image]:
     """Draw every frame."""
-    drawing = _Drawing(film)
     with warnings.catch_warnings():
         # About names in letters that the font lacks.
         warnings.filterwarnings("ignore", message="Glyph")
+        drawing = _Drawing(film)
         for i in range(len(film.steps)):
             yield drawing.picture(i)
             if tick is not None:
@@ -120,7 +130,7 @@ class _Drawing:
 
         self._film = film
         # In inches: the plane, below it the curve and the caption.
-        width, plane, below = 5.0, 4.4, 1.45 if film.curve else 0.25
+        width, plane, below = 5.0, 4.4, 1.5 if film.curve else 0.25
         caption = textwrap.fill(film.words, 92)
         foot = 0.08 + 0.13 * (caption.count("\n") + 1 if caption else 0)
         height = 0.62 + plane + 0.25 + below + foot
@@ -143,8 +153,15 @@ class _Drawing:
         self._axes.spines[:].set_color(_LINE)
         self._texts(width, height, caption)
         self._points()
+        self._moving: list[Any] = [self._axes, self._where, self._left]
         if film.curve:
             self._trace((0.48 / width, (foot + 0.3) / height, plane / width, 0.97 / height))
+            self._moving.append(self._dot)
+        for artist in self._moving:
+            artist.set_animated(True)
+        # What does not move is drawn once.
+        self._canvas.draw()
+        self._still = self._canvas.copy_from_bbox(self._figure.bbox)
 
     def _texts(self, width: float, height: float, caption: str) -> None:
         """Write the line above, the legend and the caption."""
@@ -165,27 +182,32 @@ class _Drawing:
         own, edge = film.colors, "none"
         if own is not None:  # an outline, so that white points can be seen
             size, edge = 1.5 * size, GRAY
-        filled: dict[str, Any] = {"facecolors": BLUE, "edgecolors": edge, "linewidths": 0.25}
-        hollow: dict[str, Any] = {"facecolors": "none", "edgecolors": ORANGE, "linewidths": ring}
-        empty = np.zeros((0, 2))
-        self._dots = axes.scatter(*empty.T, s=size, zorder=2, label=film.names[0], **filled)
-        self._rings = axes.scatter(*empty.T, s=2.2 * size, zorder=4, label=film.names[1], **hollow)
+        color = BLUE if own is None else GRAY
+        filled: dict[str, Any] = {"facecolors": color, "edgecolors": edge, "linewidths": 0.25}
+        hollow: dict[str, Any] = {
+            "facecolors": "none",
+            "edgecolors": ORANGE if own is None else GRAY,
+            "linewidths": ring,
+        }
+        self._dots = axes.scatter([], [], s=size, zorder=2, label=film.names[0], **filled)
+        self._rings = axes.scatter([], [], s=2.2 * size, zorder=4, label=film.names[1], **hollow)
         if own is not None:
             # Beneath the rings a wider one: rings of pale colors are seen on white.
             wide = {**hollow, "edgecolors": GRAY, "linewidths": 2.2 * ring}
-            self._outlines = axes.scatter(*empty.T, s=2.2 * size, zorder=3, **wide)
+            self._outlines = axes.scatter([], [], s=2.2 * size, zorder=3, **wide)
         filled, hollow = {**filled, "edgecolors": "none"}, {**hollow, "linewidths": 0.8}
         self._out, self._beyond = (
-            [axes.scatter(*empty.T, s=s, marker=m, zorder=5, clip_on=False, **style) for m in _ARROWS]
+            [axes.scatter([], [], s=s, marker=m, zorder=5, clip_on=False, **style) for m in _ARROWS]
             for s, style in ((20.0, filled), (52.0, hollow))
         )
         self._outside = axes.text(
             0.985, 0.015, "", transform=axes.transAxes, ha="right", fontsize=7, color=_INK, zorder=7
         )
-        legend = axes.legend(
+        legend = self._figure.legend(
             handles=[self._dots, self._rings],
             loc="lower left",
             bbox_to_anchor=(-0.012, 0.995),
+            bbox_transform=axes.transAxes,
             ncols=2,
             frameon=False,
             fontsize=8,
@@ -198,6 +220,8 @@ class _Drawing:
         ):
             handle.set_sizes([26.0])  # type: ignore[union-attr]
             handle.set_linewidths([1.0])  # type: ignore[union-attr]
+            if own is not None:
+                handle.set_edgecolor(GRAY)  # type: ignore[union-attr]
             text.set_parse_math(False)
             text.set_text(_short(name))
 
@@ -220,10 +244,7 @@ class _Drawing:
         axes.spines[["bottom", "left"]].set_color(_LINE)
         for axis, marks in ((axes.yaxis, log_ticks(low, high)), (axes.xaxis, ticks(0, last))):
             axis.set_ticks([v for v, _ in marks], [text for _, text in marks])
-        axes.text(
-            0.995, 0.9, f"{name}, log scale", transform=axes.transAxes, ha="right", va="center",
-            fontsize=7, color=_INK,
-        )  # fmt: skip
+        axes.set_title(f"{name}, log scale", loc="right", fontsize=7, color=_INK, pad=2)
         axes.set_xlabel("step", fontsize=7, color=GRAY, labelpad=0)
         self._floor = low
 
@@ -237,6 +258,7 @@ class _Drawing:
         axes.set_ylim(*view[:, 1])
         for k, axis in enumerate((axes.xaxis, axes.yaxis)):
             corner, extent = float(film.corner[k]), float(film.extent[k])
+            corner -= film.base[k]
             marks = ticks(*(corner + extent * view[:, k]))
             axis.set_ticks([(v - corner) / extent for v, _ in marks], [text for _, text in marks])
         outside = self._place(film.particles[i].numpy(), view, [self._dots], self._out)
@@ -254,7 +276,9 @@ class _Drawing:
         if film.curve:
             step, value = curve_at(film, i)
             self._dot.set_data([step], [max(value, self._floor)])
-        self._canvas.draw()
+        self._canvas.restore_region(self._still)
+        for artist in self._moving:
+            self._figure.draw_artist(artist)
         pixels = bytes(self._canvas.buffer_rgba())
         return Image.frombytes("RGBA", self._canvas.get_width_height(), pixels).convert("RGB")
 
@@ -312,7 +336,7 @@ def as_html(film: Film, *, fps: float, title: str, facts: Sequence[tuple[str, st
         "particles": [_whole(frame) for frame in film.particles],
         "target": _whole(film.target),
         "views": [_whole(view) for view in film.views],  # left, bottom, right and top of each frame
-        "corner": film.corner.tolist(),
+        "corner": [float(c) - base for c, base in zip(film.corner, film.base, strict=True)],
         "extent": film.extent.tolist(),
         "axes": film.axes,
         "w2": None if film.w2 is None else [_number(w) for w in film.w2],
@@ -326,11 +350,20 @@ def as_html(film: Film, *, fps: float, title: str, facts: Sequence[tuple[str, st
         low, high = curve_range([value for _, value in points])
         dots = [curve_at(film, i) for i in range(len(film.steps))]
         marks = log_ticks(low, high)
-        data["curve"] = {"name": name, "points": points, "dots": dots, "low": low, "high": high, "marks": marks}
+        data["curve"] = {
+            "name": name,
+            "points": points,
+            "dots": dots,
+            "low": low,
+            "high": high,
+            "marks": marks,
+        }
     if film.colors is not None:
         particles, target = film.colors
         data["colors"] = {"particles": [_hex(c) for c in particles], "target": _hex(target)}
-    colors = {"blue": (BLUE, DARK_BLUE), "orange": (ORANGE, DARK_ORANGE), "gray": (GRAY, GRAY)}
+    colors = {"dot": (BLUE, DARK_BLUE), "ring": (ORANGE, DARK_ORANGE), "accent": (BLUE, DARK_BLUE)}
+    if film.colors is not None:  # the legend tells filled from hollow, not blue from orange
+        colors["dot"] = colors["ring"] = (GRAY, GRAY)
     return environment.get_template("flow.html").render(
         film=film, data=data, title=title, facts=facts, colors=colors
     )

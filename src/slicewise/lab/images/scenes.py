@@ -61,6 +61,7 @@ class Film:
     views: Tensor  # (F, 2, 2): lower left and upper right corner of what is seen
     corner: Tensor  # (2,), the sample coordinates of the point (0, 0)
     extent: Tensor  # (2,), and of the unit
+    base: tuple[float, float]  # what is subtracted from the numbers at the axes
     axes: tuple[str, str]
     w2: list[float] | None  # (F,), the exact distance that is left
     curve: tuple[str, list[tuple[float, float]]] | None  # a distance by step: its name, the points
@@ -126,7 +127,7 @@ def _bulk(points: Tensor, share: float = _TRIMMED) -> Tensor:
     ordered = points.sort(dim=-2).values
     low, high = ordered[..., k : k + 1, :], ordered[..., n - 1 - k : n - k, :]
     # Up to k points at either end are left out, where they are far from all others.
-    room = (high - low) / 2
+    room = high - low
     near = (ordered >= low - room) & (ordered <= high + room)
     low = ordered.where(near, math.inf).amin(dim=-2)
     return torch.stack([low, ordered.where(near, -math.inf).amax(dim=-2)], dim=-2)
@@ -138,13 +139,23 @@ def _union(a: Tensor, b: Tensor) -> Tensor:
     return torch.stack([low, torch.maximum(a[..., 1, :], b[..., 1, :])], dim=-2)
 
 
-def _widened(boxes: Tensor, *, alike: bool) -> Tensor:
-    """Return boxes (..., 2, 2) with a margin; with sides of equal length if `alike`."""
+def _widened(boxes: Tensor, *, alike: bool, least: float = 0.0) -> Tensor:
+    """Return boxes (..., 2, 2) with a margin; with sides of at least a length, of equal length if `alike`."""
     center, extent = boxes.mean(dim=-2), boxes[..., 1, :] - boxes[..., 0, :]
+    extent = extent.clamp(min=least / _MARGIN)
     if alike:
         extent = extent.amax(dim=-1, keepdim=True).expand_as(extent)
     half = _MARGIN * extent / 2
     return torch.stack([center - half, center + half], dim=-2)
+
+
+def _limits(start: Tensor, target: Tensor, *, alike: bool) -> tuple[Tensor, Tensor]:
+    """Return the corners, (2,), of the widest view, from the boxes of start and target, (2, 2)."""
+    home = _union(start, target)
+    half = (home[1] - home[0]) / 2
+    half = (half.amax().expand(2) if alike else half).clamp(min=1e-9)
+    center = home.mean(dim=0)
+    return center - _WIDEST * half, center + _WIDEST * half
 
 
 def _unit(start: Tensor, there: Tensor, *, alike: bool) -> tuple[Tensor, Tensor]:
@@ -193,29 +204,31 @@ def choose_frames(
     first = plane.of(particles[0].double().cpu())
     corner, extent = _unit(first, there, alike=plane.d > 1)
     some = _thinned(len(first))
-    at = torch.stack(
-        [_placed(plane.of(x.double().cpu()), corner, extent)[some] for x in particles]
-    )
-    times = _paced(steps, _progress(at), most)
-    times = _without_dead(times, at)
+    at = torch.stack([_placed(plane.of(x.double().cpu()), corner, extent)[some] for x in particles])
+    # A run that diverges leaves the view, and is followed as long as it is inside.
+    limits = _limits(_bulk(at[0]), _bulk(_placed(there, corner, extent)), alike=plane.d > 1)
+    times = _paced(steps, _progress(at.clamp(*limits), *limits), most)
+    seen = [_between(at, time).clamp(*limits) for time in times]
+    times = [times[i] for i in _alive(seen)]
     return [(_step_at(steps, time), _between(particles, time)) for time in times]
 
 
-def _progress(at: Tensor) -> Tensor:
-    """Return a measure of progress, rising from 0 to 1, at each of the recorded positions (M, n, 2); (M,)."""
-    if len(at) == 1:
-        return torch.zeros(1, dtype=at.dtype)
-    boxes = _bulk(at)
-    # A run that diverges leaves the view, and is seen as long as it is inside.
-    home = (boxes[0, 1] - boxes[0, 0]).amax().clamp(min=1.0)
-    at = at.clamp(float(-_WIDEST * home), float(_WIDEST * home))
-    moves = (at[1:] - at[:-1]).norm(dim=-1).clamp(max=float(home)).mean(dim=-1)
+def _progress(at: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Return a measure of progress, rising from 0 to 1, at each of the recorded positions, (M,).
+
+    Args:
+        at: positions within the widest view, (M, n, 2).
+        low, high: its corners, (2,).
+    """
+    # A single particle counts at most for the extent of start and target.
+    most = float((high - low).amax()) / _WIDEST
+    moves = (at[1:] - at[:-1]).norm(dim=-1).clamp(max=most).mean(dim=-1)
     path = torch.cat([moves.new_zeros(1), moves.cumsum(dim=0)])
-    left = (at - at[-1]).norm(dim=-1).clamp(max=float(2 * home)).mean(dim=-1)
+    left = (at - at[-1]).norm(dim=-1).clamp(max=most).mean(dim=-1)
     nearer = -torch.log(left.cummin(dim=0).values + _PIXEL)
     nearer = nearer - nearer[0]
     path, nearer = (part / part[-1] if part[-1] > 0 else part for part in (path, nearer))
-    gone = (boxes[-1, 1] - boxes[-1, 0]).amax() > 2 * _WIDEST * home
+    gone = ((at[-1] <= low) | (at[-1] >= high)).any(dim=-1).double().mean() > 0.5
     share = 1.0 if bool(gone) else _PATH_SHARE
     return share * path + (1 - share) * nearer
 
@@ -229,30 +242,29 @@ def _paced(steps: Sequence[int], progress: Tensor, most: int) -> list[float]:
     last = len(progress) - 1
     if last == 0 or float(progress[-1]) == 0:
         return [0.0] if last == 0 else [0.0, float(last)]
-    total, half = float(progress[-1]), 0.5 / (most - 1)
+    progress = progress / progress[-1]
+    half = 0.5 / (most - 1)
     times = {0.0, float(last)}
     for k in range(1, most - 1):
         wanted = k / (most - 1)
-        near = int((progress / total - wanted).abs().argmin())
-        away = float(progress[near]) / total - wanted
-        if -half < away <= half:
-            times.add(float(near))
-            continue
-        before = near if away < 0 else near - 1
-        if steps[before + 1] - steps[before] <= 1:
-            low, high = (float(progress[i]) / total for i in (before, before + 1))
-            times.add(before + (wanted - low) / (high - low))
+        after = min(last, int(torch.searchsorted(progress, wanted, right=True)))
+        low, high = float(progress[after - 1]), float(progress[after])
+        if min(wanted - low, high - wanted) <= half:
+            times.add(float(after if high - wanted < wanted - low else after - 1))
+        elif steps[after] - steps[after - 1] <= 1:
+            times.add(after - 1 + (wanted - low) / (high - low))
     return sorted(times)
 
 
-def _without_dead(times: list[float], at: Tensor) -> list[float]:
-    """Leave out frames that look like the one before; the last is kept, in place of one that looks like it."""
-    kept = times[:1]
-    for time in times[1:]:
-        if _differ(_between(at, kept[-1]), _between(at, time)):
-            kept.append(time)
-    if kept[-1] != times[-1]:
-        kept[max(1, len(kept) - 1) :] = times[-1:]
+def _alive(frames: Sequence[Tensor]) -> list[int]:
+    """Return which frames, (n, 2) each, do not look like the one before; the last stands for those that look like it."""
+    kept = [0]
+    for i in range(1, len(frames)):
+        if _differ(frames[kept[-1]], frames[i]):
+            kept.append(i)
+    last = len(frames) - 1
+    if kept[-1] != last:
+        kept[max(1, len(kept) - 1) :] = [last]
     return kept
 
 
@@ -272,7 +284,7 @@ def _between(particles: Sequence[Tensor] | Tensor, time: float) -> Tensor:
 
 def _step_at(steps: Sequence[int], time: float) -> float:
     before = int(time)
-    return float(steps[before]) if time == before else round(steps[before] + time - before, 2)
+    return steps[before] + (time - before)
 
 
 def film(
@@ -311,6 +323,8 @@ def film(
     corner, extent = _unit(at[0], there, alike=alike)
     at, there = _placed(at, corner, extent), _placed(there, corner, extent)
     views = _follow(at, there, alike=alike)
+    base = (_base(corner[0], extent[0]), _base(corner[1], extent[1]))
+    axes = (_less(plane.axes[0] or "x", base[0]), _less(plane.axes[1] or "y", base[1]))
     words = [plane.words]
     some = _thinned(particles.shape[-2])
     few = _thinned_target(at[-1], there, some)
@@ -333,7 +347,8 @@ def film(
         views=views,
         corner=corner,
         extent=extent,
-        axes=plane.axes,
+        base=base,
+        axes=axes,
         w2=None if w2 is None else list(w2),
         curve=None if curve is None or not curve[1] else (curve[0], list(curve[1])),
         names=names,
@@ -342,17 +357,25 @@ def film(
     )
 
 
+def _base(corner: Tensor, extent: Tensor) -> float:
+    """Return a round number to subtract from coordinates that have too many digits in common; 0 where they have few."""
+    if not 1e4 < float(corner.abs() / extent) < 1e12:
+        return 0.0
+    unit = 10.0 ** math.ceil(math.log10(float(extent)))
+    return unit * round(float(corner) / unit)
+
+
+def _less(name: str, base: float) -> str:
+    return f"{name} − {base:.15g}" if base else name
+
+
 def _follow(at: Tensor, there: Tensor, *, alike: bool) -> Tensor:
     """Return the box of the plane that each frame shows, (F, 2, 2), from particles (F, n, 2) and target (m, 2)."""
     target = _bulk(there)
     particles = _bulk(at, _TRIMMED_ON_THE_WAY)
-    home = _union(particles[0], target)
-    center, half = home.mean(dim=0), (home[1] - home[0]) / 2
-    half = (half.amax().expand(2) if alike else half).clamp(min=1e-9)
-    low, high = center - _WIDEST * half, center + _WIDEST * half
-    # A box that is out of reach altogether has no side within: it is left alone.
-    particles = particles.clamp(low, high)
-    boxes = _widened(_union(particles, target), alike=alike)
+    particles = particles.clamp(*_limits(particles[0], target, alike=alike))
+    # The unit is the extent of the target: less is seen of no frame.
+    boxes = _widened(_union(particles, target), alike=alike, least=1.0)
     return torch.stack([_eased(boxes[:, 0], torch.amin), _eased(boxes[:, 1], torch.amax)], dim=1)
 
 
