@@ -38,7 +38,7 @@ from slicewise.transport import wasserstein
 # Up to so many pairs of samples the exact distance takes milliseconds, and is computed for every frame.
 _CHEAP_PAIRS = 500**2
 # Memory for the particles of many steps, which are kept until it is known which to show.
-_RECORDED_BYTES = 2 * 10**9
+_RECORDED_BYTES, _CHEAP_BYTES = 2 * 10**9, 2 * 10**8
 _MOST_FRAMES = 1000
 # Points of the curve of a distance, and those among them for which there is no frame.
 _CURVE_POINTS, _BETWEEN = 300, 20
@@ -135,13 +135,14 @@ def flow(
         files, toy_name=toy_name, n=n, d=d, seed=seed, samples=samples, flatten=flatten
     ).to(dtype, device)
     # The number of steps is known at the end: frames are chosen from these.
-    room = _RECORDED_BYTES // (sets.x.numel() * sets.x.element_size())
-    recorded = steps_to_record(steps, min(8 * frames, room))
-    if len(recorded) < min(frames, steps + 1):
+    one = sets.x.numel() * sets.x.element_size()
+    if min(frames, steps + 1) * one > _RECORDED_BYTES:
         raise UserError(
             f"{frames} frames of {len(sets.x)} particles in {sets.x.shape[1]} dimensions need too much "
             f"memory: give fewer --frames or --samples"
         )
+    most = 8 * frames if 8 * frames * one <= _CHEAP_BYTES else 4 * frames
+    recorded = steps_to_record(steps, min(most, _RECORDED_BYTES // one))
     check_output_path("--out", out, (".gif", ".html", *VIDEOS))
     encoder = find_encoder(out.suffix.lower()) if out.suffix.lower() in VIDEOS else None
     if out.suffix.lower() in VIDEOS and encoder is None:
@@ -247,7 +248,7 @@ def _film(found: Flow, sets: SamplePair, most: int, root: float, show_bar: bool 
         others = [(step, x) for step, x in kept if step not in shown]
         others = others[:: math.ceil(len(others) / _BETWEEN) or 1]
         points = []
-        with progress_bar(len(frames) + len(others), show_bar, "W_2") as tick:
+        with progress_bar(len(frames) - 1 + len(others), show_bar, "W_2") as tick:
             for step, x in [*frames[:-1], *others]:
                 points.append((float(min(step, end)), float(wasserstein(x, target))))
                 tick(len(points), f"step {step:g}")

@@ -1,7 +1,8 @@
 """Photographs from files and back, and what is drawn of samples: animations, comparisons, galleries.
 
 `files` reads and writes photographs with their `metadata` (`bit_depth` and `tiff` for 16 bits), `frames` a folder of them;
-`scenes` chooses what is shown of a flow, `animation` draws it and `video` encodes it; `before_after` shows a color transfer, `figures` rows of images; `figure_colors` has the colors of figures.
+`scenes` chooses what is shown of a flow, `animation` draws it and `video` encodes it; `before_after` shows a color
+transfer, `figures` rows of images; `figure_colors` has the colors of figures.
 Pillow and matplotlib are imported when something is read or drawn.
 
 Imports problem, support, transport, lab.data and lab.errors. Used by latents, experiments, report, cli and benchmarks.

@@ -245,7 +245,7 @@ class _Drawing:
         for axis, marks in ((axes.yaxis, log_ticks(low, high)), (axes.xaxis, ticks(0, last))):
             axis.set_ticks([v for v, _ in marks], [text for _, text in marks])
         axes.set_title(f"{name}, log scale", loc="right", fontsize=7, color=_INK, pad=2)
-        axes.set_xlabel("step", fontsize=7, color=GRAY, labelpad=0)
+        axes.set_xlabel("step", fontsize=7, color=GRAY, labelpad=1.5)
         self._floor = low
 
     def picture(self, i: int) -> Image:
