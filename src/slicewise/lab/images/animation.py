@@ -10,7 +10,7 @@ import io
 import math
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,7 +48,7 @@ def as_gif(film: Film, *, fps: float, tick: Tick | None = None) -> bytes:
     """
     from PIL import Image
 
-    pictures = list(_pictures(film, tick))
+    pictures = _pictures(film, tick)
     # One palette for all frames, so that pixels that do not change are stored once.
     palette = _palette() if film.colors is None else _palette_of([pictures[0], pictures[-1]])
     flat = [p.quantize(palette=palette, dither=Image.Dither.NONE) for p in pictures]
@@ -109,16 +109,18 @@ def as_video(film: Film, encoder: Encoder, *, fps: float, tick: Tick | None = No
     return encoder.encode(pictures, fps)
 
 
-def _pictures(film: Film, tick: Tick | None) -> Iterator[Image]:
+def _pictures(film: Film, tick: Tick | None) -> list[Image]:
     """Draw every frame."""
+    pictures = []
     with warnings.catch_warnings():
         # About names in letters that the font lacks.
         warnings.filterwarnings("ignore", message="Glyph")
         drawing = _Drawing(film)
         for i in range(len(film.steps)):
-            yield drawing.picture(i)
+            pictures.append(drawing.picture(i))
             if tick is not None:
-                tick(i + 1, f"step {film.steps[i]:g}")
+                tick(i + 1, film.labels[i])
+    return pictures
 
 
 class _Drawing:
@@ -138,14 +140,8 @@ class _Drawing:
         width, height = (2 * round(55 * side) / 110 for side in (width, height))
         self._figure = Figure(figsize=(width, height), dpi=110)
         self._canvas = FigureCanvasAgg(self._figure)
-        self._axes = self._figure.add_axes(
-            (
-                0.48 / width,
-                (foot + below + 0.25) / height,
-                plane / width,
-                plane / height,
-            )
-        )
+        corner = (0.48 / width, (foot + below + 0.25) / height)
+        self._axes = self._figure.add_axes((*corner, plane / width, plane / height))
         for axis, name in zip((self._axes.xaxis, self._axes.yaxis), film.axes, strict=True):
             axis.set_tick_params(length=2, labelsize=7, color=_LINE, labelcolor=GRAY, pad=2)
             axis.set_label_text(name, fontsize=7, color=GRAY)
@@ -189,8 +185,8 @@ class _Drawing:
             "edgecolors": ORANGE if own is None else GRAY,
             "linewidths": ring,
         }
-        self._dots = axes.scatter([], [], s=size, zorder=2, label=film.names[0], **filled)
-        self._rings = axes.scatter([], [], s=2.2 * size, zorder=4, label=film.names[1], **hollow)
+        self._dots = axes.scatter([], [], s=size, zorder=2, **filled)
+        self._rings = axes.scatter([], [], s=2.2 * size, zorder=4, **hollow)
         if own is not None:
             # Beneath the rings a wider one: rings of pale colors are seen on white.
             wide = {**hollow, "edgecolors": GRAY, "linewidths": 2.2 * ring}
@@ -205,6 +201,7 @@ class _Drawing:
         )
         legend = self._figure.legend(
             handles=[self._dots, self._rings],
+            labels=["particles", "target"],  # named below: names may look like formulas
             loc="lower left",
             bbox_to_anchor=(-0.012, 0.995),
             bbox_transform=axes.transAxes,
