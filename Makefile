@@ -34,8 +34,8 @@ slow: $(READY) ## run the tests that take longer
 cluster: $(READY) ## run the tests on a Ray cluster of two nodes, started here
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m cluster tests/lab/study/test_ray.py
 
-browser: $(READY) ## test the report in Chromium, if it is on the path; that of report/runs.db, if it exists
-	$(BIN)/python -m pytest -p no:xdist -m browser tests/lab/report/test_browser.py
+browser: $(READY) ## test the report and the page of a flow in Chromium, if it is on the path; that of report/runs.db, if it exists
+	$(BIN)/python -m pytest -p no:xdist -m browser tests/lab/report/test_browser.py tests/lab/images/test_film_page.py
 
 gpu: ## run the tests that need a CUDA device, with the python on the path
 	PYTHONPATH=src python3 -m pytest $$(grep -rl 'mark\.gpu' tests --include='test_*.py') -m gpu -p no:xdist -v

@@ -20,15 +20,28 @@ from slicewise.lab.cli.output import check_one_format, check_output_path, print_
 from slicewise.lab.cli.samples import EXACT_PAIRS, SamplePair, explain_memory_errors, pair_or_toy
 from slicewise.lab.data import printable
 from slicewise.lab.errors import UserError
-from slicewise.lab.images import Film, as_gif, as_html, film, log_spaced, nearest
-from slicewise.support import check_choice, check_count, write_whole
+from slicewise.lab.images import (
+    VIDEOS,
+    Film,
+    as_gif,
+    as_html,
+    as_video,
+    choose_frames,
+    film,
+    find_encoder,
+    seen_in,
+    steps_to_record,
+)
+from slicewise.support import check_choice, check_count, progress_bar, write_whole
 from slicewise.transport import wasserstein
 
 # Up to so many pairs of samples the exact distance takes milliseconds, and is computed for every frame.
 _CHEAP_PAIRS = 500**2
 # Memory for the particles of many steps, which are kept until it is known which to show.
-_RECORDED_BYTES = 2 * 10**9
+_RECORDED_BYTES, _CHEAP_BYTES = 2 * 10**9, 2 * 10**8
 _MOST_FRAMES = 1000
+# Points of the curve of a distance, and those among them for which there is no frame.
+_CURVE_POINTS, _BETWEEN = 300, 20
 
 
 def flow(
@@ -69,7 +82,7 @@ def flow(
         typer.Option(
             "--out",
             "-o",
-            help="The animation: a .gif, or an .html page.",
+            help="The animation: a .gif, an .html page; .mp4 or .webm with ffmpeg.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = Path("flow.gif"),
@@ -122,13 +135,21 @@ def flow(
         files, toy_name=toy_name, n=n, d=d, seed=seed, samples=samples, flatten=flatten
     ).to(dtype, device)
     # The number of steps is known at the end: frames are chosen from these.
-    recorded = log_spaced(steps, 4 * frames)
-    if len(recorded) * sets.x.numel() * sets.x.element_size() > _RECORDED_BYTES:
+    one = sets.x.numel() * sets.x.element_size()
+    if min(frames, steps + 1) * one > _RECORDED_BYTES:
         raise UserError(
             f"{frames} frames of {len(sets.x)} particles in {sets.x.shape[1]} dimensions need too much "
             f"memory: give fewer --frames or --samples"
         )
-    check_output_path("--out", out, (".gif", ".html"))
+    most = 8 * frames if 8 * frames * one <= _CHEAP_BYTES else 4 * frames
+    recorded = steps_to_record(steps, min(most, _RECORDED_BYTES // one))
+    check_output_path("--out", out, (".gif", ".html", *VIDEOS))
+    encoder = find_encoder(out.suffix.lower()) if out.suffix.lower() in VIDEOS else None
+    if out.suffix.lower() in VIDEOS and encoder is None:
+        raise UserError(
+            f"--out {printable(str(out))} needs a video encoder, and none is installed: install ffmpeg, or "
+            f"pip install 'slicewise[video]'; .gif and .html need nothing"
+        )
     if save is not None:
         check_output_path("--save", save, (".npy", ".npz"))
     start = time.perf_counter()
@@ -169,21 +190,27 @@ def flow(
         "dtype": dtype,
     }
     lines = _lines(result)
-    shown = _film(found, sets, frames)
+    show_bar = False if quiet else None
+    shown = _film(found, sets, frames, 1 / p if objective == "power" else 1.0, show_bar)
     if save is not None:
         write_whole(save, _as_bytes(found, sets, save.suffix.lower()))
         lines.append(("saved", printable(str(save))))
-    if out.suffix.lower() == ".gif":
-        write_whole(out, as_gif(shown, fps=fps))
-    else:
+    if out.suffix.lower() == ".html":
         title = f"{sets.x_name} → {sets.y_name}"
         write_whole(out, as_html(shown, fps=fps, title=title, facts=lines))
+    else:
+        with progress_bar(len(shown.steps), show_bar, "film") as tick:
+            if encoder is None:
+                drawn = as_gif(shown, fps=fps, tick=tick)
+            else:
+                drawn = as_video(shown, encoder, fps=fps, tick=tick)
+        write_whole(out, drawn)
     lines.append(("animation", f"{printable(str(out))}, {len(shown.steps)} frames"))
     if shown.words:
         lines.append(("shows", shown.words))
     if as_json:
         places = {"out": str(out), "save": None if save is None else str(save)}
-        print_json({**result, "frames": shown.steps, "shows": shown.words, **places})
+        print_json({**result, "frames": shown.whole_steps, "shows": shown.words, **places})
     elif quiet:
         print(result["w2"])
     else:
@@ -202,18 +229,52 @@ def _rate(word: str) -> float | Literal["auto"]:
     return rate
 
 
-def _film(found: Flow, sets: SamplePair, most: int) -> Film:
-    """Choose frames from the first step to the last one made."""
-    end = int(found.n_steps)
-    recorded = [step for step in found.history.particles_at if step < end]
-    steps = nearest(recorded, log_spaced(end, most)[:-1])
-    kept = dict(zip(found.history.particles_at, found.history.particles, strict=True))
-    particles = torch.stack([*(kept[step] for step in steps), found.particles.cpu()])
-    w2 = None
+def _film(found: Flow, sets: SamplePair, most: int, root: float, show_bar: bool | None) -> Film:
+    """Choose frames from the first step to the end; the particles may have jumped there."""
+    end, final = int(found.n_steps), found.particles.cpu()
+    history = found.history
+    recorded = zip(history.particles_at, history.particles, strict=True)
+    kept = [(step, x) for step, x in recorded if step <= end and bool(torch.isfinite(x).all())]
+    if kept and kept[-1][0] == end and torch.equal(kept[-1][1], final):
+        kept.pop()
+    steps, particles = [*(step for step, _ in kept), end], [*(x for _, x in kept), final]
+    target = sets.y.cpu()
+    plane = seen_in(particles[0], target)
+    frames = choose_frames(steps, particles, target, plane, most)
+    w2, curve = None, None
     if len(sets.x) * len(sets.y) <= _CHEAP_PAIRS:
-        w2 = [float(wasserstein(x, sets.y.cpu())) for x in particles[:-1]] + [float(found.w2)]
+        # Steps that cannot be told apart have no frames, but the curve goes on.
+        shown = {step for step, _ in frames}
+        others = [(step, x) for step, x in kept if step not in shown]
+        others = others[:: math.ceil(len(others) / _BETWEEN) or 1]
+        points = []
+        with progress_bar(len(frames) - 1 + len(others), show_bar, "W_2") as tick:
+            for step, x in [*frames[:-1], *others]:
+                points.append((float(min(step, end)), float(wasserstein(x, target))))
+                tick(len(points), f"step {step:g}")
+        w2 = [left for _, left in points[: len(frames) - 1]] + [float(found.w2)]
+        by_step = sorted(points, key=lambda point: point[0])
+        curve = ("W₂", [*by_step, (float(end), w2[-1])])
+    else:
+        curve = ("sliced distance of each step", _sliced(found, root))
     names = f"{sets.x_name} ({len(sets.x)})", f"{sets.y_name} ({len(sets.y)})"
-    return film([*steps, end], particles, sets.y, names=names, w2=w2, colors=sets.colors)
+    return film(
+        [step for step, _ in frames],
+        torch.stack([x for _, x in frames]),
+        target,
+        names=names,
+        w2=w2,
+        curve=curve,
+        colors=sets.colors,
+        plane=plane,
+    )
+
+
+def _sliced(found: Flow, root: float) -> list[tuple[float, float]]:
+    """The distance on the slices of some steps: what is known where the exact distance takes too long."""
+    losses = (found.history.loss.double().clamp(min=0) ** root).tolist()
+    every = math.ceil(len(losses) / _CURVE_POINTS) or 1
+    return [(float(step), losses[step]) for step in range(0, len(losses), every)]
 
 
 def _as_bytes(found: Flow, sets: SamplePair, suffix: str) -> bytes:

@@ -1,7 +1,8 @@
 """Photographs from files and back, and what is drawn of samples: animations, comparisons, galleries.
 
 `files` reads and writes photographs with their `metadata` (`bit_depth` and `tiff` for 16 bits), `frames` a folder of them;
-`animation` shows a flow, `before_after` a color transfer, `figures` rows of images; `figure_colors` has the colors of figures.
+`scenes` chooses what is shown of a flow, `animation` draws it and `video` encodes it; `before_after` shows a color
+transfer, `figures` rows of images; `figure_colors` has the colors of figures.
 Pillow and matplotlib are imported when something is read or drawn.
 
 Imports problem, support, transport, lab.data and lab.errors. Used by latents, experiments, report, cli and benchmarks.
@@ -9,7 +10,7 @@ Imports problem, support, transport, lab.data and lab.errors. Used by latents, e
 
 from __future__ import annotations
 
-from slicewise.lab.images.animation import Film, as_gif, as_html, film, log_spaced, nearest
+from slicewise.lab.images.animation import as_gif, as_html, as_video
 from slicewise.lab.images.before_after import before_after
 from slicewise.lab.images.figure_colors import BLUE, GRAY, GREEN, ORANGE
 from slicewise.lab.images.figures import blank, gallery, photographs
@@ -21,29 +22,43 @@ from slicewise.lab.images.files import (
     read_picture,
 )
 from slicewise.lab.images.frames import Frames, as_rgb, palette_w2, visible_pixels
+from slicewise.lab.images.scenes import (
+    Film,
+    choose_frames,
+    film,
+    log_spaced,
+    seen_in,
+    steps_to_record,
+)
+from slicewise.lab.images.video import VIDEOS, find_encoder
 
 __all__ = [
     "BLUE",
     "GRAY",
     "GREEN",
     "ORANGE",
+    "VIDEOS",
     "WRITTEN",
     "Film",
     "Frames",
     "as_gif",
     "as_html",
     "as_rgb",
+    "as_video",
     "before_after",
     "blank",
+    "choose_frames",
     "convert_profile",
     "encode_picture",
     "film",
+    "find_encoder",
     "gallery",
     "log_spaced",
-    "nearest",
     "palette_w2",
     "photographs",
     "read_mask",
     "read_picture",
+    "seen_in",
+    "steps_to_record",
     "visible_pixels",
 ]

@@ -1,6 +1,7 @@
-"""Animations of a flow, as a GIF or as an HTML page with its own player, and the steps worth showing.
+"""Films of a flow drawn: as a GIF, a video, or an HTML page with its own player.
 
-`film` chooses what is shown and projects it to the plane; `as_gif` and `as_html` draw it.
+`scenes` chooses the frames and their axes. Particles are filled, the target is hollow and on top; points outside the axes
+are marked by arrows at the border; the distance that is left is a curve below.
 """
 
 from __future__ import annotations
@@ -9,181 +10,315 @@ import io
 import math
 import textwrap
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.lab.images.figure_colors import BLUE, ORANGE
-from slicewise.problem import effective_subspace
+from slicewise.lab.images.figure_colors import BLUE, DARK_BLUE, DARK_ORANGE, GRAY, ORANGE
+from slicewise.lab.images.scenes import Film, log_ticks, ticks
+from slicewise.lab.images.video import Encoder
 
-_GRAY = "#888888"
-# More points cannot be told apart, and files grow with them.
-SHOWN = 2_000
-# Positions on the page are integers from 0 to this.
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+# Positions on the page are integers: so many for the unit, the extent of the target.
 _GRID = 4_000
+# Seconds for which the last frame is held.
+_HELD = 2.0
+# The curve of the distance goes down at most so many decades from its largest value.
+_DECADES = 5.0
+# In a GIF of points in their own colors.
+_OWN_COLORS = 128
+_INK, _LINE = "#333333", "#cccccc"
+# Outward arrows at the left, right, lower and upper border.
+_ARROWS = ("<", ">", "v", "^")
+Tick = Callable[[int, str], object]
 
 
-@dataclass(frozen=True, eq=False)
-class Film:
-    """Particles after chosen steps and their target, as points of the unit square."""
-
-    steps: list[int]  # (F,)
-    particles: Tensor  # (F, n, 2)
-    target: Tensor  # (m, 2)
-    w2: list[float] | None  # (F,), the exact remaining distance
-    names: tuple[str, str]  # of particles and target
-    words: str  # a caption
-    colors: tuple[Tensor, Tensor] | None = None  # (F, n, 3) and (m, 3), each point's own
-
-
-def film(
-    steps: Sequence[int],
-    particles: Tensor,
-    target: Tensor,
-    *,
-    names: tuple[str, str],
-    w2: Sequence[float] | None = None,
-    colors: bool = False,
-) -> Film:
-    """Return an animation of particles, before it is drawn.
-
-    In one dimension the vertical axis is the share of samples below each value. In three dimensions and more, samples are
-    projected to the first two principal directions of particles and target.
+def as_gif(film: Film, *, fps: float, tick: Tick | None = None) -> bytes:
+    """Draw a film as an animated GIF, whose last frame is held for two seconds.
 
     Args:
-        steps: the steps after which particles are shown, (F,).
-        particles: (F, n, d).
-        target: (m, d).
-        names: of particles and target.
-        w2: the exact remaining distance after each step, (F,).
-        colors: whether samples are colors in [0, 1], so that points show their own color.
-
-    Returns:
-        The film; at most 2,000 points of either side are kept.
+        film: what is shown.
+        fps: frames per second.
+        tick: called after each frame with how many are drawn and a few words.
     """
-    particles, target = particles.double().cpu(), target.double().cpu()
-    d = target.shape[-1]
-    words = ""
-    if d == 1:
-        words = "one dimension: upwards, the share of samples below"
-        at, there = _ranked(particles), _ranked(target)
-    elif d == 2:
-        at, there = particles, target
-    else:
-        span = effective_subspace(particles[0], target)
-        seen = float(
-            span.spectrum[:2].square().sum() / span.spectrum.square().sum().clamp(min=1e-300)
-        )
-        words = (
-            f"the plane of the first two principal directions of {d} ({seen:.0%} of the variance)"
-        )
-        plane = torch.nn.functional.pad(span.basis[:, :2], (0, max(0, 2 - span.k)))
-        at, there = particles @ plane, target @ plane
-    at, there = _in_square(at, there, alike=d > 1)
-    some, few = _shown(particles.shape[-2]), _shown(len(target))
-    if len(some) < particles.shape[-2] or len(few) < len(target):
-        words = f"{len(some)} particles and {len(few)} of the target are shown; {words}".rstrip(
-            "; "
-        )
-    own = None
-    if colors:
-        words = f"each point in its own color; {words}"
-        own = (particles[:, some].clamp(0, 1), target[few].clamp(0, 1))
-    return Film(
-        list(steps), at[:, some], there[few], None if w2 is None else list(w2), names, words, own
-    )
-
-
-def _ranked(values: Tensor) -> Tensor:
-    """Return values (..., n, 1) with the share of the others below them, (..., n, 2)."""
-    n = values.shape[-2]
-    ranks = values.argsort(dim=-2, stable=True).argsort(dim=-2)
-    return torch.cat([values, (ranks.double() + 0.5) / n], dim=-1)
-
-
-def _in_square(at: Tensor, there: Tensor, *, alike: bool) -> tuple[Tensor, Tensor]:
-    """Scale so that the target and most of the start fill the unit square; both axes by the same factor if `alike`."""
-    share = torch.tensor([0.02, 0.98], dtype=at.dtype)
-    ends = torch.cat([at[0].quantile(share, dim=0), there])
-    low, high = ends.amin(dim=0), ends.amax(dim=0)
-    extent = (high - low).amax().expand(2) if alike else high - low
-    extent = torch.where(extent > 0, extent, 1.0) * 1.08
-    corner = (low + high) / 2 - extent / 2
-    # Particles may leave the square; far ones are clamped, which keeps the page small.
-    return ((at - corner) / extent).clamp(-10, 10), (there - corner) / extent
-
-
-def _shown(n: int) -> Tensor:
-    return torch.linspace(0, n - 1, min(n, SHOWN), dtype=torch.float64).round().long()
-
-
-def as_gif(film: Film, *, fps: float) -> bytes:
-    """Draw a film as an animated GIF, whose last frame is held for two seconds."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from PIL import Image
 
-    figure = Figure(figsize=(4.8, 5.5), dpi=110)
-    canvas = FigureCanvasAgg(figure)
-    axes = figure.add_axes((0.02, 0.13, 0.96, 0.96 * 4.8 / 5.5 - 0.03), xlim=(0, 1), ylim=(0, 1))
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.spines[:].set_color("#cccccc")
-    size = max(3.0, min(16.0, 4000 / film.particles.shape[1]))
-    target: dict[str, Any] = {"c": ORANGE, "linewidths": 0}
-    dot: dict[str, Any] = {"c": BLUE, "linewidths": 0}
-    if film.colors is not None:  # an outline, so that white points can be seen
-        size = 2 * size
-        target = {"c": film.colors[1].numpy(), "edgecolors": ORANGE, "linewidths": 0.25}
-        dot = {"c": film.colors[0][0].numpy(), "edgecolors": _GRAY, "linewidths": 0.25}
-    axes.scatter(
-        film.target[:, 0].numpy(),
-        film.target[:, 1].numpy(),
-        s=size,
-        marker="^",
-        alpha=0.55,
-        **target,
-    )
-    first = film.particles[0]
-    dots = axes.scatter(first[:, 0].numpy(), first[:, 1].numpy(), s=size, zorder=3, **dot)
-    where = figure.text(0.03, 0.95, "", fontsize=12, weight="bold")
-    left = figure.text(0.97, 0.95, "", fontsize=12, ha="right")
-    for height, name, color, mark in zip(
-        (0.09, 0.058), film.names, (BLUE, ORANGE), "●▲", strict=True
-    ):
-        figure.text(
-            0.03, height, f"{mark} {_short(name)}", fontsize=10, color=color, parse_math=False
-        )
-    figure.text(0.03, 0.01, textwrap.fill(film.words, 80), fontsize=7, color=_GRAY)
-    pictures = []
-    with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="Glyph"
-        )  # about names in letters that the font lacks
-        for i, step in enumerate(film.steps):
-            dots.set_offsets(film.particles[i].numpy())
-            if film.colors is not None:
-                dots.set_facecolor(film.colors[0][i].tolist())
-            where.set_text(f"step {step}")
-            left.set_text("" if film.w2 is None else f"W₂ = {_number(film.w2[i])}")
-            canvas.draw()
-            size_in_pixels = canvas.get_width_height()
-            pixels = bytes(canvas.buffer_rgba())
-            pictures.append(Image.frombytes("RGBA", size_in_pixels, pixels).convert("RGB"))
+    pictures = _pictures(film, tick)
     # One palette for all frames, so that pixels that do not change are stored once.
-    sheet = Image.new("RGB", (pictures[0].width, 2 * pictures[0].height))
-    sheet.paste(pictures[0], (0, 0))
-    sheet.paste(pictures[-1], (0, pictures[0].height))
-    palette = sheet.quantize(32 if film.colors is None else 255)
+    palette = _palette() if film.colors is None else _palette_of([pictures[0], pictures[-1]])
     flat = [p.quantize(palette=palette, dither=Image.Dither.NONE) for p in pictures]
     each = max(20, round(1000 / fps))
-    durations = [*[each] * (len(flat) - 1), 2000]
+    durations = [*[each] * (len(flat) - 1), round(1000 * _HELD)]
     file = io.BytesIO()
     flat[0].save(file, "GIF", save_all=True, append_images=flat[1:], duration=durations, loop=0)
     return file.getvalue()
+
+
+def _palette() -> Image:
+    """Return an image with the colors of a frame and their blends at edges; white is white."""
+    from matplotlib.colors import to_rgb
+    from PIL import Image
+
+    def blends(one: str, other: str, n: int) -> np.ndarray:
+        ends = np.array([to_rgb(one), to_rgb(other)])
+        return (
+            np.linspace(1, 0, n + 1)[:, None] * ends[0]
+            + np.linspace(0, 1, n + 1)[:, None] * ends[1]
+        )
+
+    ramps = [("white", BLUE, 6), ("white", ORANGE, 6), (BLUE, ORANGE, 4), ("white", "black", 8)]
+    colors = np.concatenate([blends(*ramp) for ramp in ramps])
+    unique = np.unique((255 * colors).round().astype(np.uint8), axis=0)
+    palette = Image.new("P", (1, 1))
+    palette.putpalette(unique.tobytes())
+    return palette
+
+
+def _palette_of(pictures: Sequence[Image]) -> Image:
+    """Return an image with colors that suit some pictures of equal size, white among them."""
+    from PIL import Image
+
+    width, height = pictures[0].size
+    sheet = Image.new("RGB", (width, len(pictures) * height))
+    for i, picture in enumerate(pictures):
+        sheet.paste(picture, (0, i * height))
+    palette = sheet.quantize(_OWN_COLORS)
+    colors = np.array(palette.getpalette(), dtype=np.uint8).reshape(-1, 3)
+    # The background stays white: Pillow looks colors up in cubes of several levels.
+    colors[colors.min(axis=1) > 240] = 255
+    palette.putpalette(colors.tobytes())
+    return palette
+
+
+def as_video(film: Film, encoder: Encoder, *, fps: float, tick: Tick | None = None) -> bytes:
+    """Draw a film as a video, whose last frame is held for two seconds.
+
+    Args:
+        film: what is shown.
+        encoder: from `find_encoder`, which also decides the format.
+        fps: frames per second.
+        tick: called after each frame with how many are drawn and a few words.
+    """
+    pictures = [np.asarray(picture) for picture in _pictures(film, tick)]
+    pictures += [pictures[-1]] * round(_HELD * fps)
+    return encoder.encode(pictures, fps)
+
+
+def _pictures(film: Film, tick: Tick | None) -> list[Image]:
+    """Draw every frame."""
+    pictures = []
+    with warnings.catch_warnings():
+        # About names in letters that the font lacks.
+        warnings.filterwarnings("ignore", message="Glyph")
+        drawing = _Drawing(film)
+        for i in range(len(film.steps)):
+            pictures.append(drawing.picture(i))
+            if tick is not None:
+                tick(i + 1, film.labels[i])
+    return pictures
+
+
+class _Drawing:
+    """A figure of matplotlib that shows one frame after another."""
+
+    def __init__(self, film: Film) -> None:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        self._film = film
+        # In inches: the plane, below it the curve and the caption.
+        width, plane, below = 5.0, 4.4, 1.5 if film.curve else 0.25
+        caption = textwrap.fill(film.words, 92)
+        foot = 0.08 + 0.13 * (caption.count("\n") + 1 if caption else 0)
+        height = 0.62 + plane + 0.25 + below + foot
+        # Even numbers of pixels, as video formats want.
+        width, height = (2 * round(55 * side) / 110 for side in (width, height))
+        self._figure = Figure(figsize=(width, height), dpi=110)
+        self._canvas = FigureCanvasAgg(self._figure)
+        corner = (0.48 / width, (foot + below + 0.25) / height)
+        self._axes = self._figure.add_axes((*corner, plane / width, plane / height))
+        for axis, name in zip((self._axes.xaxis, self._axes.yaxis), film.axes, strict=True):
+            axis.set_tick_params(length=2, labelsize=7, color=_LINE, labelcolor=GRAY, pad=2)
+            axis.set_label_text(name, fontsize=7, color=GRAY)
+            axis.labelpad = 1
+        self._axes.spines[:].set_color(_LINE)
+        self._texts(width, height, caption)
+        self._points()
+        self._moving: list[Any] = [self._axes, self._where, self._left]
+        if film.curve:
+            self._trace((0.48 / width, (foot + 0.3) / height, plane / width, 0.97 / height))
+            self._moving.append(self._dot)
+        for artist in self._moving:
+            artist.set_animated(True)
+        # What does not move is drawn once.
+        self._canvas.draw()
+        self._still = self._canvas.copy_from_bbox(self._figure.bbox)
+
+    def _texts(self, width: float, height: float, caption: str) -> None:
+        """Write the line above, the legend and the caption."""
+        top = 1 - 0.2 / height
+        line: dict[str, Any] = {"fontsize": 12, "va": "center"}
+        self._where = self._figure.text(0.48 / width, top, "", weight="bold", **line)
+        self._left = self._figure.text(4.88 / width, top, "", ha="right", **line)
+        self._figure.text(
+            0.48 / width, 0.05 / height, caption, fontsize=6.5, color=GRAY, parse_math=False
+        )
+
+    def _points(self) -> None:
+        """Draw target and particles once, with their legend; frames move them."""
+        film, axes = self._film, self._axes
+        most = max(film.particles.shape[1], len(film.target))
+        size = max(3.0, min(16.0, 5000 / most))
+        ring = max(0.4, min(1.2, 14 / math.sqrt(most)))
+        own, edge = film.colors, "none"
+        if own is not None:  # an outline, so that white points can be seen
+            size, edge = 1.5 * size, GRAY
+        color = BLUE if own is None else GRAY
+        filled: dict[str, Any] = {"facecolors": color, "edgecolors": edge, "linewidths": 0.25}
+        hollow: dict[str, Any] = {
+            "facecolors": "none",
+            "edgecolors": ORANGE if own is None else GRAY,
+            "linewidths": ring,
+        }
+        self._dots = axes.scatter([], [], s=size, zorder=2, **filled)
+        self._rings = axes.scatter([], [], s=2.2 * size, zorder=4, **hollow)
+        if own is not None:
+            # Beneath the rings a wider one: rings of pale colors are seen on white.
+            wide = {**hollow, "edgecolors": GRAY, "linewidths": 2.2 * ring}
+            self._outlines = axes.scatter([], [], s=2.2 * size, zorder=3, **wide)
+        filled, hollow = {**filled, "edgecolors": "none"}, {**hollow, "linewidths": 0.8}
+        self._out, self._beyond = (
+            [axes.scatter([], [], s=s, marker=m, zorder=5, clip_on=False, **style) for m in _ARROWS]
+            for s, style in ((20.0, filled), (52.0, hollow))
+        )
+        self._outside = axes.text(
+            0.985, 0.015, "", transform=axes.transAxes, ha="right", fontsize=7, color=_INK, zorder=7
+        )
+        legend = self._figure.legend(
+            handles=[self._dots, self._rings],
+            labels=["particles", "target"],  # named below: names may look like formulas
+            loc="lower left",
+            bbox_to_anchor=(-0.012, 0.995),
+            bbox_transform=axes.transAxes,
+            ncols=2,
+            frameon=False,
+            fontsize=8,
+            handletextpad=0.1,
+            columnspacing=1.2,
+            borderaxespad=0.1,
+        )
+        for handle, text, name in zip(
+            legend.legend_handles, legend.get_texts(), film.names, strict=True
+        ):
+            handle.set_sizes([26.0])  # type: ignore[union-attr]
+            handle.set_linewidths([1.0])  # type: ignore[union-attr]
+            if own is not None:
+                handle.set_edgecolor(GRAY)  # type: ignore[union-attr]
+            text.set_parse_math(False)
+            text.set_text(_short(name))
+
+    def _trace(self, place: tuple[float, float, float, float]) -> None:
+        """Draw the curve of the distance, with a dot for frames to move."""
+        assert self._film.curve is not None
+        name, points = self._film.curve
+        axes = self._figure.add_axes(place)
+        low, high = curve_range([value for _, value in points])
+        axes.set_yscale("log")
+        axes.set_ylim(low, high)
+        first, last = points[0][0], max(points[-1][0], self._film.steps[-1], 1)
+        axes.set_xlim(first - 0.015 * (last - first), last + 0.015 * (last - first))
+        steps, values = zip(*points, strict=True)
+        axes.plot(steps, np.clip(values, low, None), color=GRAY, linewidth=1.2)
+        (self._dot,) = axes.plot([], [], "o", color=BLUE, markersize=5, clip_on=False, zorder=5)
+        axes.tick_params(length=2, labelsize=7, color=_LINE, labelcolor=GRAY, pad=2)
+        axes.tick_params(which="minor", length=0, labelleft=False)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["bottom", "left"]].set_color(_LINE)
+        for axis, marks in ((axes.yaxis, log_ticks(low, high)), (axes.xaxis, ticks(0, last))):
+            axis.set_ticks([v for v, _ in marks], [text for _, text in marks])
+        axes.set_title(f"{name}, log scale", loc="right", fontsize=7, color=_INK, pad=2)
+        axes.set_xlabel("step", fontsize=7, color=GRAY, labelpad=1.5)
+        self._floor = low
+
+    def picture(self, i: int) -> Image:
+        """Draw frame i."""
+        from PIL import Image
+
+        film, axes = self._film, self._axes
+        view = film.views[i].numpy()
+        axes.set_xlim(*view[:, 0])
+        axes.set_ylim(*view[:, 1])
+        for k, axis in enumerate((axes.xaxis, axes.yaxis)):
+            corner, extent = float(film.corner[k]), float(film.extent[k])
+            corner -= film.base[k]
+            marks = ticks(*(corner + extent * view[:, k]))
+            axis.set_ticks([(v - corner) / extent for v, _ in marks], [text for _, text in marks])
+        outside = self._place(film.particles[i].numpy(), view, [self._dots], self._out)
+        inside = ~outside
+        if film.colors is not None:
+            self._dots.set_facecolor(film.colors[0][i].numpy()[inside])
+        target = film.target.numpy()
+        rings = [self._rings] if film.colors is None else [self._rings, self._outlines]
+        beyond = self._place(target, view, rings, self._beyond)
+        if film.colors is not None:
+            self._rings.set_edgecolor(film.colors[1].numpy()[~beyond])
+        self._outside.set_text(outside_words(int(outside.sum()), int(beyond.sum())))
+        self._where.set_text(film.labels[i])
+        self._left.set_text("" if film.w2 is None else f"W₂ = {_number(film.w2[i])}")
+        if film.curve:
+            step, value = curve_at(film, i)
+            self._dot.set_data([step], [max(value, self._floor)])
+        self._canvas.restore_region(self._still)
+        for artist in self._moving:
+            self._figure.draw_artist(artist)
+        pixels = bytes(self._canvas.buffer_rgba())
+        return Image.frombytes("RGBA", self._canvas.get_width_height(), pixels).convert("RGB")
+
+    def _place(
+        self, points: np.ndarray, view: np.ndarray, inner: list[Any], arrows: list[Any]
+    ) -> np.ndarray:
+        """Move the marks of some points, (n, 2); return which are outside the view, (n,)."""
+        below, above = (view[0] - points).T, (points - view[1]).T
+        excess = np.stack([below[0], above[0], below[1], above[1]])  # (4, n)
+        outside = excess.max(axis=0) > 0
+        for marks in inner:
+            marks.set_offsets(points[~outside])
+        side = excess.argmax(axis=0)
+        border = points.clip(view[0], view[1])
+        for k, marks in enumerate(arrows):
+            marks.set_offsets(border[outside & (side == k)])
+        return outside
+
+
+def curve_range(values: Sequence[float]) -> tuple[float, float]:
+    """Return the ends of a logarithmic axis for distances: at most five decades, at least one."""
+    largest = max(values) or 1.0
+    low = max(min(values), largest * 10**-_DECADES)
+    return min(low, largest / 10) / 1.3, 1.5 * largest
+
+
+def curve_at(film: Film, i: int) -> tuple[float, float]:
+    """Return step and distance of frame i, on the line through the points of the curve."""
+    assert film.curve is not None
+    points, step = film.curve[1], min(film.steps[i], film.curve[1][-1][0])
+    if film.w2 is not None and film.w2[i] < math.inf:
+        return step, film.w2[i]
+    after = next(k for k, (s, _) in enumerate(points) if s >= step)
+    (s1, v1), (s0, v0) = points[after], points[max(0, after - 1)]
+    share = (step - s0) / (s1 - s0) if s1 > s0 else 1.0
+    return step, v0 ** (1 - share) * v1**share if v0 > 0 else v1
+
+
+def outside_words(particles: int, target: int) -> str:
+    """Say how many points the arrows at the border stand for."""
+    ones = "particle" if particles == 1 else "particles"
+    said = [f"{n} {what}" for n, what in ((particles, ones), (target, "of the target")) if n]
+    return f"outside: {' and '.join(said)}" if said else ""
 
 
 def as_html(film: Film, *, fps: float, title: str, facts: Sequence[tuple[str, str]] = ()) -> str:
@@ -193,20 +328,41 @@ def as_html(film: Film, *, fps: float, title: str, facts: Sequence[tuple[str, st
     environment = Environment(loader=PackageLoader("slicewise.lab"), autoescape=True)
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     data = {
-        "steps": film.steps,
+        "steps": [int(step) if step == int(step) else step for step in film.steps],
+        "labels": film.labels,
         "particles": [_whole(frame) for frame in film.particles],
         "target": _whole(film.target),
+        "views": [_whole(view) for view in film.views],  # left, bottom, right and top of each frame
+        "corner": [float(c) - base for c, base in zip(film.corner, film.base, strict=True)],
+        "extent": film.extent.tolist(),
+        "axes": film.axes,
         "w2": None if film.w2 is None else [_number(w) for w in film.w2],
-        "heights": None if film.w2 is None else _heights(film.w2),
+        "curve": None,
         "fps": fps,
         "grid": _GRID,
         "colors": None,
     }
+    if film.curve:
+        name, points = film.curve
+        low, high = curve_range([value for _, value in points])
+        dots = [curve_at(film, i) for i in range(len(film.steps))]
+        marks = log_ticks(low, high)
+        data["curve"] = {
+            "name": name,
+            "points": points,
+            "dots": dots,
+            "low": low,
+            "high": high,
+            "marks": marks,
+        }
     if film.colors is not None:
         particles, target = film.colors
         data["colors"] = {"particles": [_hex(c) for c in particles], "target": _hex(target)}
+    colors = {"dot": (BLUE, DARK_BLUE), "ring": (ORANGE, DARK_ORANGE), "accent": (BLUE, DARK_BLUE)}
+    if film.colors is not None:  # the legend tells filled from hollow, not blue from orange
+        colors["dot"] = colors["ring"] = (GRAY, GRAY)
     return environment.get_template("flow.html").render(
-        film=film, data=data, title=title, facts=facts, blue=BLUE, orange=ORANGE, gray=_GRAY
+        film=film, data=data, title=title, facts=facts, colors=colors
     )
 
 
@@ -221,42 +377,9 @@ def _hex(colors: Tensor) -> str:
     return bytes((255 * colors).round().to(torch.uint8).flatten().tolist()).hex()
 
 
-def _heights(w2: Sequence[float]) -> list[float]:
-    """Return heights on a logarithmic scale from 10⁻⁴ of the largest distance (0) to the largest (1)."""
-    largest = max((w for w in w2 if w < math.inf), default=0.0) or 1.0
-    shares = [min(1.0, max(1e-4, w / largest)) for w in w2]
-    return [round(1 + math.log10(share) / 4, 3) for share in shares]
-
-
 def _number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _short(name: str, most: int = 60) -> str:
+def _short(name: str, most: int = 28) -> str:
     return name if len(name) <= most else f"{name[: most // 2]}…{name[-most // 2 :]}"
-
-
-def log_spaced(last: int, most: int) -> list[int]:
-    """Return at most `most` steps from 0 to `last`, about evenly spaced in their logarithm.
-
-    The first steps of a flow change the most.
-
-    >>> log_spaced(100, 6)
-    [0, 1, 3, 10, 32, 100]
-    """
-    steps = [0]
-    while steps[-1] < last:
-        now, missing = steps[-1], most - len(steps)
-        ahead = now * (last / now) ** (1 / missing) if now else 1
-        # Where the next step of equal ratio is less than one away, the ratio is computed again from there.
-        steps.append(last if missing <= 1 else max(now + 1, round(ahead)))
-    return steps
-
-
-def nearest(available: Sequence[int], wanted: Sequence[int]) -> list[int]:
-    """Return, for each wanted step, the nearest one available; each once.
-
-    >>> nearest([0, 1, 2, 8], [0, 2, 7])
-    [0, 2, 8]
-    """
-    return sorted({min(available, key=lambda step: abs(step - w)) for w in wanted})
