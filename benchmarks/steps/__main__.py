@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from benchmarks.speed.timing import environment
-from benchmarks.steps import flows, local, rates, training
+from benchmarks.steps import arrivals, flows, local, rates, training
 from slicewise.support import write_whole
 
 PARTS: dict[str, Callable[..., list[dict[str, Any]]]] = {
@@ -31,6 +31,13 @@ PARTS: dict[str, Callable[..., list[dict[str, Any]]]] = {
     "floors": local.floors,
     "grid": local.grid,
 }
+# Run by run, kept in a file: an interrupted benchmark goes on where it was.
+RESUMABLE: dict[str, Callable[..., list[dict[str, Any]]]] = {
+    "arrivals": arrivals.arrivals,
+    "truth": arrivals.truth,
+    "growth": arrivals.growth,
+    "minima": arrivals.minima,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,30 +45,35 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the record")
     parser.add_argument("--quick", action="store_true", help="smaller versions of all")
-    parser.add_argument("--only", nargs="+", choices=[*PARTS, "training"], help="some parts")
+    every = [*RESUMABLE, *PARTS]
+    parser.add_argument("--only", nargs="+", choices=[*every, "training"], help="some parts")
     parser.add_argument("--steps", type=int, default=400, help="of each network in `training`")
     asked = parser.parse_args(arguments)
-    names = asked.only or list(PARTS)
+    names = asked.only or every
     stamp = datetime.date.today().isoformat()
     if "training" in names:
         train_all(asked.out / f"training-{stamp}.json", asked.steps)
     results: dict[str, Any] = {}
     begun = time.perf_counter()
+    file = asked.out / f"steps-{stamp}"
+    kept = arrivals.Kept(None if asked.quick else asked.out / f"arrivals-{stamp}.jsonl")
     for name in names:
-        if name in PARTS:
+        if name in PARTS or name in RESUMABLE:
             print(f"{time.perf_counter() - begun:6.0f} s  {name}", file=sys.stderr, flush=True)
+        if name in PARTS:
             results[name] = PARTS[name](quick=asked.quick)
+        elif name in RESUMABLE:
+            results[name] = RESUMABLE[name](quick=asked.quick, kept=kept)
     if not results:
         return 0
-    file = asked.out / f"steps-{stamp}"
     record = {"environment": environment(), "quick": asked.quick, "parts": results}
     write_whole(file.with_suffix(".json"), json.dumps(record, indent=1))
     page = summary(results, quick=asked.quick)
     write_whole(file.with_suffix(".md"), page)
     print(page)
     print(f"written: {file}.json and .md", file=sys.stderr)
-    kept = [row["met"] for rows in results.values() for row in rows if "met" in row]
-    return 0 if all(kept) else 1
+    met = [row["met"] for rows in results.values() for row in rows if "met" in row]
+    return 0 if all(met) else 1
 
 
 def train_all(file: Path, steps: int) -> None:
@@ -93,7 +105,7 @@ def summary(results: dict[str, Any], *, quick: bool) -> str:
     lines = ["# Steps" + (" (quick)" if quick else ""), ""]
     for name, rows in results.items():
         keys = list(dict.fromkeys(key for row in rows for key in row))
-        lines += [f"## {name}", "", (PARTS[name].__doc__ or "").strip(), ""]
+        lines += [f"## {name}", "", ((PARTS | RESUMABLE)[name].__doc__ or "").strip(), ""]
         lines += ["| " + " | ".join(keys) + " |", "|" + "---|" * len(keys)]
         lines += ["| " + " | ".join(_cell(row.get(key)) for key in keys) + " |" for row in rows]
         lines.append("")

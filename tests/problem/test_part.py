@@ -87,8 +87,9 @@ def test_who_overrides_the_call_inherits_no_promise():
     x, y = torch.randn(2, 9, 3, dtype=torch.float64)
     # Its own slices are used, by a flow too.
     assert sw.evaluate(x, y, sw.Recipe(mine)).slices.equal(torch.eye(3))
-    fixed = sw.flow(x, y, sw.Recipe(mine), max_steps=3, seeds=0)
-    again = sw.flow(x, y, sw.Recipe(mine), max_steps=3, seeds=1)
+    how = {"max_steps": 3, "stopping": sw.Stopping(tolerance=None)}
+    fixed = sw.flow(x, y, sw.Recipe(mine), seeds=0, **how)
+    again = sw.flow(x, y, sw.Recipe(mine), seeds=1, **how)
     assert fixed.particles.equal(again.particles)  # nothing random is left
 
 
@@ -172,7 +173,8 @@ def test_nothing_that_a_part_declared_is_inherited_with_another_call():
 
     axes = Axes(3)
     assert not any([axes.is_uniform, axes.built_in, axes.graph_safe])
-    found = (sw.flow(x, y, sw.Recipe(axes), max_steps=3, seeds=seed).particles for seed in (0, 1))
+    how = {"max_steps": 3, "stopping": sw.Stopping(tolerance=None)}
+    found = (sw.flow(x, y, sw.Recipe(axes), seeds=seed, **how).particles for seed in (0, 1))
     assert torch.equal(*found)
 
 
@@ -183,8 +185,9 @@ def test_numbers_of_numpy_are_no_parts():
     recipe = sw.VARIANTS["ebsw"](temperature=np.float32(1))
     assert recipe.rotation_invariant
     flat = torch.cat([torch.randn(2, 20, 2), torch.zeros(2, 20, 8)], dim=-1).double()
+    how = {"max_steps": 1, "stopping": sw.Stopping(tolerance=None)}
     for n_slices in (np.int64(31), 31):
-        assert sw.flow(*flat, "ebsw", n_slices=n_slices, max_steps=1).dimensions == 2
+        assert sw.flow(*flat, "ebsw", n_slices=n_slices, **how).dimensions == 2
 
 
 @pytest.mark.parametrize("gives", [lambda c: None, lambda c: c[..., :2], lambda c: 0.5])

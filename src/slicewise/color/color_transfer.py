@@ -17,7 +17,7 @@ from slicewise.color.images import Image, PixelSampler, kmeans_palette, mask_wei
 from slicewise.color.map_files import load_map, save_map
 from slicewise.color.spaces import SPACES
 from slicewise.color.threads import one_thread
-from slicewise.flows import Recording, flow
+from slicewise.flows import Recording, Stopping, flow
 from slicewise.sampling import draw_seeds
 from slicewise.support import check_choice, check_count, renamed_arguments
 from slicewise.support import progress_bar as show_progress
@@ -171,6 +171,8 @@ class ColorTransfer:
             seeds=seed,
             x_weights=x_weights,
             y_weights=y_weights,
+            # Colors part of the way there make a smoother field than those that have arrived.
+            stopping=Stopping(tolerance=None),
             recording=Recording(progress_bar=False),
         )
         weights = (

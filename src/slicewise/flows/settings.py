@@ -141,10 +141,17 @@ class FlowSettings:
 
     def default_steps(self, stopping: Stopping, problem: Problem, k: int) -> int:
         """The number of steps of a call that gives none, for samples that span k dimensions."""
-        if not self.auto or stopping.assign or self.recipe.has_fixed_slices:
-            return 1000
-        n = max(problem.x.shape[-2], problem.y.shape[-2])
-        return 1000 + math.ceil(5 * n * math.log2(2 * k))
+        matched = stopping.assign is True or not self.auto or self.recipe.has_fixed_slices
+        return default_steps(max(problem.x.shape[-2], problem.y.shape[-2]), k, matched=matched)
+
+
+def default_steps(n: int, k: int, *, matched: bool) -> int:
+    """How many steps a flow makes at most if it is not told, for n samples (of the larger set) that span k dimensions.
+
+    1,000 if they are `matched` at the end, which takes some dozens of steps. Sliced steps alone need a number that grows
+    with n; `docs/steps.md` has counts.
+    """
+    return 1000 if matched else 1000 + math.ceil(5 * n * math.log2(2 * k))
 
 
 def stall_rule(k: int, n_slices: int | None) -> EscapeRule:

@@ -28,9 +28,12 @@ _BLOCK = 2**24
 # Beyond so many pairs nearest neighbors are looked for near a sample's place along lines only.
 _MOST_PAIRS = 4 * 10**10
 _WINDOW = 64
-# ε, as a part of what candidates typically differ by: at first, from one auction to the next, and at last.
-_FIRST, _SHRINK, _LAST = 2.0, 0.2, 0.01
-# Bids for each sample after which ε grows again: a matching is found with any ε, with a large one soon.
+# ε from one auction to the next.
+_SHRINK = 0.2
+# Costs above so many times what candidates typically differ by grow with their logarithm: prices rise to the largest
+# cost, and of very large ones the last digits are lost that tell ordinary candidates apart.
+_ORDINARY = 1e6
+# Bids for each sample after which ε grows: a matching is found with any ε, with a large one soon.
 _PATIENCE = 2000
 # Up to so many rows bid one after another: a round costs as much as some twenty bids.
 _FEW = 20
@@ -38,13 +41,17 @@ _FEW = 20
 Array = Any
 
 
-def match_samples(x: Tensor, y: Tensor, *, near: Tensor | None = None, seed: int = 0) -> Tensor:
+def match_samples(
+    x: Tensor, y: Tensor, *, near: Tensor | None = None, precision: float = 0.01, seed: int = 0
+) -> Tensor:
     """Match samples one to one, so that the sum of squared distances is nearly the least.
 
     Args:
         x: Samples (n, d).
         y: Samples (n, d).
         near: Where to look for partners of each x, (n, d): among the y nearest to it. None: near x itself.
+        precision: By how much the matching may cost more than the best among its candidates, per sample, as a part of
+            what candidates typically differ by.
         seed: Of the lines along which some candidates are found.
 
     Returns:
@@ -55,12 +62,13 @@ def match_samples(x: Tensor, y: Tensor, *, near: Tensor | None = None, seed: int
     near = x if near is None else (near - center).double()
     starts, columns = _candidates(near, y, seed)
     costs = _costs(x.cpu(), y.cpu(), starts, columns)
-    return torch.from_numpy(_auction(starts, columns, costs))
+    return torch.from_numpy(_auction(starts, columns, costs, precision))
 
 
 def matched_distance(x: Tensor, y: Tensor) -> float:
     """An upper bound of the exact W_2 between x (n, d) and y (n, d), equally weighted: that of a nearly optimal matching."""
-    partners = match_samples(x, y).to(y.device)
+    # Precise, so that samples that coincide are seen to.
+    partners = match_samples(x, y, precision=1e-10).to(y.device)
     return float((x.double() - y[partners].double()).square().sum(dim=-1).mean().sqrt())
 
 
@@ -141,28 +149,29 @@ def _costs(x: Tensor, y: Tensor, starts: Array, columns: Array) -> Array:
     return costs.clamp(max=1e100).numpy()
 
 
-def _auction(starts: Array, columns: Array, costs: Array) -> Array:
+def _auction(starts: Array, columns: Array, costs: Array, precision: float) -> Array:
     """The partner of each row, (n,): a matching of nearly least cost, by auctions with ever smaller ε."""
     n = len(starts) - 1
     least = np.minimum.reduceat(costs, starts[:-1])
     # The least cost of a row is paid in any case: without it, prices are of the size of differences.
     costs = costs - np.repeat(least, np.diff(starts))
     unit = _typical_difference(starts, costs)
+    over = np.maximum(costs / (_ORDINARY * unit), 1)
+    costs = np.minimum(costs, _ORDINARY * unit) * (1 + np.log(over))
     prices, loops = np.zeros(n), matching_loops()
     bid = _bid if loops is None else loops.auction
-    epsilon = _FIRST * unit
+    # From an ε as large as the costs, so that whoever must go far is found in a few bids, not in many small ones.
+    last = precision * unit
+    epsilon = max(costs.max() / 4, last)
     while True:
         owners, partners = np.full(n, -1), np.full(n, -1)
-        rising = epsilon
-        while (
-            bid(starts, columns, costs, prices, rising, _PATIENCE * n, owners, partners)
-            >= (_PATIENCE * n)
-            and (partners < 0).any()
-        ):
-            rising *= 4
-        if epsilon <= _LAST * unit:
+        rising, budget = epsilon, _PATIENCE * n
+        while (partners < 0).any():
+            bid(starts, columns, costs, prices, rising, budget, owners, partners)
+            rising *= 4  # only matters where the budget was not enough
+        if epsilon <= last:
             return partners
-        epsilon *= _SHRINK
+        epsilon = max(_SHRINK * epsilon, last)
 
 
 def _typical_difference(starts: Array, costs: Array) -> float:

@@ -22,7 +22,7 @@ from slicewise.lab.images.scenes import SHOWN, film, log_spaced
 from tests.command_line import accepted, refused
 
 KEYS = {
-    *("ended", "steps", "w2", "seconds", "variant", "recipe", "lr", "objective", "p", "seed"),
+    *("ended", "by", "steps", "w2", "seconds", "variant", "recipe", "lr", "objective", "p", "seed"),
     *("source", "target", "n", "m", "d", "worked_in", "device", "dtype", "frames", "shows"),
     *("out", "save"),
 }
@@ -209,7 +209,7 @@ def test_a_seed_gives_the_answer_again(capsys, tmp_path):
 def test_what_a_person_reads(capsys):
     out = accepted(capsys, "flow", "--toy", "knot", *QUICK, "--save", "end.npy")
     for words in (
-        "arrived after",
+        "arrived by",
         "exact W_2 left",
         "knot (m = 12)",
         "flow.gif, 3 frames",

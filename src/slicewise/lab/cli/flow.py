@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import io
 import math
+import sys
 import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -13,7 +17,7 @@ import torch
 import typer
 
 from slicewise.distance import Objective
-from slicewise.flows import Flow, Recording
+from slicewise.flows import Flow, Recording, Stopping, default_steps
 from slicewise.flows import flow as run_flow
 from slicewise.lab.cli import options
 from slicewise.lab.cli.output import check_one_format, check_output_path, print_json, print_lines
@@ -32,7 +36,13 @@ from slicewise.lab.images import (
     seen_in,
     steps_to_record,
 )
-from slicewise.support import check_choice, check_count, progress_bar, write_whole
+from slicewise.support import (
+    NotArrivedWarning,
+    check_choice,
+    check_count,
+    progress_bar,
+    write_whole,
+)
 from slicewise.transport import wasserstein
 
 # Up to so many pairs of samples the exact distance takes milliseconds, and is computed for every frame.
@@ -58,7 +68,20 @@ def flow(
         str,
         typer.Option(metavar="auto|RATE", help="A learning rate, or auto: every step is computed."),
     ] = "auto",
-    steps: Annotated[int, typer.Option(help="The largest number of steps.")] = 1000,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            help="The largest number of steps: by default 1000, with --sliced-only more for more samples.",
+            show_default=False,
+        ),
+    ] = None,
+    sliced_only: Annotated[
+        bool,
+        typer.Option(
+            "--sliced-only",
+            help="Make sliced steps to the end: no assignment when they no longer bring samples nearer.",
+        ),
+    ] = False,
     objective: Annotated[
         str,
         typer.Option(
@@ -110,6 +133,7 @@ def flow(
     """Move samples to samples by minimizing a sliced distance, and draw an animation.
 
     No learning rate is needed: each step is computed from the slices it draws.
+    Once steps no longer bring samples nearer, they are matched to targets one to one.
     Files are as for `slicewise distance`; without any, a toy target is used. The
     exact W_2 that remains is printed at the end (the number of --quiet). Samples
     of more than two dimensions are shown by their two principal directions.
@@ -123,7 +147,8 @@ def flow(
     check_one_format(as_json=as_json, quiet=quiet)
     rate = _rate(lr)
     check_choice("--objective", objective, get_args(Objective))
-    check_count("--steps", steps, at_least=0)
+    if steps is not None:
+        check_count("--steps", steps, at_least=0)
     check_count("--frames", frames, at_least=2)
     if frames > _MOST_FRAMES:
         raise UserError(f"--frames {frames} is too many: give at most {_MOST_FRAMES}")
@@ -136,13 +161,17 @@ def flow(
     ).to(dtype, device)
     # The number of steps is known at the end: frames are chosen from these.
     one = sets.x.numel() * sets.x.element_size()
-    if min(frames, steps + 1) * one > _RECORDED_BYTES:
+    most_steps = steps
+    if most_steps is None:
+        matched = not sliced_only and len(sets.x) == len(sets.y)
+        most_steps = default_steps(max(len(sets.x), len(sets.y)), sets.x.shape[1], matched=matched)
+    if min(frames, most_steps + 1) * one > _RECORDED_BYTES:
         raise UserError(
             f"{frames} frames of {len(sets.x)} particles in {sets.x.shape[1]} dimensions need too much "
             f"memory: give fewer --frames or --samples"
         )
     most = 8 * frames if 8 * frames * one <= _CHEAP_BYTES else 4 * frames
-    recorded = steps_to_record(steps, min(most, _RECORDED_BYTES // one))
+    recorded = steps_to_record(most_steps, min(most, _RECORDED_BYTES // one))
     check_output_path("--out", out, (".gif", ".html", *VIDEOS))
     encoder = find_encoder(out.suffix.lower()) if out.suffix.lower() in VIDEOS else None
     if out.suffix.lower() in VIDEOS and encoder is None:
@@ -153,7 +182,7 @@ def flow(
     if save is not None:
         check_output_path("--save", save, (".npy", ".npz"))
     start = time.perf_counter()
-    with explain_memory_errors():
+    with explain_memory_errors(), _notes():
         found = run_flow(
             sets.x,
             sets.y,
@@ -164,6 +193,7 @@ def flow(
             p=p,
             n_slices=n_slices,
             seeds=seed,
+            stopping=Stopping(assign=False) if sliced_only else Stopping(),
             recording=Recording(particles_at=recorded, progress_bar=False if quiet else None),
             **own,
         )
@@ -171,6 +201,7 @@ def flow(
     affordable = len(sets.x) * len(sets.y) <= EXACT_PAIRS
     result: dict[str, Any] = {
         "ended": found.status,
+        "by": found.by,
         "steps": int(found.n_steps),
         "w2": float(found.w2) if affordable else math.nan,
         "seconds": seconds,
@@ -287,10 +318,29 @@ def _as_bytes(found: Flow, sets: SamplePair, suffix: str) -> bytes:
     return file.getvalue()
 
 
+@contextmanager
+def _notes() -> Iterator[None]:
+    """Print what is known of a flow before its first step as a line; how it ended is among the lines of the result."""
+    shown = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        if not issubclass(category, NotArrivedWarning):
+            shown(message, category, *place)
+        elif "did not arrive" not in str(message):
+            print(f"note: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", NotArrivedWarning)
+        warnings.showwarning = show  # type: ignore[assignment]  # `place` stands for the rest
+        yield
+
+
 def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
     ended = {
-        "arrived": "arrived after {steps} steps, {seconds:.2f} s",
+        "arrived": "arrived by {by} after {steps} steps, {seconds:.2f} s",
+        "minimum reached": "minimum reached after {steps} steps, {seconds:.2f} s: the loss no longer falls",
         "out of steps": "out of steps after {steps}, {seconds:.2f} s; a larger --steps may go further",
+        "stalled": "stalled after {steps} steps, {seconds:.2f} s: at rest away from the target; try another --seed",
         "diverged": "diverged after {steps} steps: the rate is too large; try --lr auto",
     }[result["ended"]]
     left = (

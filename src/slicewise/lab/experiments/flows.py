@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -158,6 +159,8 @@ class FlowCell:
             "seeds": seeds,
             "reduce": self.reduce,
             "convention": self.convention,
+            # Sliced steps alone: what is compared is what descending a distance does.
+            "stopping": sw.Stopping(assign=False),
             "recording": sw.Recording(progress_bar=False),
         }
         if self.defaults is not None:
@@ -171,7 +174,8 @@ class FlowCell:
             }
         if self.alone:
             # Compile kernels, and on a GPU capture graphs, before the time is measured.
-            sw.flow(x, y, self.variant, max_steps=min(self.steps, 500 if x.is_cuda else 3), **how)
+            few = {**how, "stopping": sw.Stopping(tolerance=None)}
+            sw.flow(x, y, self.variant, max_steps=min(self.steps, 500 if x.is_cuda else 3), **few)
         begun = time.perf_counter()
         found = self._flow(x, y, checkpoint, how)
         if x.is_cuda:
@@ -192,12 +196,15 @@ class FlowCell:
     ) -> sw.Flow:
         """Run the flow; a checkpoint that is damaged or has other settings is removed."""
         how = {**how, "recording": replace(how["recording"], checkpoint=checkpoint)}
-        if checkpoint is not None and checkpoint.exists():
-            try:
-                return sw.flow(x, y, self.variant, max_steps=self.steps, **how)
-            except ValueError:
-                checkpoint.unlink(missing_ok=True)
-        return sw.flow(x, y, self.variant, max_steps=self.steps, **how)
+        with warnings.catch_warnings():
+            # How each run ended is stored and shown with it.
+            warnings.simplefilter("ignore", sw.NotArrivedWarning)
+            if checkpoint is not None and checkpoint.exists():
+                try:
+                    return sw.flow(x, y, self.variant, max_steps=self.steps, **how)
+                except ValueError:
+                    checkpoint.unlink(missing_ok=True)
+            return sw.flow(x, y, self.variant, max_steps=self.steps, **how)
 
     def _bytes_per_run(self) -> float:
         """Estimate the memory of one run: copies of its samples, its curves, and what it learns."""
@@ -249,6 +256,7 @@ class FlowCell:
         once: dict[str, Any] = {
             **how,
             "seeds": result.run.seed,
+            "stopping": sw.Stopping(tolerance=None),  # as many steps as the run made
             "recording": sw.Recording(w2_at=w2_at, particles_at=shown, progress_bar=False),
         }
         history = sw.flow(x, y, self.variant, max_steps=steps, **once).history
