@@ -159,7 +159,16 @@ def test_a_seed_means_the_same_on_any_device(variant, lr):
     x, y = pair(m=40)
     few = {"n_steps": 2} if "n_steps" in sw.VARIANTS[variant].options else {}
     here, there = (
-        sw.flow(x.to(device), y.to(device), variant, lr=lr, seeds=[1, 2], max_steps=3, **few)
+        sw.flow(
+            x.to(device),
+            y.to(device),
+            variant,
+            lr=lr,
+            seeds=[1, 2],
+            max_steps=3,
+            stopping=sw.Stopping(tolerance=None),
+            **few,
+        )
         for device in ("cpu", "cuda")
     )
     assert there.particles.is_cuda
@@ -232,18 +241,21 @@ def test_a_replayed_flow_is_the_eager_one_step_for_step(variant, lr, monkeypatch
 
 
 def test_schedules_are_replayed(monkeypatch):
-    """A number that changes over the run, and steps that shrink towards its end (n ≠ m)."""
+    """A number that changes over the run, and steps that shrink once the loss is at rest (n ≠ m)."""
     x, y = (t.cuda() for t in pair(torch.float64, n=40, m=30))
     kappa = sw.Anneal(100.0)
 
     def run():
         made = [sw.flow(x, y, "rpsw", kappa=kappa, lr=0.5, seeds=[1, 2], max_steps=200)]
-        return [*made, sw.flow(x, y, seeds=[1, 2], max_steps=200)]
+        return [*made, sw.flow(x, y, seeds=[1, 2])]
 
     replayed = run()
     monkeypatch.setattr("slicewise.flows.group.graph_safe", lambda mover: False)
     for ours, eager in zip(replayed, run(), strict=True):
+        assert ours.status == eager.status
+        assert ours.n_steps.equal(eager.n_steps)
         assert_close(ours.particles, eager.particles)
+    assert replayed[1].status == ["minimum reached"] * 2
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
@@ -441,13 +453,29 @@ def test_training_does_not_wait_for_the_host():
 
 def test_flows_converge_on_the_device():
     x, y = pair(torch.float32, n=200, m=200, d=2)
-    found = sw.flow(x.cuda(), y.cuda(), seeds=[1, 2], stopping=sw.Stopping(w2=1e-3))
-    assert found.converged.all()
+    alone = sw.Stopping(w2=1e-3, assign=False)
+    found = sw.flow(x.cuda(), y.cuda(), seeds=[1, 2], stopping=alone)
+    assert found.by == ["flow", "flow"]
+    matched = sw.flow(x.cuda(), y.cuda(), seeds=[1, 2])
+    assert matched.status == ["arrived", "arrived"]
+    assert (matched.w2 < 1e-3).all()
     rates = torch.tensor([10.0, 1e5], device="cuda")
     assert sw.flow(x.cuda()[0], y.cuda()[0], lr=rates, max_steps=50).diverged.tolist() == [
         False,
         True,
     ]
+
+
+def test_an_assignment_on_the_device():
+    """Many dimensions and an outlier: particles are the target's samples, to the last bit."""
+    x, y = pair(torch.float32, n=1500, m=1500, d=20)
+    y[:, 0] = 1e6
+    found = sw.flow(x.cuda(), y.cuda(), seeds=[1, 2])
+    assert found.by == ["assignment", "assignment"]
+    for made, target in zip(found.particles.cpu(), y, strict=True):
+        assert sorted(made.tolist()) == sorted(target.tolist())
+    with pytest.warns(sw.NotArrivedWarning, match="out of steps after 3; W_2 at most"):
+        sw.flow(x.cuda(), y.cuda(), seeds=[1, 2], max_steps=3)
 
 
 def test_displacement_on_the_device():

@@ -176,6 +176,8 @@ def flow(
         runs = runs_of(problem, settings, lr, seeds, generator)
         check_finite(x=runs.problem.x, y=runs.problem.y)
         stopping = settings.resolved(stopping, problem)
+        asked = stopping.assign or stopping.tolerance is not None or stopping.w2 is not None
+        expected = auto and asked  # to arrive
         if max_steps is None:
             max_steps = settings.default_steps(stopping, problem, int(runs.dimensions.max()))
         samples = (problem.x, problem.y, x_weights, y_weights, problem.p)
@@ -189,7 +191,7 @@ def flow(
         loop = FlowLoop(runs, groups, history, identity)
         if resume is not None:
             loop.restore(resume)
-        elif auto and recipe.has_fixed_slices and problem.d > 1:
+        elif expected and recipe.has_fixed_slices and problem.d > 1:
             _warn(
                 f"{_named(variant)} has the same slices at every step, and never moves what they do not see: its flow may "
                 "end short of the target. Use a variant whose slices change, e.g. 'sw' or 'rqsw'"
@@ -211,8 +213,7 @@ def flow(
         x_weights=x_weights,
         y_weights=y_weights,
     )
-    asked = stopping.assign or stopping.tolerance is not None or stopping.w2 is not None
-    if auto and asked and (trouble := found.not_arrived()):
+    if expected and (trouble := found.not_arrived()):
         _warn(trouble)
     return found
 
