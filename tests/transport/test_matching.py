@@ -23,9 +23,11 @@ def cost(x, y, partners):
 
 
 @LOOPS
+@pytest.mark.parametrize("all_pairs", [0, 1024])
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 3), (40, 2), (300, 2), (300, 10), (500, 50)])
-def test_nearly_optimal_one_to_one(n, d, loops, monkeypatch):
+def test_nearly_optimal_one_to_one(n, d, all_pairs, loops, monkeypatch):
     monkeypatch.setattr(matching, "matching_loops", lambda: loops)
+    monkeypatch.setattr(matching, "_ALL_PAIRS", all_pairs)
     x, y = samples(n, d)
     x = (
         y[torch.randperm(n, generator=torch.Generator().manual_seed(1))] + 0.5 * x
@@ -37,8 +39,10 @@ def test_nearly_optimal_one_to_one(n, d, loops, monkeypatch):
 
 
 @LOOPS
-def test_samples_that_coincide_find_each_other(loops, monkeypatch):
+@pytest.mark.parametrize("all_pairs", [0, 1024])
+def test_samples_that_coincide_find_each_other(all_pairs, loops, monkeypatch):
     monkeypatch.setattr(matching, "matching_loops", lambda: loops)
+    monkeypatch.setattr(matching, "_ALL_PAIRS", all_pairs)
     y = samples(30, 3)[0].repeat_interleave(10, dim=0)
     x = y[torch.randperm(300, generator=torch.Generator().manual_seed(1))]
     assert torch.equal(y[match_samples(x, y)], x)
@@ -100,7 +104,8 @@ def test_single_precision_and_half_of_it():
         assert cost(x, y, partners) <= 1.05 * exact
 
 
-def test_candidates_near_another_place():
+def test_candidates_near_another_place(monkeypatch):
+    monkeypatch.setattr(matching, "_ALL_PAIRS", 0)
     x, y = samples(300, 2)
     partners = match_samples(x, y, near=y)  # each y is its own nearest
     gaps = (y - y[partners]).norm(dim=-1)
@@ -109,6 +114,7 @@ def test_candidates_near_another_place():
 
 
 def test_very_many_samples_are_searched_along_lines(monkeypatch):
+    monkeypatch.setattr(matching, "_ALL_PAIRS", 0)
     x, y = samples(600, 2)
     x = y.flip(0) + 0.05 * x
     whole = cost(x, y, match_samples(x, y))

@@ -22,7 +22,9 @@ _NEAREST, _NEAREST_BACK = 32, 8
 # Random lines along which samples are also matched.
 _LINES = 4
 # Up to so many samples all pairs are candidates.
-_ALL_PAIRS = 64
+_ALL_PAIRS = 1024
+# What candidates of a sample typically differ by is told by so many of the nearest.
+_NEARBY = 16
 # Pairs whose distances are computed at a time.
 _BLOCK = 2**24
 # Beyond so many pairs nearest neighbors are looked for near a sample's place along lines only.
@@ -175,9 +177,11 @@ def _auction(starts: Array, columns: Array, costs: Array, precision: float) -> A
 
 
 def _typical_difference(starts: Array, costs: Array) -> float:
-    """By how much the candidates of a row typically cost more than its best."""
-    middle = np.array([np.median(row) for row in np.split(costs, starts[1:-1])])
-    for unit in (np.median(middle), middle.mean(), costs.max()):
+    """By how much candidates that are nearly the best cost more than the best of a row, whose cost is 0."""
+    rows = np.split(costs, starts[1:-1])
+    last = [min(_NEARBY, len(row)) - 1 for row in rows]
+    nearby = np.array([np.partition(row, i)[i] for row, i in zip(rows, last, strict=True)])
+    for unit in (np.median(nearby), nearby.mean(), costs.max()):
         if unit > 0:
             return float(unit)
     return 1.0
