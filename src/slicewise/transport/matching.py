@@ -123,8 +123,10 @@ def _nearest_along(x: Tensor, y: Tensor, k: int, x_order: Tensor, y_order: Tenso
     for rows in torch.arange(len(x)).split(max(1, _BLOCK // (2 * _LINES * _WINDOW * x.shape[-1]))):
         here = rows.to(x.device)
         nearby = (places[here].unsqueeze(-1) + shifts).clamp(0, n - 1)  # (r, lines, places)
-        candidates = y_order[nearby, lines].flatten(1)
+        candidates = y_order[nearby, lines].flatten(1).sort(dim=1).values
         distances = (x[here].unsqueeze(1) - y[candidates]).square().sum(dim=-1)
+        # Who is near along several lines counts once.
+        distances[:, 1:][candidates[:, 1:] == candidates[:, :-1]] = torch.inf
         best = distances.topk(k, largest=False, sorted=False).indices
         found[rows] = candidates.gather(1, best).cpu()
     return found
