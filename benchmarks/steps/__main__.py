@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     results: dict[str, Any] = {}
     begun = time.perf_counter()
     file = asked.out / f"steps-{stamp}"
-    kept = arrivals.Kept(None if asked.quick else asked.out / f"arrivals-{stamp}.jsonl")
+    kept = arrivals.Kept(None if asked.quick else asked.out / "arrivals.jsonl")
     for name in names:
         if name in PARTS or name in RESUMABLE:
             print(f"{time.perf_counter() - begun:6.0f} s  {name}", file=sys.stderr, flush=True)

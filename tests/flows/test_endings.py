@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import warnings
 
-import numpy as np
 import pytest
 import torch
 
@@ -56,8 +55,9 @@ def test_assigned_particles_are_the_targets_to_the_last_bit():
     for made in found.particles:
         assert sorted(made.tolist()) == sorted(y.tolist())
     last = int(found.n_steps[0])
-    assert found.history.particles[last][0].equal(found.particles[0])
-    assert not found.history.particles[last - 1][0].equal(found.particles[0])
+    # Where sliced steps have brought them; then the end.
+    assert not found.history.particles[last][0].equal(found.particles[0])
+    assert found.history.particles[last + 1][0].equal(found.particles[0])
 
 
 @pytest.mark.parametrize("outlier", [1e4, 1e6])
@@ -114,7 +114,7 @@ def test_out_of_steps_says_what_is_left_and_what_to_do():
     assert float(found.w2) <= left * 1.06
     assert left <= 1.2 * float(found.w2)
     assert sw.flow(x, y, seeds=0, resume=found.state).status == "arrived"
-    with pytest.warns(sw.NotArrivedWarning, match=r"assignment end it: stopping=sw.Stopping\(ass"):
+    with pytest.warns(sw.NotArrivedWarning, match=r"start again with stopping=sw.Stopping\(ass"):
         sw.flow(x, y, seeds=0, max_steps=3, stopping=PURE)
 
 
@@ -154,23 +154,62 @@ def test_fixed_slices_are_not_helped_by_an_assignment_unless_asked_for():
     with pytest.warns(sw.NotArrivedWarning) as told:
         found = sw.flow(x, y, "qsw", n_slices=5, seeds=0)
     assert found.status in ("out of steps", "stalled")
-    assert "same slices" in str(told[0].message)
-    with pytest.warns(sw.NotArrivedWarning, match="same slices"):
-        asked = sw.flow(x, y, "qsw", n_slices=5, seeds=0, stopping=sw.Stopping(assign=True))
+    assert len(told) == 1
+    asked = sw.flow(x, y, "qsw", n_slices=5, seeds=0, stopping=sw.Stopping(assign=True))
     assert asked.by == "assignment"
     assert sw.flow(x, y, "rqsw", seeds=0).status == "arrived"
 
 
-def test_at_rest_away_from_the_target_is_stalled():
-    """Two particles in one place move as one: no step parts them, and they are not where the targets are."""
-    y = torch.tensor([[-1.0], [1.0]]).double()
-    x = torch.zeros(2, 1).double()
-    apart = sw.flow(x, y, seeds=0, stopping=PURE)
-    assert apart.status == "arrived"  # in one dimension order parts them
-    x, y = torch.zeros(4, 2).double(), torch.tensor([[0.0, 1], [0, -1], [1, 0], [-1, 0]]).double()
-    both = sw.flow(x, y, seeds=0)
-    assert both.status == "arrived"
-    assert both.w2 < 1e-12
+def test_at_rest_away_from_the_target_is_stalled(monkeypatch):
+    """No slice asks a particle to move, but they are not where the targets are: stalled, or assigned."""
+    from slicewise.flows import stopping
+
+    monkeypatch.setattr(stopping, "_ULPS", 1e16)  # every step is examined as one that moves nobody
+    monkeypatch.setattr(stopping.EndDetector, "_is_still", lambda *_: torch.tensor([True]))
+    monkeypatch.setattr(stopping.EndDetector, "_has_arrived", lambda *_: False)
+    x, y = clouds(30, 2)
+    with pytest.warns(sw.NotArrivedWarning, match="stalled after 1 step; W_2 at most"):
+        found = sw.flow(x, y, seeds=0, stopping=PURE)
+    assert found.status == "stalled"
+    assert not found.converged
+    assert sw.flow(x, y, seeds=0).by == "assignment"
+
+
+@pytest.mark.parametrize("outlier", [3e6, 1e7])
+@pytest.mark.parametrize("n", [20, 60])
+def test_an_outlier_that_hides_the_dimensions_of_the_others(n, outlier):
+    """In float32 the samples seem to lie on one line, along which all but the outlier arrive at once."""
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(2, n, 3, generator=g)
+    y = 0.5 * y + 2
+    y[0] = outlier
+    found = sw.flow(x, y, seeds=0)
+    assert found.status == "arrived"
+    bulk = (found.particles[found.particles.norm(dim=-1) < 100], y[1:])
+    assert sw.wasserstein(*bulk) < 1e-3
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e-30, 1e30, 1e160])
+def test_no_false_arrival_in_any_unit(scale):
+    x, y = clouds(40, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", sw.NotArrivedWarning
+        )  # it may not arrive, but must not say so
+        found = sw.flow(scale * x, scale * y, seeds=0)
+    if found.status == "arrived":
+        assert sw.wasserstein(found.particles / scale, y) < 1e-3
+
+
+def test_an_assignment_without_a_tolerance():
+    """A loss that is zero halves at every step, and must not be waited for."""
+    x, y = clouds(10, 1)
+    found = sw.flow(x, y, seeds=0, stopping=sw.Stopping(assign=True, tolerance=None))
+    assert found.by == "assignment"
+    assert found.n_steps < 100
+    for wrong in (1, 0, "yes", None):
+        with pytest.raises(ValueError, match="give True, False or 'auto'"):
+            sw.Stopping(assign=wrong)
 
 
 def test_a_minimum_is_reached_and_does_not_depend_on_the_budget():
@@ -184,7 +223,9 @@ def test_a_minimum_is_reached_and_does_not_depend_on_the_budget():
         repr(short)
         == f"Flow: 60 particles in 3 dimensions, minimum reached after {short.n_steps} steps"
     )
-    with pytest.warns(sw.NotArrivedWarning, match="out of steps after 30; loss"):
+    with pytest.warns(
+        sw.NotArrivedWarning, match="did not reach a minimum: out of steps after 30; l"
+    ):
         half = sw.flow(x, y[:45], seeds=0, max_steps=30)
     rest = sw.flow(x, y[:45], seeds=0, resume=half.state)
     assert_close(rest.particles, short.particles)
@@ -250,8 +291,10 @@ def test_it_works_without_numba_and_scipy(monkeypatch):
     assert judged(found.particles, y) == 0
 
 
-def test_arrays_come_and_go():
+def test_arrays_and_lists():
     x, y = (t.numpy() for t in clouds(40, 5))
     found = sw.flow(x, y, seeds=0)
     assert found.status == "arrived"
-    assert isinstance(found.particles, np.ndarray | torch.Tensor)
+    with pytest.warns(sw.NotArrivedWarning) as told:
+        sw.flow(x.tolist(), y.tolist(), seeds=0, max_steps=1)
+    assert told[0].filename == __file__

@@ -84,6 +84,25 @@ def test_one_must_go_far():
     y[0] = 1e6
     partners = match_samples(x, y)
     assert sorted(partners.tolist()) == list(range(400))
+    others = [i for i in range(400) if partners[i] != 0]
+    exact = float(sw.wasserstein(x[others], y[1:])) ** 2
+    assert cost(x[others], y, partners[others]) <= 1.1 * exact
+
+
+def test_many_copies_do_not_take_all_places(monkeypatch):
+    """Fifty copies of each target: the nearest of a sample are not all the same one."""
+    monkeypatch.setattr(matching, "_ALL_PAIRS", 0)
+    x, sites = samples(1000, 2)
+    y = sites[:20].repeat_interleave(50, dim=0)
+    exact = float(sw.wasserstein(x, y)) ** 2
+    assert cost(x, y, match_samples(x, y)) <= 1.05 * exact
+
+
+def test_nan_is_refused():
+    x, y = samples(100, 2)
+    x[3, 1] = torch.nan
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        match_samples(x, y)
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e-3, 1e10, 1e140])
@@ -91,6 +110,7 @@ def test_units_and_places_do_not_matter(scale):
     x, y = samples(300, 3)
     plain = match_samples(x, y)
     assert torch.equal(match_samples(scale * x, scale * y), plain)
+    assert matched_distance(scale * x, scale * y) == pytest.approx(scale * matched_distance(x, y))
     moved = match_samples(x + 1e4, y + 1e4)
     assert cost(x, y, moved) == pytest.approx(cost(x, y, plain), rel=1e-3)
 

@@ -15,12 +15,13 @@ from slicewise.flows.loop import FlowLoop, check_state
 from slicewise.flows.result import Flow
 from slicewise.flows.settings import FlowSettings
 from slicewise.flows.setup import Rates, Seeds, groups_for, runs_of
-from slicewise.flows.stopping import Outcome, Stopping
+from slicewise.flows.stopping import Stopping
 from slicewise.problem import Problem, Target
 from slicewise.sampling import DRAWS, Generators
 from slicewise.steps import Rule, rule_for
 from slicewise.support import (
     CheckpointFile,
+    FixedSlicesWarning,
     NotArrivedWarning,
     check_choice,
     check_count,
@@ -31,6 +32,7 @@ from slicewise.support import (
     did_you_mean,
     fingerprint,
     full_precision,
+    level_of_caller,
     meant,
     takes_arrays,
 )
@@ -119,8 +121,8 @@ def flow(
         A `Flow`: `particles` (*batch, n, d), `status`, `by`, `n_steps`, `w2`, `history`, `state` and more.
 
     Warns:
-        NotArrivedWarning: If runs with computed steps ended before they met what `stopping` asks for, or a variant's
-            slices never change, so that they may never do.
+        NotArrivedWarning: If runs with computed steps ended before they met what `stopping` asks for; and before the
+            first step, in its place, if a variant's slices never change, so that they may never do.
 
     Raises:
         ValueError: If arguments do not fit together, a checkpoint or state belongs to another flow, or an argument is
@@ -178,6 +180,9 @@ def flow(
         stopping = settings.resolved(stopping, problem)
         asked = stopping.assign or stopping.tolerance is not None or stopping.w2 is not None
         expected = auto and asked  # to arrive
+        sees_no_more = (
+            expected and recipe.has_fixed_slices and problem.d > 1 and not stopping.assign
+        )
         if max_steps is None:
             max_steps = settings.default_steps(stopping, problem, int(runs.dimensions.max()))
         samples = (problem.x, problem.y, x_weights, y_weights, problem.p)
@@ -191,15 +196,16 @@ def flow(
         loop = FlowLoop(runs, groups, history, identity)
         if resume is not None:
             loop.restore(resume)
-        elif expected and recipe.has_fixed_slices and problem.d > 1:
-            _warn(
+        elif sees_no_more:
+            warnings.warn(
                 f"{_named(variant)} has the same slices at every step, and never moves what they do not see: its flow may "
-                "end short of the target. Use a variant whose slices change, e.g. 'sw' or 'rqsw'"
+                "end short of the target. Use a variant whose slices change, e.g. 'sw' or 'rqsw', or let an assignment end "
+                "it: stopping=sw.Stopping(assign=True)",
+                FixedSlicesWarning,
+                stacklevel=level_of_caller(),
             )
         loop.run(max_steps, file, recording.progress_bar)
         particles = loop.particles().reshape(*runs.batch, *x.shape[-2:])
-    outcome, stalled = loop.whole("outcome"), loop.whole("stalled") > 0
-    outcome = torch.where(stalled & (outcome == Outcome.NOT_ENDED), Outcome.STALLED, outcome)
     found = Flow(
         particles=particles.to(x.dtype),
         target=y.detach().clone(),
@@ -208,19 +214,14 @@ def flow(
         dimensions=loop.whole("dimension").reshape(runs.batch),
         seeds=runs.seeds.reshape(runs.batch),
         state=loop.saved(),
-        outcome=outcome.reshape(runs.batch),
+        outcome=loop.whole("outcome").reshape(runs.batch),
         stopping=stopping,
         x_weights=x_weights,
         y_weights=y_weights,
     )
-    if expected and (trouble := found.not_arrived()):
-        _warn(trouble)
+    if expected and not sees_no_more and (trouble := found.not_arrived()):
+        warnings.warn(trouble, NotArrivedWarning, stacklevel=level_of_caller())
     return found
-
-
-def _warn(words: str) -> None:
-    # At the caller's line: past this function, `flow` and what turns arrays into tensors around it.
-    warnings.warn(words, NotArrivedWarning, stacklevel=4)
 
 
 def _named(variant: str | Variant | Recipe) -> str:

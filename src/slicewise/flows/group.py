@@ -12,7 +12,6 @@ from torch import Tensor
 from slicewise.distance import Objective
 from slicewise.flows.movers import Mover
 from slicewise.flows.replay import Replay
-from slicewise.flows.restarts import has_stalled
 from slicewise.flows.stepping import Trajectory, make_steps
 from slicewise.flows.stopping import EndDetector, Outcome, RunEnd, Scales, Stopping, rows_of
 from slicewise.problem import Instant, Moment, Problem, State, Subspace, graph_safe
@@ -40,7 +39,7 @@ class Group:
     def __init__(
         self,
         problem: Problem,
-        target: Tensor,
+        given: Problem,
         frame: Subspace | None,
         mover: Mover,
         seeds: Tensor,
@@ -50,7 +49,7 @@ class Group:
         extra: State,
     ) -> None:
         self.frame, self.mover, self.stopping = frame, mover, stopping
-        self._target = target  # y in its original coordinates, (R, m, d) or (m, d)
+        self._given = given  # the problem in its original coordinates
         self.ids = ids  # (R,), which runs of the whole flow these are
         self.dimension = problem.d
         n_runs = len(ids)
@@ -77,8 +76,8 @@ class Group:
         self._detector = EndDetector(
             self._problem,
             self._streams,
-            self.problem.x[rows.to(self.problem.x.device)],
             self._scales.rows(rows),
+            self._original,
             self.stopping,
             self._objective,
         )
@@ -129,7 +128,12 @@ class Group:
             for after in looks:
                 if begin < after <= begin + length:
                     x = trajectory.xs[after - begin - 1]
-                    seen = [end for end in ends + ended if end.after <= after]
+                    # At its last step an assigned run is still where sliced steps have brought it.
+                    seen = [
+                        end
+                        for end in ends + ended
+                        if end.after < after or (end.after == after and end.partners is None)
+                    ]
                     views[after] = self._lifted(self._seen(x, seen), seen)
             self.going = self.going.index_fill(0, _rows(ended), False)
             self.n_alive -= len(ended)
@@ -197,14 +201,16 @@ class Group:
         """Particles (R, n, d) of all runs, in their original coordinates."""
         return self._lifted(_merged(self.snapshot()))
 
-    @property
-    def stalled(self) -> Tensor:
-        """Runs that have not ended and found their loss at rest at several escapes, (R,)."""
-        stalled = torch.zeros(len(self.ids), dtype=torch.bool)
-        if "escape" in self.state and not self.stopping.assign:
-            snapshot = self.snapshot()
-            stalled[snapshot["alive"]] = has_stalled(snapshot["state"]).cpu()
-        return stalled
+    def _original(self, x: Tensor, row: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The start, the present particles and the target of a run at work, in their original coordinates."""
+        place = int(self.working[row])
+        one, now = rows_of(self._given, torch.tensor(place)), x[row]
+        if self.frame is not None:
+            basis, mean = self.frame.basis, self.frame.mean
+            basis = basis if basis.dim() == 2 else basis[place]
+            mean = mean if mean.dim() == 1 else mean[place]
+            now = dataclasses.replace(self.frame, basis=basis, mean=mean).embed(now)
+        return one.x, now, one.y
 
     def _lifted(self, particles: Tensor, ends: Iterable[RunEnd] = ()) -> Tensor:
         """Particles (R, n, k) in their original coordinates, (R, n, d), with runs that are ending just now."""
@@ -216,7 +222,7 @@ class Group:
         exact = [(row, self.partners[row]) for row in rows]
         exact += [(int(self.working[e.row]), e.partners) for e in ends if e.partners is not None]
         for row, partners in exact:
-            target = self._target if self._target.dim() == 2 else self._target[row]
+            target = rows_of(self._given, torch.tensor(row)).y
             lifted[row] = target[partners.to(target.device)]
         return lifted
 

@@ -128,7 +128,9 @@ class FlowLoop:
         plan = self._planner.next(self.groups, self._step, steps)
         length = plan.steps
         wanted = (*self.history.w2_at, *self.history.particles_at)
-        looks = sorted({s - self._step for s in wanted if 0 < s - self._step < length})
+        # What is looked at after the last of these steps is recorded below, but for runs that an assignment ends there.
+        last = any(group.stopping.assign for group in self.groups)
+        looks = sorted({s - self._step for s in wanted if 0 < s - self._step < length + last})
         views = {after: self.particles() for after in looks}
         before = self._seconds
         records = []

@@ -13,8 +13,6 @@ from slicewise.sampling import RunSeeds, Stream, sphere
 
 # A loss is at rest unless its least value in the second half of the patience is below this part of that in the first.
 _AT_REST = 0.95
-# The next escape is this many times as long as the first once several have found the loss at rest.
-_STALLED_AFTER = 8
 # Steps of an escape are not enlarged once the loss is this many times what it was at rest.
 _LARGEST_RISE = 16
 
@@ -91,11 +89,6 @@ class EscapeRule(BuiltIn):
         """A random orthonormal basis for each run, (R, k, k)."""
         rng = seeds.at(t, Stream.ESCAPES)
         return sphere.rotation(problem.batch, problem.d, rng, problem.x.dtype)
-
-
-def has_stalled(state: State) -> Tensor:
-    """Whether runs found their loss at rest three times, in spite of escapes, (R,)."""
-    return state["escape"] >= _STALLED_AFTER * EscapeRule.first
 
 
 def escape_rule(k: int) -> EscapeRule:

@@ -43,9 +43,9 @@ class Flow(Result):
         dimensions: The dimension each run was worked in, (*batch,): d, or fewer after an exact reduction.
         seeds: The seed of each run, (*batch,).
         state: Everything needed to continue: `flow(..., resume=result.state)`.
-        status: How each run ended: "arrived"; "minimum reached" (n ≠ m or weights: the loss cannot be zero, and no longer
-            falls); "out of steps"; "stalled" (at rest away from the target, in spite of escapes); or "diverged". A
-            string for one run, a nested list in the shape of the batch for several.
+        status: How each run ended: "arrived"; "minimum reached" (n ≠ m or weights: the loss in general cannot be zero, and
+            no longer falls); "out of steps"; "stalled" (at rest away from the target); or "diverged". A string for one
+            run, a nested list in the shape of the batch for several.
         by: What arrived runs arrived by: "flow" (sliced steps alone) or "assignment" (sliced steps, then a matching);
             None for others. Shaped like `status`. `n_steps` counts sliced steps.
         converged, assigned, diverged: The runs that arrived, that arrived by assignment, and that diverged, as masks,
@@ -113,7 +113,7 @@ class Flow(Result):
         runs = self.outcome.numel()
         worked = sorted(set(self.dimensions.flatten().tolist()) - {d})
         reduced = f" (worked in {' and '.join(map(str, worked))})" if worked else ""
-        what = f"{n} particles in {d} dimensions{reduced}"
+        what = f"{n} particle{'s' * (n != 1)} in {d} dimension{'s' * (d != 1)}{reduced}"
         return f"Flow: {f'{runs} runs of {what}: ' if runs != 1 else f'{what}, '}{self._ends()}"
 
     def not_arrived(self) -> str | None:
@@ -130,8 +130,9 @@ class Flow(Result):
         if Outcome.DIVERGED in failed:
             advice = "Leave out step_factor and step_rule, or give samples of a smaller range"
         elif self._exact and not self.stopping.assign:
-            advice += ", or let an assignment end it: stopping=sw.Stopping(assign=True)"
-        return f"{who} did not arrive: {self._ends()}. {advice}"
+            advice += ", or start again with stopping=sw.Stopping(assign=True)"
+        meant = "arrive" if self._exact else "reach a minimum"
+        return f"{who} did not {meant}: {self._ends()}. {advice}"
 
     def _ends(self) -> str:
         """How the runs ended, with what is left of the one that ended furthest away."""
@@ -143,7 +144,7 @@ class Flow(Result):
                 continue
             least, most = min(steps[row] for row in rows), max(steps[row] for row in rows)
             after = f"after {most}" if least == most else f"after {least} to {most}"
-            after += "" if status == Status.OUT_OF_STEPS else " steps"
+            after += "" if status == Status.OUT_OF_STEPS else " step" if most == 1 else " steps"
             by = Counter(_BY[codes[row]] for row in rows if codes[row] in _BY)
             how = ""
             if len(codes) == 1 and by:

@@ -19,10 +19,9 @@ from slicewise.steps import Cauchy, Rule, Tempered
 from slicewise.support import check_number
 from slicewise.variants import Recipe
 
-# Version 1 of the default for computed steps: hot escapes up to 16 times the loss at rest (`restarts`), `Tempered`
-# steps for few slices (`FlowSettings.mover`). A study stores this key with its runs and looks them up by it. It is
-# spelled as the first stores have it, so that they are found; a default that makes other runs takes a new key, "2".
-STEP_VERSION_KEY = "heat of escapes up to 16 times the loss at rest, few slices tempered"
+# Version of the default for computed steps. A study stores this key with its runs and looks them up by it; a default
+# that makes other runs takes a new one. Version 2 makes the steps of the first, and ends by another measure of arrival.
+STEP_VERSION_KEY = "2"
 
 # Runs that an assignment may end do so when their loss has not halved for so many steps; none ever escapes. Sliced
 # steps have then brought the particles as near as the spacing of the target's samples. Waiting longer brings them

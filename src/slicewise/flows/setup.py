@@ -82,7 +82,7 @@ def groups_for(
     for i, k in enumerate(sorted(set(runs.dimensions.tolist()))):
         ids = torch.nonzero(runs.dimensions == k).flatten()
         problem = rows_of(runs.problem, ids)
-        frame, target = None, problem.y
+        frame, given = None, problem
         if runs.span is not None and _is_reducible(settings, problem.d, k):
             frame = _frame(runs.span, runs.batch, ids, k)
             if saved is not None:
@@ -93,7 +93,7 @@ def groups_for(
         extra: State = {} if runs.rates is None else {"rate": runs.rates[ids].to(problem.x)}
         mover = settings.mover(problem, assigns=stopping.assign is True)
         seeds, objective = runs.seeds[ids], settings.objective
-        groups.append(Group(problem, target, frame, mover, seeds, ids, stopping, objective, extra))
+        groups.append(Group(problem, given, frame, mover, seeds, ids, stopping, objective, extra))
     return groups
 
 

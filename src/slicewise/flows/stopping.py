@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -34,8 +34,9 @@ class Stopping:
         w2: End a run once its exact W_2 is at most this (extra `exact`). None: never for that reason.
         tolerance: End a run once no sample is asked to move further than this times the spread of the target (the median
             distance of its samples to their median), fresh uniform slices agree, and W_2 is at most a thousandth of the
-            spread. With n ≠ m or weights: once the loss no longer falls by more than its noise. "auto" is 1e-9 for
-            computed steps (1e-6 in float32) and None for given learning rates; None: never for that reason.
+            spread (ten times the tolerance, if that is more). With n ≠ m or weights: once the loss no longer falls.
+            "auto" is 1e-9 for computed steps (1e-6 in float32) and None for given learning rates; None: never for that
+            reason.
         assign: Match samples to targets one by one when a run first stalls, and end there: particles then are the
             target's samples. Sliced steps bring all particles near in some dozens of steps, but then need a number that
             grows with n. "auto" does so wherever it can: computed steps, equal numbers of samples of equal weight, a
@@ -64,7 +65,7 @@ class Stopping:
             raise ValueError(
                 f"tolerance = {self.tolerance}: give a number relative to the data's size, 'auto' or None"
             )
-        if self.assign not in (True, False, "auto"):
+        if not (isinstance(self.assign, bool) or self.assign == "auto"):
             raise ValueError(f"assign = {self.assign!r}: give True, False or 'auto'")
 
 
@@ -75,7 +76,7 @@ class Outcome(IntEnum):
     ARRIVED = 1
     DIVERGED = 2
     ASSIGNED = 3  # arrived by an assignment, not by sliced steps
-    MINIMUM = 4  # of a loss that cannot be zero: n ≠ m, or weights
+    MINIMUM = 4  # of a loss that in general cannot be zero: n ≠ m, or weights
     STALLED = 5  # at rest away from the target
 
 
@@ -108,8 +109,8 @@ class EndDetector:
 
     problem: Problem  # x of any step; y and sample weights with R or shared
     seeds: RunSeeds
-    start: Tensor  # (R, n, k), the particles before the first step
     scales: Scales  # of the samples, one of each run
+    original: Original
     stopping: Stopping  # with its tolerance resolved to a number or None, and `assign` to a bool
     objective: Objective
 
@@ -127,7 +128,8 @@ class EndDetector:
     def signal(self, state: State) -> Tensor | None:
         """What the mover's state says of an end, (R,): the runs where it is positive are examined. None: nothing."""
         if self.stopping.assign:
-            return state["escaping"]
+            # A loss of zero halves for ever.
+            return torch.where(state["mark"] == 0, 1, state["escaping"])
         return state["settled"] if self.tolerance is not None and "settled" in state else None
 
     def reasons(
@@ -228,11 +230,11 @@ class EndDetector:
         the particle began and where it is, up to a shift of all: of the matchings near the flow's end, one that also
         makes the whole way short.
         """
+        start, now, y = self.original(x, row)
+        shift = (now - start).median(dim=-2).values
+        between = start + shift + _WAY * (now - start - shift)
+        partners = match_samples(between, y, near=now).to(y.device)
         one = self._one(x, row)
-        start = self.start[row]
-        shift = (one.x - start).median(dim=-2).values
-        between = start + shift + _WAY * (one.x - start - shift)
-        partners = match_samples(between, one.y, near=one.x).to(one.y.device)
         return RunEnd(row, after, Outcome.ASSIGNED, one.y[partners], partners)
 
     def _is_still(self, x: Tensor, steps: int) -> Tensor:
@@ -249,11 +251,14 @@ class EndDetector:
         return (torch.linalg.vector_norm(moves, dim=-1, dtype=torch.float64) <= allowed).all(dim=-1)
 
     def _has_arrived(self, x: Tensor, row: int) -> bool:
-        """Whether W_2 of a run is small against the spread of its target."""
-        one = self._one(x, row)
-        resolution = _ULPS * torch.finfo(x.dtype).eps * float(one.y.norm(dim=-1).median())
-        within = max(_ARRIVED_WITHIN, 10 * (self.tolerance or 0.0)) * float(self.scales.spread[row])
-        return matched_distance(one.x, one.y) <= within + resolution
+        """Whether W_2 of a run is small against the spread of its target, in the coordinates that were given.
+
+        An outlier can hide from the frame a run is worked in that the others have a spread at all.
+        """
+        _, now, y = self.original(x, row)
+        resolution = _ULPS * torch.finfo(x.dtype).eps * float(y.double().norm(dim=-1).median())
+        within = max(_ARRIVED_WITHIN, 10 * (self.tolerance or 0.0)) * float(spread_of(y))
+        return matched_distance(now, y) <= within + resolution
 
     def _is_near(self, x: Tensor, row: int) -> bool:
         """Whether the exact W_2 of a run is small enough."""
@@ -268,35 +273,47 @@ class EndDetector:
         return rows_of(dataclasses.replace(self.problem, x=x), torch.tensor(row))
 
 
+class Original(Protocol):
+    """Gives the samples of a run in the coordinates of the caller."""
+
+    def __call__(self, x: Tensor, row: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Particles before the first step (n, d), particles now, target (m, d); x (R, n, k) of the runs at work."""
+        ...
+
+
 class Scales(NamedTuple):
     """How large the samples of each run are, (R,)."""
 
     largest: Tensor  # the largest coordinate
-    spread: Tensor  # the typical distance of a target sample to the middle of all, whatever a few outliers do
+    spread: Tensor  # `spread_of` the targets
 
     @classmethod
     def of(cls, problem: Problem) -> Scales:
         """The scales of a problem with R runs; all positive."""
-        x, y = problem.x, problem.y.expand(len(problem.x), *problem.y.shape[-2:])
-        largest = torch.maximum(*(t.abs().amax(dim=(-2, -1)) for t in (x, y)))
-        largest = torch.where(largest > 0, largest, 1)
-        distances = _to_median(y)
-        spread = distances.median(dim=-1).values
-        # Where more than half of the targets are one point, those that are not tell; then the way to them.
-        for other in (distances, _to_median(torch.cat([x, y], dim=-2))):
-            spread = torch.where(spread > 0, spread, other.mean(dim=-1))
-        return cls(largest, torch.where(spread > 0, spread, 1))
+        x, y = problem.x, problem.y
+        largest = torch.maximum(*(t.abs().amax(dim=(-2, -1)).expand(len(x)) for t in (x, y)))
+        spread = spread_of(y).expand(len(x))
+        if bool((spread == 0).any()):  # the targets of a run are one point: the way to it counts
+            both = torch.cat([x, y.expand(len(x), *y.shape[-2:])], dim=-2)
+            spread = torch.where(spread > 0, spread, spread_of(both))
+        return cls(torch.where(largest > 0, largest, 1), torch.where(spread > 0, spread, 1))
 
     def rows(self, rows: Tensor) -> Scales:
         """Those of some runs."""
         return Scales(*(t[rows.to(t.device)] for t in self))
 
 
-def _to_median(samples: Tensor) -> Tensor:
-    """Distances (R, n) of samples (R, n, d) to their componentwise median."""
-    middle = samples.median(dim=-2, keepdim=True).values
-    # In float64, where squares of tiny numbers are not zero.
-    return torch.linalg.vector_norm(samples - middle, dim=-1, dtype=torch.float64)
+def spread_of(samples: Tensor) -> Tensor:
+    """How far samples (..., n, d) typically are from their middle, (...), whatever a few outliers do, in float64.
+
+    The median distance to the componentwise median; the mean one where more than half of them are one point.
+    """
+    gaps = (samples - samples.median(dim=-2, keepdim=True).values).double()
+    unit = gaps.abs().amax(dim=(-2, -1), keepdim=True)  # so that no square is zero or infinite
+    unit = torch.where(unit > 0, unit, 1)
+    distances = torch.linalg.vector_norm(gaps / unit, dim=-1)
+    middle = distances.median(dim=-1).values
+    return torch.where(middle > 0, middle, distances.mean(dim=-1)) * unit[..., 0, 0]
 
 
 def is_exact(problem: Problem) -> bool:

@@ -283,6 +283,11 @@ class Together(BuiltIn, SlicerPart):
     first: Slicer
     second: Slicer
 
+    @property
+    def is_fixed(self) -> bool:  # type: ignore[override]
+        """Whether both give the same slices at every call."""
+        return all(declared(one, SlicerPart).is_fixed for one in (self.first, self.second))
+
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         both = self.first(problem, rng), self.second(problem, rng)
         return torch.cat([part.expand(*problem.batch, -1, -1) for part in both], dim=-2)

@@ -49,5 +49,10 @@ from slicewise.support.files import check_writable, write_whole
 from slicewise.support.graphs import CapturedGraph, side_stream
 from slicewise.support.progress import progress_bar
 from slicewise.support.renamed import keep_old_paths, renamed_arguments
-from slicewise.support.status import NotArrivedWarning, Status
+from slicewise.support.status import (
+    FixedSlicesWarning,
+    NotArrivedWarning,
+    Status,
+    level_of_caller,
+)
 from slicewise.support.torch_modes import broadcast, full_precision, is_transformed

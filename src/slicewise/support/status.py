@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 
 
@@ -21,4 +22,17 @@ class Status(StrEnum):
 
 
 class NotArrivedWarning(UserWarning):
-    """A flow ended before it met what was asked of it, or cannot meet it."""
+    """A flow ended before it met what was asked of it."""
+
+
+class FixedSlicesWarning(NotArrivedWarning):
+    """A flow may never meet what is asked of it, because its slices are the same at every step."""
+
+
+def level_of_caller() -> int:
+    """The `stacklevel` of a warning that shall name the line outside this package that led to it."""
+    package = __name__.split(".")[0]
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    return level

@@ -62,6 +62,8 @@ def match_samples(
     center = y.median(dim=-2).values
     x, y = (x - center).double(), (y - center).double()
     near = x if near is None else (near - center).double()
+    if not all(bool(torch.isfinite(t).all()) for t in (x, y, near)):
+        raise ValueError("samples to match hold NaN or infinity: leave those out")
     starts, columns = _candidates(near, y, seed)
     costs = _costs(x.cpu(), y.cpu(), starts, columns)
     return torch.from_numpy(_auction(starts, columns, costs, precision))
@@ -71,7 +73,9 @@ def matched_distance(x: Tensor, y: Tensor) -> float:
     """An upper bound of the exact W_2 between x (n, d) and y (n, d), equally weighted: that of a nearly optimal matching."""
     # Precise, so that samples that coincide are seen to.
     partners = match_samples(x, y, precision=1e-10).to(y.device)
-    return float((x.double() - y[partners].double()).square().sum(dim=-1).mean().sqrt())
+    gaps = x.double() - y[partners].double()
+    unit = gaps.abs().max()  # so that no square is zero or infinite
+    return float(unit * (gaps / torch.where(unit > 0, unit, 1)).square().sum(dim=-1).mean().sqrt())
 
 
 def _candidates(x: Tensor, y: Tensor, seed: int) -> tuple[Array, Array]:
@@ -85,11 +89,11 @@ def _candidates(x: Tensor, y: Tensor, seed: int) -> tuple[Array, Array]:
     forth, back = min(_NEAREST, n), min(_NEAREST_BACK, n)
     everyone = torch.arange(n)
     if n * n <= _MOST_PAIRS:
-        of_x, of_y = _nearest(x, y, forth), _nearest(y, x, back)
+        of_x, of_y = _nearest_distinct(x, y, forth, generator), _nearest(y, x, back)
     else:
         of_x = _nearest_along(x, y, forth, orders[0], orders[1])
         of_y = _nearest_along(y, x, back, orders[1], orders[0])
-    rows = [everyone.repeat_interleave(forth), of_y.flatten(), *orders[0].cpu().T]
+    rows = [everyone.repeat_interleave(of_x.shape[1]), of_y.flatten(), *orders[0].cpu().T]
     columns = [of_x.flatten(), everyone.repeat_interleave(back), *orders[1].cpu().T]
     pairs = np.unique((torch.cat(rows) * n + torch.cat(columns)).numpy())
     starts = np.searchsorted(pairs, np.arange(n + 1) * n)
@@ -112,6 +116,18 @@ def _nearest(x: Tensor, y: Tensor, k: int) -> Tensor:
         else:
             found[rows] = loops.least(scores, k)
     return found
+
+
+def _nearest_distinct(x: Tensor, y: Tensor, k: int, generator: torch.Generator) -> Tensor:
+    """As `_nearest`, of different places: where several y are equal, two of them chosen at random stand for all."""
+    places, which, counts = torch.unique(y.cpu(), dim=0, return_inverse=True, return_counts=True)
+    if len(places) == len(y):
+        return _nearest(x, y, k)
+    near = _nearest(x, places.to(y.device), min(k, len(places)))
+    first = counts.cumsum(0) - counts
+    draws = torch.rand(*near.shape, 2, generator=generator, dtype=torch.float64)
+    picked = first[near].unsqueeze(-1) + (draws * counts[near].unsqueeze(-1)).long()
+    return which.argsort(stable=True)[picked].flatten(1)
 
 
 def _nearest_along(x: Tensor, y: Tensor, k: int, x_order: Tensor, y_order: Tensor) -> Tensor:
@@ -143,9 +159,12 @@ def _scale(samples: Tensor) -> Tensor:
 
 def _costs(x: Tensor, y: Tensor, starts: Array, columns: Array) -> Array:
     """The squared distance of every candidate, (E,), in a unit in which most are neither large nor small."""
+    scale = _scale(y)
+    if len(columns) == len(x) ** 2:
+        gaps = torch.cdist(x / scale, y / scale, compute_mode="donot_use_mm_for_euclid_dist")
+        return gaps.square().clamp(max=1e100).flatten().numpy()
     rows = torch.from_numpy(np.repeat(np.arange(len(x)), np.diff(starts)))
     partners = torch.from_numpy(columns)
-    scale = _scale(y)
     costs = torch.empty(len(rows), dtype=torch.float64)
     for edges in torch.arange(len(rows)).split(max(1, _BLOCK // (8 * x.shape[-1]))):
         gaps = (x[rows[edges]] - y[partners[edges]]) / scale
@@ -180,7 +199,8 @@ def _auction(starts: Array, columns: Array, costs: Array, precision: float) -> A
 
 def _typical_difference(starts: Array, costs: Array) -> float:
     """By how much candidates that are nearly the best cost more than the best of a row, whose cost is 0."""
-    rows = np.split(costs, starts[1:-1])
+    some = range(0, len(starts) - 1, -(-len(starts) // 1000))  # a thousand rows tell
+    rows = [costs[starts[i] : starts[i + 1]] for i in some]
     last = [min(_NEARBY, len(row)) - 1 for row in rows]
     nearby = np.array([np.partition(row, i)[i] for row, i in zip(rows, last, strict=True)])
     for unit in (np.median(nearby), nearby.mean(), costs.max()):

@@ -37,6 +37,7 @@ from slicewise.lab.images import (
     steps_to_record,
 )
 from slicewise.support import (
+    FixedSlicesWarning,
     NotArrivedWarning,
     check_choice,
     check_count,
@@ -71,7 +72,7 @@ def flow(
     steps: Annotated[
         int | None,
         typer.Option(
-            help="The largest number of steps: by default 1000, with --sliced-only more for more samples.",
+            help="The largest number of steps: by default 1000, more where samples cannot be matched one to one.",
             show_default=False,
         ),
     ] = None,
@@ -163,7 +164,8 @@ def flow(
     one = sets.x.numel() * sets.x.element_size()
     most_steps = steps
     if most_steps is None:
-        matched = not sliced_only and len(sets.x) == len(sets.y)
+        # No fewer than the flow will make at most: the dimensions of the data are not known yet.
+        matched = rate != "auto" or (not sliced_only and len(sets.x) == len(sets.y))
         most_steps = default_steps(max(len(sets.x), len(sets.y)), sets.x.shape[1], matched=matched)
     if min(frames, most_steps + 1) * one > _RECORDED_BYTES:
         raise UserError(
@@ -220,7 +222,7 @@ def flow(
         "device": str(sets.x.device),
         "dtype": dtype,
     }
-    lines = _lines(result)
+    lines = _lines(result, "" if recipe.has_fixed_slices else "; a larger --steps may go further")
     show_bar = False if quiet else None
     shown = _film(found, sets, frames, 1 / p if objective == "power" else 1.0, show_bar)
     if save is not None:
@@ -284,7 +286,8 @@ def _film(found: Flow, sets: SamplePair, most: int, root: float, show_bar: bool 
                 points.append((float(min(step, end)), float(wasserstein(x, target))))
                 tick(len(points), f"step {step:g}")
         w2 = [left for _, left in points[: len(frames) - 1]] + [float(found.w2)]
-        by_step = sorted(points, key=lambda point: point[0])
+        # The curve goes through steps that were made, not through frames between them.
+        by_step = sorted((s, left) for s, left in points if s == int(s))
         curve = ("W₂", [*by_step, (float(end), w2[-1])])
     else:
         curve = ("sliced distance of each step", _sliced(found, root))
@@ -326,7 +329,7 @@ def _notes() -> Iterator[None]:
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
         if not issubclass(category, NotArrivedWarning):
             shown(message, category, *place)
-        elif "did not arrive" not in str(message):
+        elif issubclass(category, FixedSlicesWarning):
             print(f"note: {message}", file=sys.stderr)
 
     with warnings.catch_warnings():
@@ -335,11 +338,11 @@ def _notes() -> Iterator[None]:
         yield
 
 
-def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
+def _lines(result: dict[str, Any], hint: str) -> list[tuple[str, str]]:
     ended = {
         "arrived": "arrived by {by} after {steps} steps, {seconds:.2f} s",
         "minimum reached": "minimum reached after {steps} steps, {seconds:.2f} s: the loss no longer falls",
-        "out of steps": "out of steps after {steps}, {seconds:.2f} s; a larger --steps may go further",
+        "out of steps": "out of steps after {steps}, {seconds:.2f} s{hint}",
         "stalled": "stalled after {steps} steps, {seconds:.2f} s: at rest away from the target; try another --seed",
         "diverged": "diverged after {steps} steps: the rate is too large; try --lr auto",
     }[result["ended"]]
@@ -348,7 +351,7 @@ def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
     )
     how = "each step computed" if result["lr"] == "auto" else f"rate {result['lr']:g}"
     return [
-        ("ended", ended.format(**result)),
+        ("ended", ended.format(**result, hint=hint)),
         ("exact W_2 left", left),
         ("samples", "{source} (n = {n}) to {target} (m = {m}), d = {d}".format(**result)),
         ("variant", f"{result['variant']}, {how}, seed {result['seed']}"),

@@ -394,7 +394,7 @@ def _labels(steps: Sequence[float]) -> list[str]:
     labels = []
     for step in steps[:-1]:
         whole = step == int(step)
-        label = f"step {int(step)}" if whole else f"step {step:.2f}"
+        label = f"step {int(step)}" if whole else f"step {int(step)} → {int(step) + 1}"
         labels.append(f"step {end} → end" if step > end else label)
     return [*labels, f"end, step {end}" if labels else f"step {end}"]
 
