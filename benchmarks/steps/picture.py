@@ -20,7 +20,7 @@ _COLORS = {2: "#0072b2", 10: "#d55e00", 50: "#009e73"}
 def draw(record: Path, out: Path) -> None:
     """Write the picture of a record's part `growth`."""
     rows = json.loads(record.read_text())["parts"]["growth"]
-    figure = blank(9.0, 3.8)
+    figure = blank(10.5, 3.8)
     panels = figure.subplots(1, 2)
     kinds = (
         ("sliced steps", "steps", "sliced steps alone"),
@@ -42,7 +42,7 @@ def draw(record: Path, out: Path) -> None:
         panel.grid(alpha=0.3)
     panels[0].set_title("Steps of the default hardly grow with n", fontsize=11)
     panels[1].set_title("Seconds, two cores", fontsize=11)
-    panels[1].legend(fontsize=8, loc="upper left")
+    figure.legend(*panels[0].get_legend_handles_labels(), fontsize=9, loc="outside right center")
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=110)
     write_whole(out, file.getvalue())
