@@ -187,6 +187,9 @@ def test_an_outlier_that_hides_the_dimensions_of_the_others(n, outlier):
     assert found.status == "arrived"
     bulk = (found.particles[found.particles.norm(dim=-1) < 100], y[1:])
     assert sw.wasserstein(*bulk) < 1e-3
+    with pytest.warns(sw.NotArrivedWarning, match="did not arrive"):
+        flat = sw.flow(x, y, seeds=0, max_steps=20, stopping=sw.Stopping(w2=1e-2, assign=False))
+    assert flat.status != "arrived"
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e-30, 1e30, 1e160])

@@ -169,12 +169,11 @@ class Flow(Result):
         """What is left in the run, of those that did not end, whose last loss is the largest."""
         open_ones = [Outcome.NOT_ENDED, Outcome.STALLED]
         rows = [row for row, code in enumerate(self._codes()) if code in open_ones]
-        losses = self.history.loss.flatten(1) if self.history.batch else self.history.loss[:, None]
-        last = [
-            float(loss[loss == loss][-1:].sum()) for loss in losses.T
-        ]  # 0 where no step was made
         if not rows:
             return ""
+        losses = self.history.loss.flatten(1) if self.history.batch else self.history.loss[:, None]
+        # Of the last step that was made; 0 if none was.
+        last = [float(loss[loss == loss][-1:].sum()) for loss in losses.T]
         worst = max(rows, key=last.__getitem__)
         which = " in the furthest" if len(self.outcome.flatten()) > 1 else ""
         if not self._exact or self.particles.shape[-2] > _MATCHED:

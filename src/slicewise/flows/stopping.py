@@ -261,13 +261,14 @@ class EndDetector:
         return matched_distance(now, y) <= within + resolution
 
     def _is_near(self, x: Tensor, row: int) -> bool:
-        """Whether the exact W_2 of a run is small enough."""
+        """Whether the exact W_2 of a run is small enough, in the coordinates that were given."""
         assert self.stopping.w2 is not None
+        _, now, y = self.original(x, row)
+        if self.exact:
+            return within(now, y, self.stopping.w2)
         one = self._one(x, row)
         a, b = one.x_weights, one.y_weights
-        if self.exact:
-            return within(one.x, one.y, self.stopping.w2)
-        return float(wasserstein(one.x, one.y, x_weights=a, y_weights=b)) <= self.stopping.w2
+        return float(wasserstein(now, y, x_weights=a, y_weights=b)) <= self.stopping.w2
 
     def _one(self, x: Tensor, row: int) -> Problem:
         return rows_of(dataclasses.replace(self.problem, x=x), torch.tensor(row))
@@ -317,7 +318,7 @@ def spread_of(samples: Tensor) -> Tensor:
 
 
 def is_exact(problem: Problem) -> bool:
-    """Whether samples can be matched one to one: equal numbers of equal weight. Only then can a distance be zero."""
+    """Whether samples can be matched one to one: equal numbers, no weights. Else a distance in general cannot be zero."""
     equal = problem.x.shape[-2] == problem.y.shape[-2]
     return equal and problem.x_weights is None and problem.y_weights is None
 
