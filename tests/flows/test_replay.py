@@ -100,3 +100,26 @@ def test_going_on_from_a_replayed_flow(case, eager, graphs):
     rest = flow(case, resume=state)
     assert rest.status == eager.status
     assert_close(rest.particles, eager.particles)
+
+
+def test_a_group_is_freed_at_once(monkeypatch):
+    """Not by the garbage collector: it might free CUDA graphs while another is captured."""
+    import gc
+    import weakref
+
+    from slicewise.flows import loop
+
+    kept = []
+    begin = loop.FlowLoop.run
+    monkeypatch.setattr(
+        loop.FlowLoop,
+        "run",
+        lambda self, *given: (kept.extend(map(weakref.ref, self.groups)), begin(self, *given)),
+    )
+    gc.disable()
+    try:
+        sw.flow(*clouds(20, 3), seeds=0)
+        assert kept
+        assert all(group() is None for group in kept)
+    finally:
+        gc.enable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -31,6 +32,30 @@ class StepRecord(NamedTuple):
     loss: Tensor  # (S, W), NaN once a run has ended
     step: Tensor  # (S, W)
     views: dict[int, Tensor]  # particles (R, n, d) of all its runs, after the steps asked for
+
+
+@dataclass(frozen=True, eq=False)
+class _Originals:
+    """The samples of runs at work, in their original coordinates.
+
+    It knows nothing of its group: a cycle of references would leave CUDA graphs to the garbage collector, which may free
+    them while another one is captured, and so spoil that.
+    """
+
+    given: Problem
+    frame: Subspace | None
+    rows: Tensor  # (W,), of the runs at work
+
+    def __call__(self, x: Tensor, row: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The start (n, d), the present particles (n, d) and the target (m, d) of a run."""
+        place = int(self.rows[row])
+        one, now = rows_of(self.given, torch.tensor(place)), x[row]
+        if self.frame is not None:
+            basis, mean = self.frame.basis, self.frame.mean
+            basis = basis if basis.dim() == 2 else basis[place]
+            mean = mean if mean.dim() == 1 else mean[place]
+            now = dataclasses.replace(self.frame, basis=basis, mean=mean).embed(now)
+        return one.x, now, one.y
 
 
 class Group:
@@ -77,7 +102,7 @@ class Group:
             self._problem,
             self._streams,
             self._scales.rows(rows),
-            self._original,
+            _Originals(self._given, self.frame, rows),
             self.stopping,
             self._objective,
         )
@@ -200,17 +225,6 @@ class Group:
     def now(self) -> Tensor:
         """Particles (R, n, d) of all runs, in their original coordinates."""
         return self._lifted(_merged(self.snapshot()))
-
-    def _original(self, x: Tensor, row: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The start, the present particles and the target of a run at work, in their original coordinates."""
-        place = int(self.working[row])
-        one, now = rows_of(self._given, torch.tensor(place)), x[row]
-        if self.frame is not None:
-            basis, mean = self.frame.basis, self.frame.mean
-            basis = basis if basis.dim() == 2 else basis[place]
-            mean = mean if mean.dim() == 1 else mean[place]
-            now = dataclasses.replace(self.frame, basis=basis, mean=mean).embed(now)
-        return one.x, now, one.y
 
     def _lifted(self, particles: Tensor, ends: Iterable[RunEnd] = ()) -> Tensor:
         """Particles (R, n, k) in their original coordinates, (R, n, d), with runs that are ending just now."""
