@@ -171,7 +171,7 @@ class ColorTransfer:
             seeds=seed,
             x_weights=x_weights,
             y_weights=y_weights,
-            # Colors part of the way there make a smoother field than those that have arrived.
+            # A fixed number of sliced steps, as the smoothness was chosen for.
             stopping=Stopping(tolerance=None),
             recording=Recording(progress_bar=False),
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from slicewise.flows.restarts import patience_for
 from slicewise.problem import BuiltIn, State
 from slicewise.steps import Pull
 
@@ -63,5 +64,4 @@ class Cooling(BuiltIn):
 
 def cooling_rule(k: int, n_slices: int | None) -> Cooling:
     """The rule for steps of some slices in k dimensions: where slices see few of them, the loss falls slowly."""
-    steps_for_all = 1.0 if n_slices is None else max(1.0, 2 * k / n_slices)
-    return Cooling(math.ceil(50 * steps_for_all))
+    return Cooling(patience_for(50, k, n_slices))

@@ -21,7 +21,6 @@ from slicewise.sampling import DRAWS, Generators
 from slicewise.steps import Rule, rule_for
 from slicewise.support import (
     CheckpointFile,
-    FixedSlicesWarning,
     NotArrivedWarning,
     check_choice,
     check_count,
@@ -201,7 +200,7 @@ def flow(
                 f"{_named(variant)} has the same slices at every step, and never moves what they do not see: its flow may "
                 "end short of the target. Use a variant whose slices change, e.g. 'sw' or 'rqsw', or let an assignment end "
                 "it: stopping=sw.Stopping(assign=True)",
-                FixedSlicesWarning,
+                NotArrivedWarning,
                 stacklevel=level_of_caller(),
             )
         loop.run(max_steps, file, recording.progress_bar)

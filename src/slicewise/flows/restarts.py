@@ -91,6 +91,11 @@ class EscapeRule(BuiltIn):
         return sphere.rotation(problem.batch, problem.d, rng, problem.x.dtype)
 
 
+def patience_for(steps: int, k: int, n_slices: int | None) -> int:
+    """How many steps say as much as so many with two slices for each of k dimensions: more, where slices see few."""
+    return steps if n_slices is None else math.ceil(steps * max(1.0, 2 * k / n_slices))
+
+
 def escape_rule(k: int) -> EscapeRule:
     """The rule for runs in k dimensions; in the plane a random basis sees as much as any slices."""
     return EscapeRule(50 if k <= 3 else 17 * k, needs=10 * k if k > 2 else 0)

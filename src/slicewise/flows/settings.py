@@ -12,7 +12,7 @@ import torch
 from slicewise.distance import Objective, check_objective
 from slicewise.flows.cooling import cooling_rule
 from slicewise.flows.movers import MomentumMover, Mover, RateMover, RuleMover
-from slicewise.flows.restarts import EscapeRule, escape_rule
+from slicewise.flows.restarts import EscapeRule, escape_rule, patience_for
 from slicewise.flows.stopping import Stopping, is_exact
 from slicewise.problem import Problem, SlicerPart, WeightingPart, declared
 from slicewise.steps import Cauchy, Rule, Tempered
@@ -155,8 +155,7 @@ def default_steps(n: int, k: int, *, matched: bool) -> int:
 
 def stall_rule(k: int, n_slices: int | None) -> EscapeRule:
     """When a run that an assignment may end has stalled: later where the slices of a step see few of k dimensions."""
-    steps_for_all = 1.0 if n_slices is None else max(1.0, 2 * k / n_slices)
-    return EscapeRule(math.ceil(_STALL * steps_for_all))
+    return EscapeRule(patience_for(_STALL, k, n_slices))
 
 
 def default_slices(k: int) -> int:

@@ -63,7 +63,7 @@ class Stopping:
         number = isinstance(self.tolerance, (int, float)) and 0 <= self.tolerance < math.inf
         if self.tolerance is not None and self.tolerance != "auto" and not number:
             raise ValueError(
-                f"tolerance = {self.tolerance}: give a number relative to the data's size, 'auto' or None"
+                f"tolerance = {self.tolerance}: give a part of the target's spread, 'auto' or None"
             )
         if not (isinstance(self.assign, bool) or self.assign == "auto"):
             raise ValueError(f"assign = {self.assign!r}: give True, False or 'auto'")

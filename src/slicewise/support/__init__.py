@@ -50,7 +50,6 @@ from slicewise.support.graphs import CapturedGraph, side_stream
 from slicewise.support.progress import progress_bar
 from slicewise.support.renamed import keep_old_paths, renamed_arguments
 from slicewise.support.status import (
-    FixedSlicesWarning,
     NotArrivedWarning,
     Status,
     level_of_caller,

@@ -22,11 +22,7 @@ class Status(StrEnum):
 
 
 class NotArrivedWarning(UserWarning):
-    """A flow ended before it met what was asked of it."""
-
-
-class FixedSlicesWarning(NotArrivedWarning):
-    """A flow may never meet what is asked of it, because its slices are the same at every step."""
+    """A flow ended before it met what was asked of it, or may never meet it."""
 
 
 def level_of_caller() -> int:

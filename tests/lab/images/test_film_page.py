@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import statistics
 
 import pytest
@@ -12,10 +11,6 @@ from slicewise.lab.images.animation import as_html
 from slicewise.lab.images.scenes import film
 
 pytestmark = pytest.mark.browser
-playwright = pytest.importorskip("playwright.sync_api")
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)  # fmt: skip
-if BROWSER is None:
-    pytest.skip("no Chromium on the path", allow_module_level=True)
 
 # The columns of the pixels of a canvas that are near a color; of a copy, as Chromium warns of canvases that are read.
 COLUMNS = """([name, r, g, b]) => {
@@ -32,14 +27,6 @@ COLUMNS = """([name, r, g, b]) => {
 }"""
 LIGHT = {"dot": (0x00, 0x72, 0xB2), "ring": (0xD5, 0x5E, 0x00)}
 DARK = {"dot": (0x56, 0xB4, 0xE9), "ring": (0xE6, 0x9F, 0x00)}
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

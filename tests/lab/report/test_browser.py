@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,6 @@ from slicewise.lab.study.sweep import sweep
 from tests.lab.report.test_report import HOSTILE, hostile_store
 
 pytestmark = pytest.mark.browser
-playwright = pytest.importorskip("playwright.sync_api")
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)  # fmt: skip
-if BROWSER is None:
-    pytest.skip("no Chromium on the path", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +30,6 @@ def report(tmp_path_factory):
         with Store(made) as store:
             assert not sweep(cheap, store).failed
     return write_report(made, folder / "out")
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 def opened(chromium, page, *, width=1400, scheme="light"):

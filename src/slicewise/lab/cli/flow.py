@@ -7,8 +7,6 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -37,7 +35,6 @@ from slicewise.lab.images import (
     steps_to_record,
 )
 from slicewise.support import (
-    FixedSlicesWarning,
     NotArrivedWarning,
     check_choice,
     check_count,
@@ -184,7 +181,16 @@ def flow(
     if save is not None:
         check_output_path("--save", save, (".npy", ".npz"))
     start = time.perf_counter()
-    with explain_memory_errors(), _notes():
+    stuck = rate == "auto" and recipe.has_fixed_slices and sets.x.shape[1] > 1
+    if stuck:
+        print(
+            f"note: variant {variant!r} has the same slices at every step, and never moves what they do not see: its flow "
+            f"may end short of the target; -v sw and -v rqsw change theirs",
+            file=sys.stderr,
+        )
+    with explain_memory_errors(), warnings.catch_warnings():
+        # How it ended is among the lines of the result.
+        warnings.simplefilter("ignore", NotArrivedWarning)
         found = run_flow(
             sets.x,
             sets.y,
@@ -222,7 +228,7 @@ def flow(
         "device": str(sets.x.device),
         "dtype": dtype,
     }
-    lines = _lines(result, "" if recipe.has_fixed_slices else "; a larger --steps may go further")
+    lines = _lines(result, "" if stuck else "; a larger --steps may go further")
     show_bar = False if quiet else None
     shown = _film(found, sets, frames, 1 / p if objective == "power" else 1.0, show_bar)
     if save is not None:
@@ -283,11 +289,11 @@ def _film(found: Flow, sets: SamplePair, most: int, root: float, show_bar: bool 
         points = []
         with progress_bar(len(frames) - 1 + len(others), show_bar, "W_2") as tick:
             for step, x in [*frames[:-1], *others]:
-                points.append((float(min(step, end)), float(wasserstein(x, target))))
+                points.append((float(step), float(wasserstein(x, target))))
                 tick(len(points), f"step {step:g}")
         w2 = [left for _, left in points[: len(frames) - 1]] + [float(found.w2)]
         # The curve goes through steps that were made, not through frames between them.
-        by_step = sorted((s, left) for s, left in points if s == int(s))
+        by_step = sorted((s, left) for s, left in points if s == int(s) <= end)
         curve = ("W₂", [*by_step, (float(end), w2[-1])])
     else:
         curve = ("sliced distance of each step", _sliced(found, root))
@@ -319,23 +325,6 @@ def _as_bytes(found: Flow, sets: SamplePair, suffix: str) -> bytes:
         source, target = sets.x.cpu().numpy(), sets.y.cpu().numpy()
         np.savez(file, particles=particles, source=source, target=target)
     return file.getvalue()
-
-
-@contextmanager
-def _notes() -> Iterator[None]:
-    """Print what is known of a flow before its first step as a line; how it ended is among the lines of the result."""
-    shown = warnings.showwarning
-
-    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
-        if not issubclass(category, NotArrivedWarning):
-            shown(message, category, *place)
-        elif issubclass(category, FixedSlicesWarning):
-            print(f"note: {message}", file=sys.stderr)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", NotArrivedWarning)
-        warnings.showwarning = show  # type: ignore[assignment]  # `place` stands for the rest
-        yield
 
 
 def _lines(result: dict[str, Any], hint: str) -> list[tuple[str, str]]:
