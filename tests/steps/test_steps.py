@@ -269,9 +269,11 @@ def test_few_slices_arrive_in_three_dimensions():
     g = torch.Generator().manual_seed(0)
     x, y = torch.randn(2, 400, 3, generator=g, dtype=torch.float64)
     y = y * torch.tensor([4.0, 1.0, 0.4])
-    how = {"seeds": 0, "max_steps": 1400, "stopping": sw.Stopping(w2=1e-2)}
+    how = {"seeds": 0, "max_steps": 1400, "stopping": sw.Stopping(w2=1e-2, assign=False)}
     assert bool(sw.flow(x, y, "ksw", **how).converged)
-    assert float(sw.flow(x, y, "ksw", step_rule="cauchy", **how).w2) > 0.05
+    with pytest.warns(sw.NotArrivedWarning):
+        whole = sw.flow(x, y, "ksw", step_rule="cauchy", **how)
+    assert float(whole.w2) > 0.05
 
 
 def test_trace_of_wide_and_tall_slices():
