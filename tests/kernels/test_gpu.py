@@ -22,6 +22,15 @@ def pair(dtype=torch.float64, n=40, m=30, d=5):
     return x.to(dtype), y.to(dtype)
 
 
+def on_both_devices(x, y, variant, **how):
+    """The same flow on the CPU and on a CUDA device, all steps of it."""
+    fixed = sw.Stopping(tolerance=None)
+    return tuple(
+        sw.flow(x.to(device), y.to(device), variant, seeds=[1, 2], stopping=fixed, **how)
+        for device in ("cpu", "cuda")
+    )
+
+
 @pytest.mark.parametrize("m", [40, 30])
 @pytest.mark.parametrize("name", sw.VARIANTS)
 def test_the_device_does_not_matter(name, m):
@@ -158,19 +167,7 @@ def test_a_seed_means_the_same_on_any_device(variant, lr):
     """
     x, y = pair(m=40)
     few = {"n_steps": 2} if "n_steps" in sw.VARIANTS[variant].options else {}
-    here, there = (
-        sw.flow(
-            x.to(device),
-            y.to(device),
-            variant,
-            lr=lr,
-            seeds=[1, 2],
-            max_steps=3,
-            stopping=sw.Stopping(tolerance=None),
-            **few,
-        )
-        for device in ("cpu", "cuda")
-    )
+    here, there = on_both_devices(x, y, variant, lr=lr, max_steps=3, **few)
     assert there.particles.is_cuda
     assert_close(there.particles.cpu(), here.particles, rtol=1e-4)
     assert_close(there.history.loss, here.history.loss, rtol=1e-4)

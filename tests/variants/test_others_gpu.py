@@ -8,7 +8,7 @@ import torch
 import slicewise as sw
 from slicewise.distance import replay
 from slicewise.sampling import point_sets
-from tests.kernels.test_gpu import pair
+from tests.kernels.test_gpu import on_both_devices, pair
 from tests.tolerances import assert_close
 
 pytestmark = pytest.mark.gpu
@@ -69,19 +69,7 @@ def test_even_points_are_the_same_on_the_device(points):
 )
 def test_a_seed_means_the_same_on_any_device(variant, lr):
     x, y = pair(m=40)
-    here, there = (
-        sw.flow(
-            x.to(device),
-            y.to(device),
-            variant,
-            lr=lr,
-            seeds=[1, 2],
-            max_steps=3,
-            stopping=sw.Stopping(tolerance=None),
-            **short(variant),
-        )
-        for device in ("cpu", "cuda")
-    )
+    here, there = on_both_devices(x, y, variant, lr=lr, max_steps=3, **short(variant))
     assert there.particles.is_cuda
     assert_close(there.particles.cpu(), here.particles, rtol=1e-4)
     assert_close(there.history.loss, here.history.loss, rtol=1e-4)

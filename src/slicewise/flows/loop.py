@@ -210,7 +210,7 @@ class FlowLoop:
         """A number that groups have of each run, for all runs, (R,)."""
         numbers = torch.zeros(len(self.runs.seeds), dtype=torch.int64)
         for group in self.groups:
-            numbers[group.ids] = torch.as_tensor(getattr(group, name)).long()
+            numbers[group.ids] = getattr(group, name)
         return numbers
 
     def saved(self) -> dict[str, Any]:

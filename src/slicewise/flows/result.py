@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from slicewise.flows.history import History
-from slicewise.flows.stopping import Outcome, Stopping
+from slicewise.flows.stopping import Outcome, Stopping, is_one_to_one
+from slicewise.problem import Problem
 from slicewise.support import Result, Status
 from slicewise.transport import matched_distance, wasserstein
 
@@ -129,9 +130,9 @@ class Flow(Result):
             advice = "Start it again with other seeds"
         if Outcome.DIVERGED in failed:
             advice = "Leave out step_factor and step_rule, or give samples of a smaller range"
-        elif self._exact and not self.stopping.assign:
+        elif self._one_to_one and not self.stopping.assign:
             advice += ", or start again with stopping=sw.Stopping(assign=True)"
-        meant = "arrive" if self._exact else "reach a minimum"
+        meant = "arrive" if self._one_to_one else "reach a minimum"
         return f"{who} did not {meant}: {self._ends()}. {advice}"
 
     def _ends(self) -> str:
@@ -159,10 +160,10 @@ class Flow(Result):
         return [Outcome(code) for code in self.outcome.flatten().tolist()]
 
     @property
-    def _exact(self) -> bool:
+    def _one_to_one(self) -> bool:
         """Whether W_2 can be zero."""
-        equal = self.particles.shape[-2] == self.target.shape[-2]
-        return equal and self.x_weights is None and self.y_weights is None
+        a, b = self.x_weights, self.y_weights
+        return is_one_to_one(Problem(self.particles, self.target, x_weights=a, y_weights=b))
 
     @cached_property
     def _left(self) -> str:
@@ -176,7 +177,7 @@ class Flow(Result):
         last = [float(loss[loss == loss][-1:].sum()) for loss in losses.T]
         worst = max(rows, key=last.__getitem__)
         which = " in the furthest" if len(self.outcome.flatten()) > 1 else ""
-        if not self._exact or self.particles.shape[-2] > _MATCHED:
+        if not self._one_to_one or self.particles.shape[-2] > _MATCHED:
             return f"; loss {last[worst]:.2g}{which}"
         n, d = self.particles.shape[-2:]
         target = self.target.expand(*self.outcome.shape, n, d)

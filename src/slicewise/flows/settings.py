@@ -13,7 +13,7 @@ from slicewise.distance import Objective, check_objective
 from slicewise.flows.cooling import cooling_rule
 from slicewise.flows.movers import MomentumMover, Mover, RateMover, RuleMover
 from slicewise.flows.restarts import EscapeRule, escape_rule, patience_for
-from slicewise.flows.stopping import Stopping, is_exact
+from slicewise.flows.stopping import Stopping, is_one_to_one
 from slicewise.problem import Problem, SlicerPart, WeightingPart, declared
 from slicewise.steps import Cauchy, Rule, Tempered
 from slicewise.support import check_number
@@ -92,7 +92,7 @@ class FlowSettings:
         Raises:
             ValueError: If that was asked for and is not possible.
         """
-        if self.assign is True and not is_exact(problem):
+        if self.assign is True and not is_one_to_one(problem):
             n, m = problem.x.shape[-2], problem.y.shape[-2]
             raise ValueError(
                 f"Stopping(assign=True) with {n} and {m} samples, perhaps weighted: an assignment needs equal "
@@ -101,7 +101,7 @@ class FlowSettings:
         if self.assign != "auto":
             return self.assign
         near = self.auto and stopping.tolerance is not None and not self.recipe.has_fixed_slices
-        return near and is_exact(problem)
+        return near and is_one_to_one(problem)
 
     def mover(self, problem: Problem, assigns: bool) -> Mover:
         """How runs of this problem move, in the k dimensions they are worked in."""
@@ -109,7 +109,7 @@ class FlowSettings:
             return RateMover(self.recipe, self.objective, self.lower_bound)
         # The loss can be zero only for equal numbers of samples of equal weight. Otherwise its minimum is positive, and
         # fresh slices keep moving the particles there.
-        k, exact = problem.d, is_exact(problem)
+        k, exact = problem.d, is_one_to_one(problem)
         own = declared(self.recipe.slicer, SlicerPart).n_slices(k)
         if not self._has_momentum(problem):
             squares = exact and problem.p == 2

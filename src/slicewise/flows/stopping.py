@@ -121,9 +121,9 @@ class EndDetector:
         return self.stopping.tolerance
 
     @property
-    def exact(self) -> bool:
-        """Whether the loss can be zero: equal numbers of samples of equal weight."""
-        return is_exact(self.problem)
+    def one_to_one(self) -> bool:
+        """Whether samples can be matched one to one, and the loss be zero."""
+        return is_one_to_one(self.problem)
 
     def signal(self, state: State) -> Tensor | None:
         """What the mover's state says of an end, (R,): the runs where it is positive are examined. None: nothing."""
@@ -215,7 +215,7 @@ class EndDetector:
 
     def _end_of_still(self, x: Tensor, row: int, after: int) -> RunEnd:
         """The end of a run in which no particle is asked to move."""
-        if not self.exact:
+        if not self.one_to_one:
             return RunEnd(row, after, Outcome.MINIMUM, x[row].clone())
         if self._has_arrived(x, row):
             return RunEnd(row, after, Outcome.ARRIVED, x[row].clone())
@@ -264,7 +264,7 @@ class EndDetector:
         """Whether the exact W_2 of a run is small enough, in the coordinates that were given."""
         assert self.stopping.w2 is not None
         _, now, y = self.original(x, row)
-        if self.exact:
+        if self.one_to_one:
             return within(now, y, self.stopping.w2)
         one = self._one(x, row)
         a, b = one.x_weights, one.y_weights
@@ -317,7 +317,7 @@ def spread_of(samples: Tensor) -> Tensor:
     return torch.where(middle > 0, middle, distances.mean(dim=-1)) * unit[..., 0, 0]
 
 
-def is_exact(problem: Problem) -> bool:
+def is_one_to_one(problem: Problem) -> bool:
     """Whether samples can be matched one to one: equal numbers, no weights. Else a distance in general cannot be zero."""
     equal = problem.x.shape[-2] == problem.y.shape[-2]
     return equal and problem.x_weights is None and problem.y_weights is None

@@ -52,11 +52,7 @@ def auction(
     owners: Array,
     partners: Array,
 ) -> int:
-    """Let the rows without a partner bid until each has one, or for `budget` bids; return how many bids were made.
-
-    Row i may take the columns `columns[starts[i] : starts[i + 1]]` at these costs. It bids for the one of least cost
-    plus price, raises that price until its second choice would do as well, and by ε more; whoever had it bids again.
-    """
+    """As `_bid` of `transport.matching`, every bid after another."""
     n = len(starts) - 1
     waiting = np.empty(n, np.int64)
     head = 0

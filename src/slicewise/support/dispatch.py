@@ -126,7 +126,7 @@ class MatchingLoops(Protocol):
         ...
 
     def auction(self, *given: Any) -> int:
-        """As `transport.matching` bids in rounds, one bid after another."""
+        """As `_bid` of `transport.matching`: how many bids were made."""
         ...
 
 
