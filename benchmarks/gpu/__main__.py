@@ -17,7 +17,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.gpu import floors
+import slicewise as sw
+from benchmarks.gpu import floors, losses
 from benchmarks.gpu.contenders import Peer, peers
 from benchmarks.gpu.report import PAPER_SECONDS, Record, summary, verdicts
 from benchmarks.gpu.timing import (
@@ -33,7 +34,7 @@ from benchmarks.speed import timing
 from benchmarks.speed.workloads import Workload
 from slicewise.support import write_whole
 
-SECTIONS = ("flows", "steps", "variants", "accuracy")
+SECTIONS = ("flows", "steps", "losses", "variant_losses", "variants", "accuracy")
 LARGE_CLOUDS = ("F1e5", "F1e6")
 ACCURACY_SLICES = 8
 
@@ -90,6 +91,36 @@ class Bench:
             return {}
         lowest = floors.floor(workload, self._ceilings)
         return {"floor_seconds": lowest, "over_floor": seconds / lowest}
+
+    def _losses(self) -> None:
+        for case in losses.CASES:
+            if self._asked("losses", case.label):
+                self._try(f"loss {case.label}", functools.partial(self._loss, case))
+                torch.cuda.empty_cache()
+
+    def _loss(self, case: losses.LossCase) -> str:
+        jax, finish = self._here.get("jax jit"), None
+        step = None
+        if jax is not None and case.n == case.m and not case.weighted:
+            x, y, _ = case.samples()
+            step, finish = jax.prepare(x.detach(), y, case.n_slices), jax.finish
+        found = losses.time_losses(case, step, finish or (lambda last: None))
+        self.record["losses"][case.label] = found
+        return ", ".join(f"{who} {microseconds:.0f}" for who, microseconds in found.items())
+
+    def _variant_losses(self) -> None:
+        for name in sw.VARIANTS:
+            for m in (300, 200):
+                label = name if m == 300 else f"{name}, n ≠ m"
+                if self._asked("variant_losses", label):
+                    self._try(
+                        f"loss {label}", functools.partial(self._variant_loss, name, m, label)
+                    )
+
+    def _variant_loss(self, name: str, m: int, label: str) -> str:
+        found = losses.time_variant_loss(name, m)
+        self.record["variant_losses"][label] = found
+        return ", ".join(f"{who} {microseconds:.0f}" for who, microseconds in found.items())
 
     def _flows(self) -> None:
         for case in FLOWS:
@@ -156,6 +187,8 @@ def start_record(notes: dict[str, str], *, quick: bool) -> Record:
         },
         "peers": notes,
         "paper": "runtimes of the paper are from an A6000, another GPU",
+        "losses": {},
+        "variant_losses": {},
         "flows": {},
         "steps": {},
         "variants": {},
@@ -177,6 +210,7 @@ def _driver() -> str | None:
 def known_names() -> list[str]:
     """Return the choices of --only: sections, flows, steps and variants."""
     names = [*SECTIONS, *(case.name for case in FLOWS), *STEPPED, *PAPER_SECONDS]
+    names += [case.label for case in losses.CASES]
     return list(dict.fromkeys(names))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.gpu.losses import loss_targets
+
 Record = dict[str, Any]
 
 # Seconds for 10,000 steps of each method as the paper's gradient-flow table gives them (runtime, its best
@@ -67,6 +69,11 @@ def verdicts(record: Record) -> list[dict[str, Any]]:
     for name, most in FLOOR_TARGETS.items():
         over = steps.get(name, {}).get("slicewise", {}).get("over_floor")
         rows.append(_at_most(f"step {name}: slicewise over its float32 floor", most, over, "×"))
+    losses, variant_losses = (record.get(name, {}) for name in ("losses", "variant_losses"))
+    for what, limit, reached, at_most in loss_targets(losses, variant_losses):
+        rows.append(
+            _at_most(what, limit, reached, "×") if at_most else _at_least(what, limit, reached)
+        )
     for what in ("value", "gradient"):
         ours, theirs = (
             accuracy.get("F1e6", {}).get(peer, {}).get(what) for peer in ("slicewise", "POT")
@@ -96,7 +103,8 @@ def _at_least(what: str, limit: float, reached: float | None) -> dict[str, Any]:
 
 def summary(record: Record) -> str:
     """Return the record as Markdown: the machine, targets, all numbers and errors."""
-    parts = [_machine(record), _targets(record), _ceilings(record), _flows(record), _steps(record),
+    parts = [_machine(record), _targets(record), _losses(record), _variant_losses(record),
+             _ceilings(record), _flows(record), _steps(record),
              _variants(record), _accuracy(record), _errors(record)]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -144,6 +152,25 @@ def _ceilings(record: Record) -> str:
         "of these: bytes, arithmetic, sorting networks or radix passes, and launches. Those of B are for runs "
         "that each have slices of their own."
     )
+
+
+def _losses(record: Record) -> str:
+    who = ("value_and_grad", "classic", "displacement", "torch sort", "jax jit", "engine alone")
+    rows = [
+        f"| {label} | " + " | ".join(f"{found[w]:.0f}" if w in found else "" for w in who) + " |"
+        for label, found in record.get("losses", {}).items()
+    ]
+    head = "| loss: n, m, d, L, µs | `value_and_grad` | loss, `backward()` | displacement, `backward()` "
+    return _table(head + "| sort by hand | jax jit | `x.sum().backward()` |", rows)
+
+
+def _variant_losses(record: Record) -> str:
+    rows = [
+        f"| {name} | {v['value_and_grad']:.0f} | {v['loss']:.0f} | {v['loss'] / v['value_and_grad']:.2f} |"
+        for name, v in record.get("variant_losses", {}).items()
+    ]
+    head = "| variant, n = 300, d = 50, µs | `value_and_grad` | loss, `backward()` | ratio |"
+    return _table(head, rows)
 
 
 def _flows(record: Record) -> str:

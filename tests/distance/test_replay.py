@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import slicewise as sw
-from slicewise.distance import replay
+from slicewise.distance import plan, replay
 from slicewise.problem import SlicerPart
 from tests.stand_ins import stand_in_for_graphs
 from tests.tolerances import assert_close
@@ -19,12 +19,14 @@ def graphs(monkeypatch):
     """CPU samples are taken for a device's; every third call of a kind is a graph."""
     stand_in_for_graphs(monkeypatch, replay)
     monkeypatch.setattr(torch.random, "fork_rng", forked)
-    monkeypatch.setattr(replay, "_suits", lambda recipe, problem: recipe.graph_safe)
-    for module in ("evaluation", "gradient", "loss"):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(plan.Plan, "_suits_graph", lambda self, problem: self.ask.recipe.graph_safe)
+    for module in ("evaluation", "loss"):
         monkeypatch.setattr(
-            f"slicewise.distance.{module}.may_be_captured",
-            lambda x, slices, rng: slices is rng is None,
+            f"slicewise.distance.{module}.may_be_planned", lambda x, slices: slices is None
         )
+    monkeypatch.setattr(plan, "_kept", plan._Kept())
     monkeypatch.setattr(replay, "_kept", replay._Kept())
     return replay._kept.graphs
 

@@ -12,8 +12,9 @@ from slicewise.distance.request import check_value, fixed_slices, prepare, probl
 from slicewise.parts import weights_for
 from slicewise.problem import Problem, Target
 from slicewise.sampling import Generators
-from slicewise.steps import Pull, Rule, moved, pull_of, rule_for
+from slicewise.steps import Pull, Rule, moved, pull_of, rule_for, step_on_lines
 from slicewise.support import full_precision, takes_arrays
+from slicewise.transport import Needs, pull_back
 from slicewise.variants import Recipe, Variant
 
 
@@ -89,6 +90,31 @@ def displaced(recipe: Recipe, problem: Problem, slices: Tensor) -> Tensor:
     return value
 
 
+def displaced_gradient(recipe: Recipe, problem: Problem, slices: Tensor) -> tuple[Tensor, Tensor]:
+    """The value (*batch,), and what stands for its gradient in x: −q_i · move_i, q_i the weight of sample i.
+
+    For p = 2 it is the gradient times half the step: all that is computed beyond it is one number.
+    """
+    needs, masses = Needs(x=True), problem.shares(slices.dtype)
+    if problem.p != 2 or not problem.fits(slices, needs):
+        value, pull = valued(recipe, problem, slices)
+        return value, carried_gradient(moved(pull), masses)
+    found = problem.match(slices, needs)
+    held = weights_for(recipe.weighting, slices, problem, hold=True)
+    weights = held(found.cost) if callable(held) else held
+    gradient = pull_back(found, problem.x, problem.y, slices, weights, needs).x
+    assert found.u_grad is not None
+    assert gradient is not None
+    step = step_on_lines(found.u_grad, gradient, slices, weights, masses)
+    value = value_of_means((weights * found.cost).sum(dim=-1), problem, "power")
+    return value, gradient.mul_((step / 2)[..., None, None])
+
+
+def carried_gradient(move: Tensor, masses: Tensor | float) -> Tensor:
+    """−q_i · move_i at sample i, q_i its weight."""
+    return move * -(masses.unsqueeze(-1) if isinstance(masses, Tensor) else masses)
+
+
 def valued(recipe: Recipe, problem: Problem, slices: Tensor) -> tuple[Tensor, Pull]:
     """The value (*batch,), and where the slices pull, their weights held constant."""
     pull = pull_of(problem, slices, weights_for(recipe.weighting, slices, problem, hold=True))
@@ -110,7 +136,8 @@ def carried(value: Tensor, problem: Problem, move: Tensor) -> Tensor:
     """`value` as it is, with a gradient of −q_i · move_i at sample i of x, q_i its weight."""
     samples, share = problem.x, problem.shares(move.dtype)
     if isinstance(share, Tensor):
-        share = share.unsqueeze(-1)
-        samples = torch.where(share > 0, samples, 0)  # absent ones may lie anywhere, at NaN too
-    pulled = (samples * (share * -move)).sum(dim=(-2, -1))  # (*batch,), linear in the samples
+        there = share.unsqueeze(-1) > 0
+        samples = torch.where(there, samples, 0)  # absent ones may lie anywhere, at NaN too
+    gradient = carried_gradient(move, share)
+    pulled = (samples * gradient).sum(dim=(-2, -1))  # (*batch,), linear in the samples
     return value + (pulled - pulled.detach())

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from slicewise.distance.bounds import is_frame, most_of_slices
 from slicewise.distance.objective import Objective, check_objective, weigh
-from slicewise.distance.replay import replayed_value
+from slicewise.distance.plan import planned_value
 from slicewise.distance.request import (
+    ask_by_name,
     check_value,
     fixed_slices,
-    may_be_captured,
+    may_be_planned,
     prepare,
     problem_for,
     recipe_for,
@@ -173,13 +174,12 @@ def sliced_wasserstein(
 
     N. Bonneel et al., Sliced and Radon Wasserstein barycenters of measures, 2015.
     """
-    recipe = recipe_for(variant, n_slices, options)
-    check_objective(objective, recipe)
-    problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
-    if may_be_captured(x, slices, generator):
-        value = replayed_value(recipe, problem, objective)
+    recipe, ask = ask_by_name(variant, n_slices, options, objective, p, backend, progress)
+    if may_be_planned(x, slices):
+        value = planned_value(ask, x, y, x_weights, y_weights, generator)
         if value is not None:
             return value
+    problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
     return _evaluated(recipe, problem, y, slices, generator, n_slices, objective).value
 
 

@@ -7,17 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.distance.objective import Objective, check_objective
+from slicewise.distance.objective import Objective
+from slicewise.distance.plan import planned_gradient
 from slicewise.distance.pricing import differentiated, priced
-from slicewise.distance.replay import replayed
 from slicewise.distance.request import (
     Prepared,
+    ask_by_name,
     check_value,
     fixed_slices,
-    may_be_captured,
     prepare,
     problem_for,
-    recipe_for,
 )
 from slicewise.problem import Problem, Target
 from slicewise.sampling import Generators
@@ -65,16 +64,15 @@ def value_and_grad(
     (tensor(1.), tensor([[-1.],
             [-1.]]))
     """
-    recipe = recipe_for(variant, n_slices, options)
-    check_objective(objective, recipe)
+    recipe, ask = ask_by_name(variant, n_slices, options, objective, p, backend, progress)
+    if slices is None:
+        found = planned_gradient(ask, x, y, x_weights, y_weights, generator)
+        if found is not None:
+            return found.value, found.gradient.to(x.dtype)
     problem = problem_for(
         x, y, p, x_weights, y_weights, recipe.convention, progress, backend
     ).detached()
     given = fixed_slices(y, slices)
-    if may_be_captured(x, given, generator):
-        found = replayed(recipe, problem, objective)
-        if found is not None:
-            return found[0], found[1].to(x.dtype)
     with torch.no_grad(), full_precision(x.device.type):
 
         def ready(problem: Problem) -> Prepared:

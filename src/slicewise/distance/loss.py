@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from slicewise.distance.compiled import compiled_value, number_of
 from slicewise.distance.displacement import check_displaceable, displaced
 from slicewise.distance.objective import Objective, check_objective, weigh
-from slicewise.distance.replay import replayed_value
+from slicewise.distance.plan import planned_value
 from slicewise.distance.request import (
     BACKENDS,
+    Ask,
+    ask_for,
     check_value,
     fixed_slices,
-    may_be_captured,
+    may_be_planned,
     prepare,
     problem_for,
     recipe_for,
@@ -202,10 +205,12 @@ class SlicedWasserstein(_KeepsLearner):
         check_generator(generator)
         self.generator = as_generators(generator)
         self._warned = False
+        self._asked: tuple[tuple[Any, ...], Ask | None] | None = None
         self.subspace_dim = self._given_dim = subspace_dim
         self.reduction, self.backend = reduction, backend
         self.exchanged: Exchange | None = None
         self.terms: Terms | None = None
+        self._as_operation = self._operation()
         check_choice("samples", samples, ("sharded", "replicated"))
         check_choice("exchange", exchange, ("auto", "projections", "samples"))
         if group is None:
@@ -244,6 +249,14 @@ class SlicedWasserstein(_KeepsLearner):
                 stacklevel=2,
             )
         generator = self.generator if generator is None else generator
+        if torch.compiler.is_compiling():
+            value = self._compiled(x, y, x_weights, y_weights, slices, generator, progress)
+            if value is not None:
+                return self._reduced(self._scaled(value, x.shape[-1]))
+        elif may_be_planned(x, slices) and self.terms is None:
+            value = planned_value(self._ask(progress), x, y, x_weights, y_weights, generator)
+            if value is not None:
+                return self._reduced(self._scaled(value, x.shape[-1]))
 
         def own() -> Problem:
             share = self.terms is not None and self.terms.samples == "sharded"
@@ -252,14 +265,50 @@ class SlicedWasserstein(_KeepsLearner):
 
         if self.terms is not None:
             return self._over_ranks(own, y, slices, generator)
-        problem = own()
-        # What a part learns is kept from call to call: no graph for that.
-        plain = self.scale == "classic" and self.recipe.learner is None
-        if plain and may_be_captured(x, slices, generator):
-            value = replayed_value(self.recipe, problem, self.objective)
-            if value is not None:
-                return self._reduced(value)
-        return self._value(problem, fixed_slices(y, slices), generator)
+        return self._value(own(), fixed_slices(y, slices), generator)
+
+    def _ask(self, progress: float) -> Ask | None:
+        """What its plans are kept by; None where something is to be kept from this call to the next."""
+        estimates = self.scale == "subspace" and self.subspace_dim is None
+        if estimates or self.recipe.learner is not None:
+            return None
+        settings = (self.recipe, self.objective, self.p, self.backend, self.scale, progress)
+        if self._asked is None or self._asked[0] != settings:
+            displaced = self.scale == "displacement"
+            self._asked = (settings, ask_for(*settings[:4], progress, displaced=displaced))
+        return self._asked[1]
+
+    def _operation(self) -> tuple[Any, ...]:
+        """The number of its operation in compiled code, if it has one, and the settings that it stands for."""
+        settings = (self.objective, self.p, self.backend)
+        if self.recipe.learner is not None:
+            return (None, *settings, self.scale)
+        ask = ask_for(self.recipe, *settings, displaced=self.scale == "displacement")
+        return (number_of(ask), *settings, self.scale)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._as_operation = self._operation()  # numbers are those of a process
+
+    def _compiled(
+        self,
+        x: Tensor,
+        y: Tensor | Target,
+        x_weights: Tensor | None,
+        y_weights: Tensor | None,
+        slices: Tensor | None,
+        generator: Generators,
+        progress: float,
+    ) -> Tensor | None:
+        """The value as one operation in compiled code, where the settings are those the module was made with."""
+        number, *settings = self._as_operation
+        drawn = slices is None and generator is None and progress == 0 and self.terms is None
+        if number is None or not drawn or not isinstance(x, Tensor) or not isinstance(y, Tensor):
+            return None
+        now = [self.objective, self.p, self.backend, self.scale]
+        if settings != now or (self.scale == "subspace" and self.subspace_dim is None):
+            return None
+        return compiled_value(number, x, y, x_weights, y_weights)
 
     def _value(self, problem: Problem, given: Tensor | None, generator: Generators) -> Tensor:
         with full_precision(problem.x.device.type):
@@ -272,9 +321,9 @@ class SlicedWasserstein(_KeepsLearner):
                 value = displaced(self.recipe, problem, ready.slices)
             else:
                 value = weigh(self.recipe, ready.problem, ready.slices, self.objective)[0]
-            if self.scale in ("gaussian", "subspace"):
-                exponent = 1 if self.objective == "power" else 1 / self.p
-                value = value * self._factor(ready.problem) ** exponent
+            if self.scale == "subspace" and self.subspace_dim is None:
+                self.subspace_dim = self._estimated(ready.problem.original)
+            value = self._scaled(value, ready.problem.original.d)
         check_value(value, problem)
         return self._reduced(value)
 
@@ -325,22 +374,27 @@ class SlicedWasserstein(_KeepsLearner):
         words = f"p={self.p}, objective={self.objective!r}, scale={self.scale!r}"
         return words if self.subspace_dim is None else f"{words}, subspace_dim={self.subspace_dim}"
 
-    def _factor(self, problem: Problem) -> float:
-        problem = problem.original
-        if self.scale == "gaussian":
-            return scale_factor(self.recipe, problem.d, None, p=self.p)
-        if self.subspace_dim is None:
-            if not values_readable(problem.x):
-                raise ValueError(
-                    "scale='subspace' cannot estimate the dimension while it is compiled or "
-                    "transformed: give subspace_dim, or call the loss once before"
-                )
-            self.subspace_dim = basis_of(problem).shape[-1]
-            _log.warning(
-                "subspace_dim = %d, estimated from the first batch and kept; give subspace_dim to choose",
-                self.subspace_dim,
+    def _scaled(self, value: Tensor, d: int) -> Tensor:
+        """The value of samples in d dimensions, in the scale that was asked for."""
+        if self.scale not in ("gaussian", "subspace"):
+            return value
+        k = None if self.scale == "gaussian" else self.subspace_dim
+        factor = scale_factor(self.recipe, d, k, p=self.p)
+        return value * factor ** (1 if self.objective == "power" else 1 / self.p)
+
+    def _estimated(self, problem: Problem) -> int:
+        """The dimension of the subspace that a first batch spans."""
+        if not values_readable(problem.x):
+            raise ValueError(
+                "scale='subspace' cannot estimate the dimension while it is compiled or "
+                "transformed: give subspace_dim, or call the loss once before"
             )
-        return scale_factor(self.recipe, problem.d, self.subspace_dim, p=self.p)
+        k = basis_of(problem).shape[-1]
+        _log.warning(
+            "subspace_dim = %d, estimated from the first batch and kept; give subspace_dim to choose",
+            k,
+        )
+        return k
 
     def get_extra_state(self) -> dict[str, Any]:
         """What is saved beside the buffers: a dimension once estimated holds after a restart."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from slicewise.distance.objective import Objective, check_objective
 from slicewise.problem import (
     Convention,
     Learner,
@@ -20,7 +22,7 @@ from slicewise.problem import (
     absent_to_origin,
     declared,
 )
-from slicewise.sampling import Generators, Randomness
+from slicewise.sampling import Generators, Randomness, by_next_ticket, can_take_tickets
 from slicewise.support import (
     RENAMED,
     check_broadcast,
@@ -76,6 +78,85 @@ def _plain(variant: Variant, n_slices: int | None) -> Recipe:
     return variant() if n_slices is None else variant(n_slices=n_slices)
 
 
+@dataclass(frozen=True, eq=False)
+class Ask:
+    """What is computed of samples, whatever they are. There is one for equal settings, compared by identity."""
+
+    recipe: Recipe
+    objective: Objective
+    p: float
+    backend: str
+    displaced: bool  # gradients are moves of computed length, not derivatives
+
+    @functools.cached_property
+    def can_be_planned(self) -> bool:
+        """Are value and gradient computed together, and in every call alike?"""
+        return self.recipe.lift is None if self.displaced else self.recipe.closed_form_gradient
+
+
+def ask_for(
+    recipe: Recipe,
+    objective: Objective,
+    p: float,
+    backend: str,
+    progress: float = 0.0,
+    *,
+    displaced: bool = False,
+) -> Ask | None:
+    """The one `Ask` of these settings; None if they depend on how much of a run is over."""
+    if progress != 0 and (recipe.follows_progress or not 0 <= progress <= 1):
+        return None
+    try:
+        return _kept_ask(recipe, objective, p, backend, displaced)
+    except TypeError:  # a part of a caller's own that cannot be hashed
+        return Ask(recipe, objective, float(p), backend, displaced)
+
+
+@functools.lru_cache(maxsize=256)
+def _kept_ask(recipe: Recipe, objective: Objective, p: float, backend: str, displaced: bool) -> Ask:
+    return Ask(recipe, objective, float(p), backend, displaced)
+
+
+def ask_by_name(
+    variant: str | Variant | Recipe,
+    n_slices: int | None,
+    options: dict[str, Any],
+    objective: Objective,
+    p: float,
+    backend: str,
+    progress: float,
+) -> tuple[Recipe, Ask | None]:
+    """The recipe and the `Ask` of a call, whose settings are checked."""
+    if (
+        not options
+        and progress == 0
+        and isinstance(variant, str)
+        and not torch.compiler.is_compiling()
+    ):
+        return _named(variant, n_slices, objective, p, backend)
+    recipe = recipe_for(variant, n_slices, options)
+    check_objective(objective, recipe)
+    check_order(p)
+    return recipe, ask_for(recipe, objective, p, backend, progress)
+
+
+@functools.lru_cache(maxsize=256)
+def _named(
+    variant: str, n_slices: int | None, objective: Objective, p: float, backend: str
+) -> tuple[Recipe, Ask | None]:
+    recipe = recipe_for(variant, n_slices, {})
+    check_objective(objective, recipe)
+    check_order(p)
+    return recipe, ask_for(recipe, objective, p, backend)
+
+
+def may_be_planned(x: object, slices: Tensor | None) -> bool:
+    """Is a distance worth a plan: slices are drawn, and the gradient is wanted, or comes in the same launch?"""
+    if slices is not None or not isinstance(x, Tensor):
+        return False
+    return x.is_cuda or (x.requires_grad and torch.is_grad_enabled())
+
+
 def problem_for(
     x: Tensor,
     y: Tensor | Target,
@@ -108,10 +189,26 @@ def problem_for(
         given = {"x_weights": x_weights, "y_weights": y_weights}
         shapes = {name: w.shape[:-1] for name, w in given.items() if w is not None}
         check_broadcast(x=x.shape[:-2], y=y.shape[:-2], **shapes)
-        if not keep_absent:
-            x, y = absent_to_origin(x, x_weights), absent_to_origin(y, y_weights)
     if not 0 <= progress <= 1:
         raise ValueError(f"progress = {progress}: give the share of the run that is over, 0 to 1")
+    matcher = matcher_for(backend, x, y, x_weights, y_weights)
+    if not keep_absent and (x_weights is not None or y_weights is not None):
+        x, y = absent_to_origin(x, x_weights), absent_to_origin(y, y_weights)
+    return formed(x, y, p, x_weights, y_weights, convention, progress, matcher, y_sorted)
+
+
+def formed(
+    x: Tensor,
+    y: Tensor,
+    p: float,
+    x_weights: Tensor | None,
+    y_weights: Tensor | None,
+    convention: Convention,
+    progress: float,
+    matcher: Matcher,
+    y_sorted: Tensor | None = None,
+) -> Problem:
+    """A problem of samples that were checked, in at least single precision."""
     came = x.dtype
     if y.dtype != came or came not in (torch.float32, torch.float64):
         came = torch.promote_types(came, y.dtype)
@@ -126,12 +223,13 @@ def problem_for(
         convention,
         float(progress),
         precision=came,
-        matcher=_matcher_for(backend, x, y, x_weights, y_weights),
+        matcher=matcher,
         y_sorted=y_sorted,
     )
 
 
-def _matcher_for(backend: str, x: Tensor, *others: Tensor | None) -> Matcher:
+def matcher_for(backend: str, x: Tensor, *others: Tensor | None) -> Matcher:
+    """What matches these samples on lines: the version of a backend."""
     # Compilers and transforms can follow the plain version only.
     if backend == "torch" or is_transformed(x, *others):
         return match_slices
@@ -195,7 +293,7 @@ def prepare(
 ) -> Prepared:
     """Samples lifted, if the recipe does; slices, given or drawn."""
     check_generator(generator)
-    rng = Randomness(generator, problem.x.device, problem.batch)
+    rng = randomness_of(generator, problem)
     if given is None:
         problem, slices, state = draw(recipe, problem, rng, state)
         # One learned lift made all that is sliced: no two slices of it are independent.
@@ -211,6 +309,14 @@ def prepare(
             f"n_slices = {n_slices}, but slices holds {given.shape[-2]}: leave one of them out"
         )
     return Prepared(problem, given, 1, state)
+
+
+def randomness_of(generator: Generators, problem: Problem) -> Randomness:
+    """Random numbers for one call: of generators that are given, else of torch's global one."""
+    source = (problem.x.device, problem.batch)
+    if generator is None and problem.x.is_cuda and can_take_tickets(problem.x.device):
+        return by_next_ticket(*source)
+    return Randomness(generator, *source)
 
 
 def draw(
@@ -267,9 +373,3 @@ def lifted(
             f"{lift!r} gave {type(found).__name__}: a lift gives a Problem, e.g. dataclasses.replace(problem, x=..., y=...)"
         )
     return found, state
-
-
-def may_be_captured(x: object, slices: Tensor | None, generator: Generators) -> bool:
-    """Could this call be a CUDA graph, with slices from torch's global generator?"""
-    on_device = isinstance(x, Tensor) and x.is_cuda and not torch.compiler.is_compiling()
-    return on_device and slices is None and generator is None

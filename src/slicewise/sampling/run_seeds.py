@@ -26,6 +26,7 @@ class Stream(IntEnum):
     NOISE = 3  # inputs of a generator in training
     TARGET_BATCHES = 4  # which samples of the target a training step takes
     SOURCE_BATCHES = 5  # and which of the source
+    CALLS = 6  # slices of a single call on a device, by its ticket
 
 
 class RunSeeds:

@@ -19,6 +19,7 @@ from slicewise.steps.rules import (
     moved,
     pull_of,
     rule_for,
+    step_on_lines,
 )
 from slicewise.steps.theory import (
     best_step,
@@ -58,4 +59,5 @@ __all__ = [
     "rule_for",
     "stability_limit",
     "step_of_rate",
+    "step_on_lines",
 ]

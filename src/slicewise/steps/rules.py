@@ -13,7 +13,7 @@ from torch import Tensor
 from slicewise.parts import Weights
 from slicewise.problem import BuiltIn, Problem
 from slicewise.steps.theory import best_step
-from slicewise.support import check_choice
+from slicewise.support import check_choice, kernels_for
 from slicewise.transport import Needs, plan_mean, project, pull_back
 
 
@@ -152,6 +152,46 @@ class Cauchy(BuiltIn):
         if p > 2:
             return _ratio(pull.direction.square().sum(dim=-1), seen)
         return _ratio(pull.size(), (pull.masses * seen).sum(dim=-1)).unsqueeze(-1)
+
+
+def step_on_lines(
+    on_lines: Tensor, gradient: Tensor, slices: Tensor, weights: Tensor, masses: Tensor | float
+) -> Tensor:
+    """Compute the step of `Cauchy` for p = 2 from gradients on lines, without the direction D.
+
+    With g = Σ_l w_l θ_l ⊗ G_l the gradient in x, which is 2 q_i D_i at sample i, and s_l = θ_l · g what a slice sees of
+    it, numerator and denominator are two sums over the same lines,
+
+        Σ q|D|² = Σ_l w_l Σ_i G_li s_li / (4 q_i),   Σ_l |w_l| Σ q (θ_l·D)² = Σ_l |w_l| Σ_i s_li² / (4 q_i).
+
+    Args:
+        on_lines: gradients on the slices G, (*batch, L, n), as `match` gives them.
+        gradient: their weighted sum g, (*batch, n, d).
+        slices: directions, (*batch, L, d).
+        weights: slice weights, (*batch, L).
+        masses: sample weights q, (*batch, n), or one number for all.
+
+    Returns:
+        The dimensionless step, (*batch,); 0 if there is no move.
+    """
+    seen = project(gradient, slices)  # (*batch, L, n)
+    lighter: Tensor | None = None
+    if isinstance(masses, Tensor):
+        heavy = torch.where(masses > 0, masses, 1)  # the others do not move
+        lighter = (1 / heavy).unsqueeze(-2)
+    kernels = kernels_for(on_lines, seen, weights)
+    if (
+        kernels is not None and on_lines.dtype == torch.float32
+    ):  # whose squares are summed in double precision
+        above, below = kernels.sums_on_lines(on_lines, seen, weights, lighter)
+        return _ratio(above, below).to(on_lines.dtype)
+    # The ratio does not depend on the size of what is seen; its squares must neither underflow nor overflow.
+    largest = seen.abs().amax(dim=(-2, -1), keepdim=True)
+    unit = seen / torch.where(largest > 0, largest, 1)
+    weighed = unit if lighter is None else unit * lighter
+    above = (weights * (on_lines * weighed).sum(dim=-1)).sum(dim=-1)
+    below = (weights.abs() * (unit * weighed).sum(dim=-1)).sum(dim=-1)
+    return _ratio(above, below * largest[..., 0, 0])
 
 
 @dataclass(frozen=True, repr=False)

@@ -35,6 +35,7 @@ from slicewise.support.arguments import (
 )
 from slicewise.support.checkpoint import CheckpointFile, fingerprint
 from slicewise.support.dispatch import (
+    Copier,
     DeviceDraws,
     Kernels,
     MatchingLoops,

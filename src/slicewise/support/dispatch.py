@@ -6,7 +6,7 @@ without one, plain PyTorch does the work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -32,6 +32,18 @@ class DeviceDraws(Protocol):
     def power_around(self, directions: Tensor, law: Tensor, *, boost: bool) -> Tensor: ...
 
     def paths(self, x: Tensor, y: Tensor, shape: tuple[int, ...]) -> Tensor: ...
+
+
+class Copier(Protocol):
+    """Copies several tensors in one launch, and whole numbers beside them."""
+
+    def __call__(self, sources: Sequence[Tensor], numbers: Sequence[int] | None) -> None:
+        """Copy tensors into the buffers it was made for, and numbers into theirs."""
+        ...
+
+    def fresh(self) -> list[Tensor]:
+        """Copies of the buffers."""
+        ...
 
 
 class Kernels(Protocol):
@@ -115,6 +127,16 @@ class Kernels(Protocol):
 
     def largest_of(self, sets: Tensor) -> Tensor:
         """The largest absolute value in each of sets (R, ...), as (R,)."""
+        ...
+
+    def sums_on_lines(
+        self, on_lines: Tensor, seen: Tensor, weights: Tensor, lighter: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The two sums of `steps.step_on_lines`, (*batch,) each, in double precision."""
+        ...
+
+    def copier(self, buffers: Sequence[Tensor], numbers: Tensor | None) -> Copier | None:
+        """What copies into, or out of, these buffers; None where torch's own copies must do it."""
         ...
 
 

@@ -1,0 +1,86 @@
+"""The loss in code that torch compiles: one operation of our own, which a compiler takes as it is.
+
+A compiler cannot see through kernels and captured graphs; without this it would sort with torch. The operation computes
+value and gradient by the plan of its samples, as the loss does elsewhere; its derivative is one multiplication.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from slicewise.distance.plan import Samples, beside, plan_for
+from slicewise.distance.request import Ask
+from slicewise.support import broadcast
+
+_NAME = "slicewise::value_and_gradient"
+# Settings by number: an operation takes tensors and numbers only.
+_asks: list[Ask] = []
+
+torch.library.define(
+    _NAME,
+    "(Tensor x, Tensor y, Tensor? x_weights, Tensor? y_weights, int ask) -> (Tensor, Tensor)",
+    tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag),
+)
+
+
+def number_of(ask: Ask | None) -> int | None:
+    """The number under which the operation knows these settings; None for those it cannot compute."""
+    if ask is None or not ask.can_be_planned:
+        return None
+    if ask not in _asks:
+        _asks.append(ask)
+    return _asks.index(ask)
+
+
+def compiled_value(
+    number: int, x: Tensor, y: Tensor, x_weights: Tensor | None, y_weights: Tensor | None
+) -> Tensor | None:
+    """The value (*batch,), differentiable in x; None where a compiler has to go the general way."""
+    weights = [w for w in (x_weights, y_weights) if w is not None]
+    if any(t.requires_grad for t in (y, *weights)):
+        return None
+    if x.shape[:-2] != _batch(x, y, x_weights, y_weights):
+        return None
+    value: Tensor = torch.ops.slicewise.value_and_gradient(x, y, x_weights, y_weights, number)[0]
+    return value
+
+
+def _batch(x: Tensor, y: Tensor, *weights: Tensor | None) -> tuple[int, ...]:
+    shapes = [w.shape[:-1] for w in weights if w is not None]
+    return broadcast(x.shape[:-2], y.shape[:-2], *shapes)
+
+
+@torch.library.impl(_NAME, "default")
+def _computed(
+    x: Tensor, y: Tensor, x_weights: Tensor | None, y_weights: Tensor | None, ask: int
+) -> tuple[Tensor, Tensor]:
+    given = Samples(x, y, x_weights, y_weights)
+    plan = plan_for(_asks[ask], given)
+    assert plan is not None  # these are plain tensors: nothing compiles or transforms here any more
+    found = plan(given, None)
+    return found.value, found.gradient
+
+
+def _shapes(
+    x: Tensor, y: Tensor, x_weights: Tensor | None, y_weights: Tensor | None, ask: int
+) -> tuple[Tensor, Tensor]:
+    wide = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
+    batch = _batch(x, y, x_weights, y_weights)
+    return x.new_empty(batch, dtype=wide), x.new_empty(x.shape, dtype=wide)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1])
+    ctx.dtype = inputs[0].dtype
+
+
+def _multiplied(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    (gradient,) = ctx.saved_tensors
+    return (gradient * beside(grads[0])).to(ctx.dtype), *(None,) * 4
+
+
+torch.library.register_fake(_NAME, _shapes)
+torch.library.register_autograd(_NAME, _multiplied, setup_context=_keep)

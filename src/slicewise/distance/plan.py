@@ -1,0 +1,296 @@
+"""What a call that is made again and again need not decide again.
+
+A training loop asks for the same distance of samples of the same shapes in every step. What follows from shapes, dtypes
+and settings is decided in the first such call and kept as a `Plan`. Later calls draw slices, compute value and gradient
+together, and give the value an autograd node whose backward pass is one multiplication.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from slicewise.distance.displacement import displaced_gradient
+from slicewise.distance.objective import weigh
+from slicewise.distance.pricing import priced
+from slicewise.distance.replay import LARGEST, Graph, graph_for
+from slicewise.distance.request import Ask, check_value, draw, formed, problem_for, randomness_of
+from slicewise.problem import Problem, SlicerPart, Target, absent_to_origin, declared
+from slicewise.sampling import (
+    ByTicket,
+    Generators,
+    Randomness,
+    Ticket,
+    can_take_tickets,
+    take_ticket,
+)
+from slicewise.support import (
+    check_generator,
+    check_weights,
+    full_precision,
+    kernels_for,
+)
+from slicewise.variants import Recipe
+
+_KEPT = 256  # plans of a thread
+_USUAL_SLICES = 64  # of a slicer that does not say how many it gives
+_PLAIN = (Tensor, torch.nn.Parameter)
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+
+
+class Samples(NamedTuple):
+    """What changes from call to call."""
+
+    x: Tensor
+    y: Tensor
+    x_weights: Tensor | None
+    y_weights: Tensor | None
+
+    def detached(self) -> Samples:
+        """The same without gradients."""
+        weights = (None if w is None else w.detach() for w in self[2:])
+        return Samples(self.x.detach(), self.y.detach(), *weights)
+
+
+class Found(NamedTuple):
+    """What a plan computed."""
+
+    value: Tensor  # (*batch,)
+    gradient: Tensor  # of its sum, in x
+    drawn: Tensor | Ticket  # the slices (*batch, L, d), or what to draw them by again
+
+
+class Plan:
+    """How an `Ask` is computed for samples of one kind. Made in a first call, whose arguments are checked in full."""
+
+    def __init__(self, ask: Ask, given: Samples) -> None:
+        self.ask = ask
+        problem = problem_for(
+            *given[:2], ask.p, *given[2:], ask.recipe.convention, 0.0, ask.backend
+        )
+        self.batch, self._matcher = problem.batch, problem.matcher
+        self._device = problem.x.device
+        self._weighted = any(w is not None for w in given[2:])
+        # A gradient that was summed over the batch cannot be multiplied element by element any more.
+        self.one_each = given.x.shape[:-2] == self.batch
+        self._lines = _lines(ask.recipe, problem)
+        self._as_graph = self._suits_graph(problem)
+        self._by_ticket = self._as_graph and can_take_tickets(self._device)
+
+    def _suits_graph(self, problem: Problem) -> bool:
+        x, y = problem.x.detach(), problem.y.detach()
+        small = max(self._lines, x.numel(), y.numel()) <= LARGEST
+        return small and self.ask.recipe.graph_safe and kernels_for(x, y) is not None
+
+    def __call__(self, given: Samples, generator: Generators) -> Found:
+        """The value and its gradient; nothing is recorded for autograd."""
+        if self._as_graph and generator is None:
+            found = self._replayed(given)
+            if found is not None:
+                return found
+        if self._weighted:
+            check_weights("x_weights", given.x_weights, given.x)
+            check_weights("y_weights", given.y_weights, given.y)
+        with torch.no_grad(), full_precision(self._device.type):
+            problem = self._problem(given.detached())
+            rng = randomness_of(generator, problem)
+            value, gradient, slices = self._evaluated(problem, rng)
+        check_value(value, problem)
+        return Found(value, gradient, slices)
+
+    def _problem(self, given: Sequence[Tensor | None]) -> Problem:
+        x, y, x_weights, y_weights = given
+        assert x is not None
+        assert y is not None
+        if self._weighted:
+            x, y = absent_to_origin(x, x_weights), absent_to_origin(y, y_weights)
+        ask = self.ask
+        how = (ask.recipe.convention, 0.0, self._matcher)
+        return formed(x, y, ask.p, x_weights, y_weights, *how)
+
+    def _evaluated(self, problem: Problem, rng: Randomness) -> tuple[Tensor, Tensor, Tensor]:
+        _, slices, _ = draw(self.ask.recipe, problem, rng, None)
+        return *self._priced(problem, slices), slices
+
+    def _priced(self, problem: Problem, slices: Tensor) -> tuple[Tensor, Tensor]:
+        if self.ask.displaced:
+            return displaced_gradient(self.ask.recipe, problem, slices)
+        value, gradient = priced(self.ask.recipe, problem, slices, self.ask.objective)
+        same = gradient.shape == problem.x.shape
+        return value, gradient if same else gradient.sum_to_size(problem.x.shape)
+
+    def _replayed(self, given: Samples) -> Found | None:
+        """The same by a graph; None where there is none, or not yet, or where another capture is under way."""
+        if torch.cuda.is_current_stream_capturing():
+            return None
+        index = self._device.index
+        if index != torch.cuda.current_device():
+            with torch.cuda.device(self._device):
+                return self._replayed(given)
+        key = (self, torch.cuda.current_stream(index), *_arithmetic())
+        graph = graph_for(key, functools.partial(self._graph, given))
+        if graph is None:
+            return None
+        ticket = take_ticket(self._device, math.prod(self.batch)) if self._by_ticket else None
+        with torch.no_grad():  # buffers are no part of anyone's graph of gradients
+            value, gradient, *slices = graph(given, ticket)
+        return Found(value, gradient, slices[0] if ticket is None else ticket)
+
+    def _graph(self, given: Samples) -> Graph:
+        def evaluate(static: Sequence[Tensor | None], rng: Randomness) -> Sequence[Tensor]:
+            with full_precision(self._device.type):
+                found = self._evaluated(self._problem(static), rng)
+            return found[:2] if self._by_ticket else found
+
+        return Graph(evaluate, given, self.batch, lines=self._lines, by_ticket=self._by_ticket)
+
+    def gradient_again(self, given: Samples, drawn: Tensor | Ticket) -> Tensor:
+        """The gradient of a call that was made before."""
+        with torch.no_grad(), full_precision(self._device.type):
+            problem = self._problem(given.detached())
+            return self._priced(problem, self._slices(problem, drawn))[1]
+
+    def recorded_gradient(self, given: Samples, drawn: Tensor | Ticket, upstream: Tensor) -> Tensor:
+        """The gradient times what comes from above, as a function that can be differentiated further."""
+        with full_precision(self._device.type):
+            problem = self._problem(given)
+            slices = self._slices(problem.detached(), drawn)
+            value = weigh(self.ask.recipe, problem, slices, self.ask.objective)[0]
+            return torch.autograd.grad(value, given.x, upstream, create_graph=True)[0]
+
+    def _slices(self, problem: Problem, drawn: Tensor | Ticket) -> Tensor:
+        if isinstance(drawn, Tensor):
+            return drawn
+        ticket = torch.tensor(drawn, device=self._device)
+        return draw(self.ask.recipe, problem, ByTicket(ticket, self.batch), None)[1]
+
+
+def _arithmetic() -> tuple[object, ...]:
+    """Settings of torch that a captured product would not follow."""
+    precision = torch.get_float32_matmul_precision()
+    return precision, torch.are_deterministic_algorithms_enabled()
+
+
+def _lines(recipe: Recipe, problem: Problem) -> int:
+    """How many numbers lie on the lines, about."""
+    n_slices = declared(recipe.slicer, SlicerPart).n_slices(problem.d) or _USUAL_SLICES
+    each = problem.x.shape[-2] + problem.y.shape[-2]
+    return math.prod(problem.batch) * n_slices * each
+
+
+class _Kept(threading.local):
+    """The plans of a thread, the least recently used going first."""
+
+    def __init__(self) -> None:
+        self.plans: OrderedDict[Any, Plan] = OrderedDict()
+
+
+_kept = _Kept()
+
+
+def plan_for(ask: Ask, given: Samples) -> Plan | None:
+    """The plan of a call with plain tensors; None where a compiler or a transform looks on."""
+    x, y, x_weights, y_weights = given
+    if torch.compiler.is_compiling() or _is_wrapped(x) or _is_wrapped(y):
+        return None
+    # Two dtypes go together under autocast only.
+    mixed = x.dtype is not y.dtype and torch.is_autocast_enabled(x.device.type)
+    key: tuple[Any, ...] = (ask, x.shape, y.shape, x.dtype, y.dtype, x.device, y.device, mixed)
+    for weights in (x_weights, y_weights):
+        if weights is not None:
+            if type(weights) not in _PLAIN or _is_wrapped(weights):
+                return None
+            key = (*key, weights is x_weights, weights.shape, weights.dtype, weights.device)
+    plans = _kept.plans
+    plan = plans.get(key)
+    if plan is None:
+        plans[key] = plan = Plan(ask, given)
+        if len(plans) > _KEPT:
+            plans.popitem(last=False)
+    else:
+        plans.move_to_end(key)
+    return plan
+
+
+def planned_value(
+    ask: Ask | None,
+    x: Tensor,
+    y: Tensor | Target,
+    x_weights: Tensor | None,
+    y_weights: Tensor | None,
+    generator: Generators,
+) -> Tensor | None:
+    """The value (*batch,), differentiable in x; None where the general way has to be gone."""
+    if ask is None or not ask.can_be_planned or type(x) not in _PLAIN or type(y) not in _PLAIN:
+        return None
+    given = Samples(x, cast(Tensor, y), x_weights, y_weights)
+    tracked = torch.is_grad_enabled()
+    if tracked and any(t is not None and t.requires_grad for t in given[1:]):
+        return None
+    tracked = tracked and x.requires_grad
+    check_generator(generator)
+    plan = plan_for(ask, given)
+    if plan is None or (tracked and not plan.one_each):
+        return None
+    found = plan(given, generator)
+    return _Known.apply(*given, found, plan) if tracked else found.value
+
+
+def planned_gradient(
+    ask: Ask | None,
+    x: Tensor,
+    y: Tensor | Target,
+    x_weights: Tensor | None,
+    y_weights: Tensor | None,
+    generator: Generators,
+) -> Found | None:
+    """The value (*batch,) and its gradient in x; None where the general way has to be gone."""
+    if ask is None or not ask.can_be_planned or type(x) not in _PLAIN or type(y) not in _PLAIN:
+        return None
+    given = Samples(x, cast(Tensor, y), x_weights, y_weights)
+    check_generator(generator)
+    plan = plan_for(ask, given)
+    return None if plan is None else plan(given, generator)
+
+
+class _Known(torch.autograd.Function):
+    """A value whose gradient is known already."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        *given, found, ctx.plan = inputs
+        ctx.save_for_backward(*given)
+        # Not `found` itself: it holds the value, whose node this is.
+        ctx.gradient, ctx.drawn = found.gradient, found.drawn
+        return found.value
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (upstream,) = grads
+        plan: Plan = ctx.plan
+        gradient = ctx.gradient
+        if torch.is_grad_enabled() and not plan.ask.displaced:
+            gradient = plan.recorded_gradient(Samples(*ctx.saved_tensors), ctx.drawn, upstream)
+            return gradient, *(None,) * 5
+        if gradient is None:  # a second pass
+            gradient = plan.gradient_again(Samples(*ctx.saved_tensors), ctx.drawn)
+        if gradient.is_cuda or torch.is_grad_enabled():
+            gradient = gradient * beside(upstream)
+        else:
+            # Handed over as it is: a copy would take as long as all the rest.
+            ctx.gradient = None
+            if upstream.dim() or upstream.item() != 1:
+                gradient.mul_(beside(upstream))
+        return gradient, *(None,) * 5
+
+
+def beside(upstream: Tensor) -> Tensor:
+    """One number for each element of the batch, to be multiplied with (*batch, n, d)."""
+    return upstream if upstream.dim() == 0 else upstream[..., None, None]
