@@ -11,12 +11,13 @@ import functools
 import hashlib
 import importlib.util
 import os
+import struct
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -31,20 +32,32 @@ _HERE = Path(__file__).parent
 # Beyond, a kernel must ask for shared memory.
 _PLAIN_SHARED = 48 * 1024
 _COMPILING = threading.Lock()
-_KINDS: dict[type, Any] = {int: ctypes.c_int, float: ctypes.c_double}
+_HERE_ALREADY = nullcontext()
 
 
 class Kernel:
     """A compiled kernel: call it with a grid, a block, the shared memory it needs, and its arguments."""
 
-    def __init__(self, launch: Callable[..., None]) -> None:
+    def __init__(
+        self, launch: Callable[..., None], launch_at: Callable[..., None] | None = None
+    ) -> None:
         self._launch = launch
+        self._launch_at = launch_at
 
     def __call__(
         self, blocks: int, threads: int, arguments: Sequence[Argument], shared: int = 0
     ) -> None:
         if blocks > 0:
             self._launch(blocks, threads, arguments, shared)
+
+    def launch_at(self, blocks: int, threads: int, arguments: int, stream: int) -> None:
+        """Launch with the addresses of arguments that lie in host memory, on a stream, with no checks.
+
+        The kernel's device must be the current one. By the route "bindings" only.
+        """
+        if self._launch_at is None:
+            raise RuntimeError("arguments by address need the package cuda-bindings")
+        self._launch_at(blocks, threads, arguments, stream)
 
 
 def routes() -> dict[Route, str]:
@@ -95,18 +108,13 @@ def _kernel(files: str, name: str, settings: str, device: int, route: Route) -> 
         return _by_bindings(source, name, device)
 
 
-def _on(device: int) -> AbstractContextManager[Any]:
-    """The device made current; free where it is."""
-    return nullcontext() if torch.cuda.current_device() == device else torch.cuda.device(device)
-
-
 def _by_hook(source: str, name: str, device: int) -> Kernel:
     compiled = torch.cuda._compile_kernel(source, name, nvcc_options=["-std=c++17"])
 
     def launch(blocks: int, threads: int, arguments: Sequence[Argument], shared: int) -> None:
         if shared >= _PLAIN_SHARED:
             compiled.set_shared_memory_config(shared)
-        with _on(device):
+        with _HERE_ALREADY if torch.cuda.current_device() == device else torch.cuda.device(device):
             nothing = torch.empty(0, device="cuda")  # its address is null
             given = [nothing if a is None else a for a in arguments]
             compiled((blocks, 1, 1), (threads, 1, 1), given, shared_mem=shared)
@@ -117,28 +125,72 @@ def _by_hook(source: str, name: str, device: int) -> Kernel:
 def _by_bindings(source: str, name: str, device: int) -> Kernel:
     from cuda.bindings import driver
 
-    major, minor = torch.cuda.get_device_capability()
-    code = _machine_code(source, f"sm_{major}{minor}")
-    module = _checked(driver.cuModuleLoadData(code))
-    function = _checked(driver.cuModuleGetFunction(module, name.encode()))
+    function = _checked(driver.cuModuleGetFunction(_module(source, device), name.encode()))
     most = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     allowed = [_PLAIN_SHARED]
+    start, current, stream_of = (
+        driver.cuLaunchKernel,
+        torch._C._cuda_getDevice,
+        torch._C._cuda_getCurrentRawStream,
+    )
+    # Room for arguments, one for each thread that is launching: taking one and giving it back is atomic.
+    rooms: list[_Room] = []
 
     def launch(blocks: int, threads: int, arguments: Sequence[Argument], shared: int) -> None:
         if shared > allowed[0]:
             _checked(driver.cuFuncSetAttribute(function, most, shared))
             allowed[0] = shared
-        values = tuple(a.data_ptr() if isinstance(a, Tensor) else a or 0 for a in arguments)
-        kinds = tuple(_KINDS.get(type(a), ctypes.c_void_p) for a in arguments)
-        stream = torch.cuda.current_stream(device).cuda_stream
-        with _on(device):
-            _checked(
-                driver.cuLaunchKernel(
-                    function, blocks, 1, 1, threads, 1, 1, shared, stream, (values, kinds), 0
-                )
+        try:
+            room = rooms.pop()
+        except IndexError:
+            room = _Room(arguments)
+        room.fill(arguments)
+        with _HERE_ALREADY if current() == device else torch.cuda.device(device):
+            answer = start(
+                function, blocks, 1, 1, threads, 1, 1, shared, stream_of(device), room.address, 0
             )
+        rooms.append(room)
+        if int(answer[0]):
+            _checked(answer)
 
-    return Kernel(launch)
+    def launch_at(blocks: int, threads: int, arguments: int, stream: int) -> None:
+        answer = start(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, 0)
+        if int(answer[0]):
+            _checked(answer)
+
+    return Kernel(launch, launch_at)
+
+
+class _Room:
+    """Arguments of a launch in host memory, eight bytes to each, and their addresses.
+
+    A kernel's int is the lower half of its eight bytes.
+    """
+
+    def __init__(self, arguments: Sequence[Argument]) -> None:
+        count = len(arguments)
+        self._slots = (ctypes.c_int64 * count)()
+        first = ctypes.addressof(self._slots)
+        self._addresses = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
+        self.address = ctypes.addressof(self._addresses)
+        kinds = "".join("d" if type(a) is float else "q" for a in arguments)
+        self._pack = struct.Struct(f"<{kinds}").pack_into
+
+    def fill(self, arguments: Sequence[Argument]) -> None:
+        values = [
+            a if type(a) is int or type(a) is float else 0 if a is None else cast(Tensor, a).data_ptr()
+            for a in arguments
+        ]
+        self._pack(self._slots, 0, *values)
+
+
+@functools.cache
+def _module(source: str, device: int) -> Any:
+    """The kernels of one source, loaded once."""
+    from cuda.bindings import driver
+
+    major, minor = torch.cuda.get_device_capability(device)
+    return _checked(driver.cuModuleLoadData(_machine_code(source, f"sm_{major}{minor}")))
 
 
 def _machine_code(source: str, architecture: str) -> bytes:

@@ -2,12 +2,16 @@
 // threads sort u, the other half v, at the same time.
 //
 // Compiled for one size. REAL and WORD are numbers and the unsigned integers as wide; PADDED is a power of
-// two, at least n; a thread holds ITEMS of them in registers; DIM is 0 where projections are given, else
-// the dimension of the samples to project here; ORDER is p.
+// two, at least n and m; a thread holds ITEMS of them in registers; DIM is 0 where projections are given, else
+// the dimension of the samples to project here; ORDER is p. MASSES is 0 for equal numbers of equal weights, 1 for
+// unequal numbers of them, 2 where weights are given, as WEIGHTs.
 //
 // A number and its index are sorted as one word: the number in fixed point over its line's range, the
 // index below it. What is equal in fixed point is then put right by the numbers themselves.
 
+#if MASSES != 2
+typedef REAL WEIGHT;
+#endif
 constexpr int THREADS = PADDED / ITEMS;
 constexpr int WARPS = THREADS / 32;
 __device__ constexpr int log2_of(int n) { return n == 1 ? 0 : 1 + log2_of(n / 2); }
@@ -18,16 +22,27 @@ constexpr int KEY_BITS = MANTISSA < SPARE ? MANTISSA : SPARE;
 constexpr WORD LARGEST_KEY = (WORD(1) << KEY_BITS) - 1;
 constexpr WORD INDEX_MASK = (WORD(1) << INDEX_BITS) - 1;
 constexpr int REPAIR_ROUNDS = 12;
-constexpr unsigned EVERY = 0xffffffffu;
 
 struct Shared {
-  REAL line[2][PADDED];
+  union {
+    REAL line[2][PADDED];
+#if MASSES == 2
+    Mass knots[2][PADDED];  // once lines are in order
+#endif
+  };
   union {
     WORD words[2][PADDED];
     REAL numbers[2][PADDED];
   } exchange;
   REAL lows[2][32];
   REAL highs[2][32];
+#if MASSES > 0
+  Edges<REAL> edges;
+#endif
+#if MASSES == 2
+  double totals[2][32];
+  Mass sums[2][32];
+#endif
 };
 
 __device__ __forceinline__ WORD smaller(WORD a, WORD b) { return a < b ? a : b; }
@@ -81,9 +96,11 @@ __device__ __forceinline__ void sort_up_to(WORD (&a)[ITEMS], WORD* exchange, int
   merge<SIZE, SIZE / 2>(a, exchange, thread);
 }
 
-// Numbers (or their projections) of one line into shared memory; their range on the way.
+// Numbers (or their projections) of one line into shared memory; their range, and the sum of their weights if there
+// are any, on the way. Samples of weight zero may lie anywhere: they do not count.
 __device__ __forceinline__ void load(
-    REAL* line, const REAL* given, const REAL* slice, int n, int thread, REAL& low, REAL& high) {
+    REAL* line, const REAL* given, const REAL* slice, const WEIGHT* weights, int n, int thread, REAL& low,
+    REAL& high, double& total) {
   low = REAL(1) / REAL(0);
   high = -low;
   for (int i = thread; i < n; i += THREADS) {
@@ -94,6 +111,16 @@ __device__ __forceinline__ void load(
 #pragma unroll
       for (int j = 0; j < DIM; ++j) value += slice[j] * given[(long long)i * DIM + j];
     }
+#if MASSES == 2
+    if (weights) {
+      const double weight = weights[i];
+      total += weight;
+      if (!(weight > 0)) {
+        line[i] = value == value ? value : REAL(0);  // NaN has no place in an order
+        continue;
+      }
+    }
+#endif
     line[i] = value;
     low = value < low ? value : low;
     high = value > high ? value : high;
@@ -104,6 +131,9 @@ __device__ __forceinline__ void load(
     const REAL other_high = __shfl_xor_sync(EVERY, high, apart);
     low = other_low < low ? other_low : low;
     high = other_high > high ? other_high : high;
+#if MASSES == 2
+    total += __shfl_xor_sync(EVERY, total, apart);
+#endif
   }
 }
 
@@ -215,30 +245,19 @@ __device__ void repair(WORD (&a)[ITEMS], const REAL* line, WORD* order, int n, i
   __syncthreads();  // the order's place is used for other things next
 }
 
-__device__ __forceinline__ void price(REAL gap, REAL& cost, REAL& slope) {
-  if constexpr (ORDER == 2) {
-    cost = gap * gap;
-    slope = 2 * gap;
-  } else if constexpr (ORDER == 1) {
-    cost = gap < 0 ? -gap : gap;
-    slope = REAL(gap > 0) - REAL(gap < 0);
-  } else {
-    const REAL size = gap < 0 ? -gap : gap;
-    const REAL below = size > 0 ? REAL(pow(size, REAL(ORDER) - 1)) : size;  // keeps NaN
-    cost = below * size;
-    slope = REAL(ORDER) * (gap < 0 ? -below : below);
-  }
-}
-
 // Sorts the lines of a block, one to each half of its threads: indices in order, rank thread * ITEMS + k.
 __device__ __forceinline__ void sort_lines(
-    WORD (&a)[ITEMS], Shared& shared, const REAL* given, const REAL* slice, int n, int side,
+    WORD (&a)[ITEMS], Shared& shared, const REAL* given, const REAL* slice, const WEIGHT* weights, int n, int side,
     int thread) {
   REAL low, high;
-  load(shared.line[side], given, slice, n, thread, low, high);
+  double total = 0;
+  load(shared.line[side], given, slice, weights, n, thread, low, high, total);
   if (thread % 32 == 0) {
     shared.lows[side][thread / 32] = low;
     shared.highs[side][thread / 32] = high;
+#if MASSES == 2
+    shared.totals[side][thread / 32] = total;
+#endif
   }
   __syncthreads();
   WORD* words = shared.exchange.words[side];
@@ -251,44 +270,150 @@ __device__ __forceinline__ void sort_lines(
   if (__syncthreads_or(left)) repair(a, shared.line[side], words, n, thread);
 }
 
-// u, v: projections (rows, n), or samples (sets, n, DIM) where DIM > 0; `u_sets` of them, 1 if all share.
+#if MASSES > 0
+// A rank's place in shared memory: threads that hold neighbouring ranks read and write side by side.
+__device__ __forceinline__ int place(int rank) { return rank % ITEMS * THREADS + rank / ITEMS; }
+
+// The samples at a thread's ranks, two in a register.
+struct Order {
+  unsigned pairs[ITEMS / 2];
+  __device__ __forceinline__ explicit Order(const WORD (&a)[ITEMS]) {
+#pragma unroll
+    for (int k = 0; k < ITEMS; k += 2)
+      pairs[k / 2] = unsigned(a[k] & INDEX_MASK) | unsigned(a[k + 1] & INDEX_MASK) << 16;
+  }
+  __device__ __forceinline__ int operator[](int k) const { return pairs[k / 2] >> (k % 2 * 16) & 0xffff; }
+};
+
+// A sorted line, in shared memory; see `price_cells`.
+struct Line {
+  Shared& shared;
+  int n, m;
+  REAL unit;
+  __device__ __forceinline__ REAL& u(int i) { return shared.exchange.numbers[0][place(min(i, n - 1))]; }
+  __device__ __forceinline__ REAL& v(int j) { return shared.exchange.numbers[1][place(min(j, m - 1))]; }
+#if MASSES == 1
+  typedef int Count;  // n * m of them in all
+  static constexpr Count start = 0, BEYOND = 0x7fffffff;
+  __device__ __forceinline__ Count u_end(int i) const { return (i + 1) * m; }
+  __device__ __forceinline__ Count v_end(int j) const { return (j + 1) * n; }
+#else
+  typedef Mass Count;
+  static constexpr Count start = 0, BEYOND = 2 * WHOLE;
+  __device__ __forceinline__ Count u_end(int i) const { return shared.knots[0][place(i)]; }
+  __device__ __forceinline__ Count v_end(int j) const { return shared.knots[1][place(j)]; }
+#endif
+};
+#endif
+
+#if MASSES == 2
+// The knots of a side, in the place of its line. All threads of the block must come here.
+__device__ __forceinline__ void lay_knots(
+    Shared& shared, const Order& order, const WEIGHT* weights, int n, int side, int thread) {
+  const int lane = thread % 32, warp = thread / 32;
+  Mass* mine = shared.knots[side] + thread;  // the next is THREADS on
+  Mass before = 0, total = 0;
+  if (weights) {
+    double whole = 0;
+    for (int w = 0; w < WARPS; ++w) whole += shared.totals[side][w];
+    Mass sum = 0;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+      if (thread * ITEMS + k < n) mine[k * THREADS] = sum += share_of(double(weights[order[k]]), 1 / whole);
+    }
+    before = sum;
+#pragma unroll
+    for (int apart = 1; apart < 32; apart *= 2) {
+      const Mass other = __shfl_up_sync(EVERY, before, apart);
+      if (lane >= apart) before += other;
+    }
+    if (lane == 31) shared.sums[side][warp] = before;
+    before -= sum;
+  }
+  __syncthreads();
+  if (weights) {
+    for (int w = 0; w < WARPS; ++w) {
+      before += w < warp ? shared.sums[side][w] : 0;
+      total += shared.sums[side][w];
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < ITEMS; ++k) {
+    const int rank = thread * ITEMS + k;
+    if (rank < n) mine[k * THREADS] = weights ? knot_of(before + mine[k * THREADS], total) : even_knot(rank, n);
+  }
+}
+
+// What a count of 1 weighs; NaN if the weights of one side have no finite sum above 0.
+__device__ __forceinline__ REAL unit_of(const Shared& shared, const WEIGHT* u_weights, const WEIGHT* v_weights) {
+  double u_total = 0, v_total = 0;
+  for (int w = 0; w < WARPS; ++w) {
+    u_total += shared.totals[0][w];
+    v_total += v_weights ? shared.totals[1][w] : 0;
+  }
+  const double infinite = 1 / 0.0;
+  const bool fine =
+      (!u_weights || (u_total > 0 && u_total < infinite)) && (!v_weights || (v_total > 0 && v_total < infinite));
+  return fine ? REAL(1 / double(WHOLE)) : REAL(0) * REAL(infinite);
+}
+#endif
+
+// u, v: projections (rows, n) and (rows, m), or samples (sets, n, DIM) where DIM > 0; `u_sets` of them, 1 if all share.
 // slices (rows, DIM), or (n_slices, DIM) if `slices_shared`. v may be sorted projections (`v_sorted`): only
-// half the threads are then needed. u_grad, v_grad may be null.
+// half the threads are then needed. u_grad, v_grad may be null. Weights are (sets, n), (sets, m) or null.
 extern "C" __global__ void __launch_bounds__(2 * THREADS) match_rows(
-    const REAL* u, const REAL* v, const REAL* slices, REAL* costs, REAL* u_grad,
-    REAL* v_grad, int n, int n_slices, int u_sets, int v_sets, int slices_shared, int v_sorted) {
+    const REAL* u, const REAL* v, const REAL* slices, REAL* costs, REAL* u_grad, REAL* v_grad, int n, int n_slices,
+    int u_sets, int v_sets, int slices_shared, int v_sorted
+#if MASSES > 0
+    , int m
+#endif
+#if MASSES == 2
+    , const WEIGHT* u_weights, const WEIGHT* v_weights, int u_weight_sets, int v_weight_sets
+#endif
+) {
   extern __shared__ unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   const long long row = blockIdx.x;
   const long long set = row / n_slices, line = row % n_slices;
   const int side = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
+#if MASSES == 0
+  const int m = n;
+#endif
+  const int size = side == 0 ? n : m;
+  const WEIGHT* weights = nullptr;
+#if MASSES == 2
+  if (u_weights && u_weight_sets > 1) u_weights += set * n;
+  if (v_weights && v_weight_sets > 1) v_weights += set * m;
+  weights = side == 0 ? u_weights : v_weights;
+#endif
 
   // A row of projections, or the set to be projected.
   const bool projected = DIM == 0 || (side == 1 && v_sorted);
   const long long mine = (side == 0 ? u_sets : v_sets) == 1 ? 0 : set;
-  const REAL* given = (side == 0 ? u : v) + (projected ? (mine * n_slices + line) * n : mine * n * DIM);
+  const REAL* given = (side == 0 ? u : v) + (projected ? (mine * n_slices + line) * size : mine * size * DIM);
   REAL slice[DIM == 0 ? 1 : DIM];
   if constexpr (DIM > 0) {
 #pragma unroll
     for (int j = 0; j < DIM; ++j) slice[j] = slices[(slices_shared ? line : row) * DIM + j];
   }
   WORD a[ITEMS];
-  sort_lines(a, shared, given, slice, n, side, thread);
+  sort_lines(a, shared, given, slice, weights, size, side, thread);
 
   // v in order of rank, in a layout that threads read and write side by side.
   REAL* v_ordered = shared.exchange.numbers[1];
   if (v_sorted) {
-    const REAL* known = v + ((v_sets == 1 ? 0 : set) * n_slices + line) * n;
-    for (int i = thread; i < n; i += THREADS) v_ordered[(i % ITEMS) * THREADS + i / ITEMS] = known[i];
+    const REAL* known = v + ((v_sets == 1 ? 0 : set) * n_slices + line) * m;
+    for (int i = thread; i < m; i += THREADS) v_ordered[(i % ITEMS) * THREADS + i / ITEMS] = known[i];
   } else if (side == 1) {
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k)
-      if (thread * ITEMS + k < n)
+      if (thread * ITEMS + k < m)
         v_ordered[k * THREADS + thread] = shared.line[1][a[k] & INDEX_MASK];
   }
+  REAL* slopes = shared.exchange.numbers[0];
+#if MASSES == 0
   __syncthreads();
   const REAL factor = REAL(1) / REAL(n);
-  REAL* slopes = shared.exchange.numbers[0];
   if (side == 0) {
     REAL total = 0;
 #pragma unroll
@@ -325,6 +450,44 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) match_rows(
     for (int w = 0; w < WARPS; ++w) sum += shared.lows[0][w];
     costs[row] = sum / REAL(n);
   }
+#else
+  const Order order(a);
+  if (side == 0) {
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k)
+      if (thread * ITEMS + k < n) slopes[k * THREADS + thread] = shared.line[0][order[k]];
+  }
+  __syncthreads();
+#if MASSES == 1
+  const REAL unit = REAL(1) / (REAL(n) * REAL(m));
+#else
+  const REAL unit = unit_of(shared, u_weights, v_weights);
+  lay_knots(shared, order, weights, size, side, thread);
+  if (v_sorted)
+    for (int j = thread; j < m; j += THREADS) shared.knots[1][place(j)] = even_knot(j, m);
+  __syncthreads();
+#endif
+  Line both{shared, n, m, unit};
+  Priced<REAL> found = price_cells<REAL>(both, shared.edges);
+  bool ignored;
+  found.u.take(shared.edges.u, ignored);
+  found.v.take(shared.edges.v, ignored);
+  if (found.u.ended) both.u(found.i) = found.u.head;
+  if (found.v.ended) both.v(found.j) = -found.v.head;
+  if (threadIdx.x == 0) costs[row] = found.cost;
+  __syncthreads();
+  // From ranks to samples, where lines were.
+  REAL* const grad = side == 0 ? u_grad : v_grad;
+  if (grad) {
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k)
+      if (thread * ITEMS + k < size)
+        shared.line[side][order[k]] = shared.exchange.numbers[side][k * THREADS + thread];
+  }
+  __syncthreads();
+  if (grad)
+    for (int i = thread; i < size; i += THREADS) grad[row * size + i] = shared.line[side][i];
+#endif
 }
 
 // Lines (rows, n) into out, each in order.
@@ -335,7 +498,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) sort_rows(REAL* out, const
   const int thread = threadIdx.x;
   const long long start = (long long)blockIdx.x * n;
   if constexpr (DIM == 0) {
-    sort_lines(a, shared, lines + start, nullptr, n, 0, thread);
+    sort_lines(a, shared, lines + start, nullptr, nullptr, n, 0, thread);
     __syncthreads();
     REAL* ordered = shared.exchange.numbers[0];
 #pragma unroll

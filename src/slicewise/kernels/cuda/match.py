@@ -1,14 +1,15 @@
-"""`match_slices` by a CUDA kernel that sorts a line in one block; other work goes where it is done best."""
+"""`match_slices` by a CUDA kernel that sorts and prices a line in one block; longer lines go to `radix`."""
 
 from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from slicewise.kernels.cuda.compiler import Kernel, Route, kernel
+from slicewise.kernels.cuda.compiler import Argument, Kernel, Route, kernel
 from slicewise.transport import Match, Wanted, project
 from slicewise.transport import match_slices as plain
 
@@ -19,6 +20,8 @@ _PROJECTED_HERE = 16
 _MANY_LINES = 500
 # Up to so many samples and slices, projections in many dimensions are summed in parts.
 _FEW = 128
+# Shared memory that a block may have on every device.
+_ANY_DEVICE = 48 * 1024
 _TYPES = {
     torch.float32: ("float", "unsigned int", 4),
     torch.float64: ("double", "unsigned long long", 8),
@@ -37,30 +40,83 @@ def match_slices(
     y_sorted: Tensor | None = None,
     route: Route = "bindings",
 ) -> Match:
-    """As `transport.match_slices`: equal numbers of equally weighted samples here, all else in plain torch."""
-    n = x.shape[-2]
-    if x_weights is not None or y_weights is not None or n != y.shape[-2] or x.dtype not in _TYPES:
+    """As `transport.match_slices`; what asks for gradients to weights in plain torch."""
+    to_weights = (wanted.u_weights and x_weights is not None) or (
+        wanted.v_weights and y_weights is not None
+    )
+    if to_weights or x.dtype not in _TYPES:
         return plain(x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=y_sorted)
-    known = y_sorted if y_sorted is not None and not wanted.v else None
-    if n > LARGEST:
+    known = y_sorted if y_sorted is not None and not wanted.v and y_weights is None else None
+    a, b = _alike(x_weights, y_weights)
+    masses = masses_of(x, y, a, b)
+    if not fits(x, max(x.shape[-2], y.shape[-2]), masses):
         from slicewise.kernels.cuda.radix import match_long
 
-        return match_long(x, y, slices, p=p, wanted=wanted, y_sorted=known, route=route)
-    return _match_short(x, y, slices, p, wanted, known, route)
+        return match_long(x, y, slices, a, b, p=p, wanted=wanted, y_sorted=known, route=route)
+    return _match_short(x, y, slices, a, b, masses, p, wanted, known, route)
+
+
+def masses_of(x: Tensor, y: Tensor, x_weights: Tensor | None, y_weights: Tensor | None) -> int:
+    """How masses are counted: 0 for equal numbers of equal weights, 1 for unequal numbers, 2 for given weights."""
+    if x_weights is not None or y_weights is not None:
+        return 2
+    return int(x.shape[-2] != y.shape[-2])
+
+
+def fits(samples: Tensor, n: int, masses: int) -> bool:
+    """Can one block sort and price a line with n numbers on its longer side, on the device of the samples?"""
+    if n > LARGEST:
+        return False
+    padded, _ = _shape(n, 1)
+    # What any device allows is not worth a question.
+    needed = shared_bytes(samples.dtype, padded, masses)
+    return needed <= _ANY_DEVICE or needed <= _most_shared(samples.device)
+
+
+def shared_bytes(dtype: torch.dtype, padded: int, masses: int) -> int:
+    """What a block of match.cu takes: both lines (and knots in their place), both in order, and odd ends."""
+    size = _TYPES[dtype][2]
+    lines = 2 * padded * (max(size, 8) if masses == 2 else size)
+    ends = 4 * 32 * size
+    if masses > 0:  # sums and costs by warp, and two flags
+        ends += 3 * 32 * size + 2 * 32 * 4
+    if masses == 2:
+        ends += 4 * 32 * 8
+    return lines + 2 * padded * size + ends
+
+
+@functools.cache
+def _most_shared(device: torch.device) -> int:
+    properties: Any = torch.cuda.get_device_properties(device)
+    return int(properties.shared_memory_per_block_optin)
+
+
+def _alike(*weights: Tensor | None) -> list[Tensor | None]:
+    """Weights in one precision that kernels know."""
+    kinds = {w.dtype for w in weights if w is not None}
+    if len(kinds) > 1 or not kinds <= set(_TYPES):
+        return [None if w is None else w.double() for w in weights]
+    return list(weights)
 
 
 def _match_short(
     x: Tensor,
     y: Tensor,
     slices: Tensor,
+    x_weights: Tensor | None,
+    y_weights: Tensor | None,
+    masses: int,
     p: float,
     wanted: Wanted,
     y_sorted: Tensor | None,
     route: Route,
 ) -> Match:
-    (n, d), n_slices = x.shape[-2:], slices.shape[-2]
+    (n, d), m, n_slices = x.shape[-2:], y.shape[-2], slices.shape[-2]
     given = (x, y, slices) if y_sorted is None else (x, y_sorted, slices)
-    batch = torch.broadcast_shapes(*(t.shape[:-2] for t in given))
+    weights = [w for w in (x_weights, y_weights) if w is not None]
+    batch = torch.broadcast_shapes(
+        *(t.shape[:-2] for t in given), *(w.shape[:-1] for w in weights)
+    )
     rows = math.prod(batch) * n_slices
     here = d <= _PROJECTED_HERE
     if here:
@@ -72,20 +128,27 @@ def _match_short(
         directions = None
     costs = x.new_empty(*batch, n_slices)
     u_grad = x.new_empty(*batch, n_slices, n) if wanted.u else None
-    v_grad = x.new_empty(*batch, n_slices, n) if wanted.v else None
-    padded, items = _shape(n, rows)
-    how = (x.dtype, padded, items, d if here else 0, p, x.device, route)
+    v_grad = x.new_empty(*batch, n_slices, m) if wanted.v else None
+    padded, items = _shape(max(n, m), rows)
+    kind = weights[0].dtype if weights else None
+    how = (x.dtype, padded, items, d if here else 0, p, masses, kind, x.device, route)
     run, shared = _compiled("match_rows", *how)
     shared_slices = directions is not None and directions.shape[0] == 1 and rows > n_slices
     flags = (int(shared_slices), int(y_sorted is not None))
-    numbers = (n, n_slices, u.shape[0], v.shape[0], *flags)
-    run(
-        rows,
-        (padded // items) * (1 if y_sorted is not None else 2),
-        [u, v, directions, costs, u_grad, v_grad, *numbers],
-        shared,
-    )
+    arguments: list[Argument] = [u, v, directions, costs, u_grad, v_grad]
+    arguments += [n, n_slices, u.shape[0], v.shape[0], *flags]
+    if masses > 0:
+        arguments.append(m)
+    if masses == 2:
+        a, b = (None if w is None else weight_rows(w, batch) for w in (x_weights, y_weights))
+        arguments += [a, b, *(0 if w is None else w.shape[0] for w in (a, b))]
+    run(rows, (padded // items) * (1 if y_sorted is not None else 2), arguments, shared)
     return Match(costs, u_grad, v_grad, None, None)
+
+
+def weight_rows(weights: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """(sets, n): weights for each element of the batch, or one row for all of them."""
+    return _sets(weights.detach().unsqueeze(-2), batch).squeeze(-2)
 
 
 def _projected(samples: Tensor, slices: Tensor) -> Tensor:
@@ -128,7 +191,7 @@ def sort_rows(lines: Tensor, route: Route) -> Tensor:
     n = lines.shape[-1]
     rows = lines.numel() // n
     padded, items = _shape(n, rows)
-    how = (lines.dtype, padded, items, 0, 2.0, lines.device, route)
+    how = (lines.dtype, padded, items, 0, 2.0, 0, None, lines.device, route)
     run, shared = _compiled("sort_rows", *how)
     out = torch.empty_like(lines)
     run(rows, padded // items, [out, lines, n], shared)
@@ -150,14 +213,19 @@ def _compiled(
     items: int,
     d: int,
     p: float,
+    masses: int,
+    weight: torch.dtype | None,
     device: torch.device,
     route: Route,
 ) -> tuple[Kernel, int]:
-    real, word, size = _TYPES[dtype]
+    real, word, _ = _TYPES[dtype]
     order = f"{p:g}" if p in (1.0, 2.0) else repr(p)
     settings = (
         f"typedef {real} REAL;\ntypedef {word} WORD;\nconstexpr int PADDED = {padded};\n"
         f"constexpr int ITEMS = {items};\nconstexpr int DIM = {d};\n#define ORDER {order}\n"
+        f"#define MASSES {masses}\n"
     )
-    shared = 4 * padded * size + 4 * 32 * size
-    return kernel("match.cu", name, settings, device, route), shared
+    if weight is not None:
+        settings += f"typedef {_TYPES[weight][0]} WEIGHT;\n"
+    shared = shared_bytes(dtype, padded, masses)
+    return kernel("price.cu match.cu", name, settings, device, route), shared
