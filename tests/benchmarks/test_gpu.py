@@ -136,7 +136,20 @@ def test_one_that_fails_does_not_lose_the_rest(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(gpu, "time_variant", lambda name, quick: dict(found["flows"]["A2"]))
     monkeypatch.setattr(gpu, "time_step", step)
     monkeypatch.setattr(gpu.timing, "errors", lambda *_: (1e-8, 1e-7))
-    start = {**found, "flows": {}, "steps": {}, "variants": {}, "accuracy": {}, "errors": []}
+    both = {"value_and_grad": 100.0, "loss": 120.0, "classic": 120.0, "displacement": 150.0}
+    monkeypatch.setattr(gpu.losses, "time_losses", lambda *_: both)
+    monkeypatch.setattr(gpu.losses, "time_variant_loss", lambda *_: both)
+    monkeypatch.setattr(gpu.losses.LossCase, "samples", lambda self: None)
+    start = {
+        **found,
+        "losses": {},
+        "variant_losses": {},
+        "flows": {},
+        "steps": {},
+        "variants": {},
+        "accuracy": {},
+        "errors": [],
+    }
     here = dict.fromkeys(("slicewise", "POT"), contenders.torch_peer(None))
     gpu.Bench(start, here, [], tmp_path / "gpu-1.5", quick=True).run()
     record = json.loads((tmp_path / "gpu-1.5.json").read_text())

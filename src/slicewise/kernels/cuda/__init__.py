@@ -2,19 +2,20 @@
 
 `compiler` compiles and launches; `match` sorts and prices lines of up to 4,096 numbers, `radix` longer ones; `draw`
 makes random directions, `rows` works on rows of slices, `frames` orthonormalizes, `backproject` takes gradients on lines
-back to samples. `triton_sort` serves where nothing can be compiled.
+back to samples, `plan` copies and sums around captured calls. `triton_sort` serves where nothing can be compiled.
 
 Imports `support` and `transport`. Used by `slicewise.kernels`, once there is a CUDA device.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from slicewise.kernels.cuda import backproject, draw, frames, match, rows
+from slicewise.kernels.cuda import backproject, draw, frames, match, plan, rows
 from slicewise.kernels.cuda.compiler import Route
 
 
@@ -63,3 +64,17 @@ class CudaKernels:
         out = sets.new_zeros(len(sets))
         rows.largest_of(sets, out, self.route)
         return out
+
+    def sums_on_lines(
+        self, on_lines: Tensor, seen: Tensor, weights: Tensor, lighter: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        batch, lines = on_lines.shape[:-2], on_lines.shape[-2:]
+        g, at = (t.reshape(-1, *lines) for t in (on_lines, seen))
+        masses = 1.0 if lighter is None else lighter.expand(*batch, 1, lines[1]).squeeze(-2)
+        each = weights.expand(*batch, lines[0])
+        above, below = plan.cauchy_sums(g, at, each, masses, route=self.route)
+        return above.view(batch), below.view(batch)
+
+    def copier(self, buffers: Sequence[Tensor], numbers: Tensor | None) -> plan.BufferCopier | None:
+        possible = self.route == "bindings" and len(buffers) <= plan.MOST_COPIES
+        return plan.BufferCopier(buffers, numbers) if possible else None

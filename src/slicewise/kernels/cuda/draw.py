@@ -21,7 +21,7 @@ class DeviceDraws:
     """The draws of runs at one step; `step` may be counted on the device, as in a CUDA graph."""
 
     def __init__(self, seeds: Tensor, step: int | Tensor, purpose: int, route: Route) -> None:
-        self._seeds, self._purpose, self._route = seeds, purpose, route
+        self._seeds, self._purpose, self._route = seeds, int(purpose), route
         if isinstance(step, int):
             step = torch.full((), step, dtype=torch.int64, device=seeds.device)
         self._step = step

@@ -32,7 +32,11 @@ class CopyLaunch:
     """
 
     def __init__(
-        self, device: torch.device, sizes: Sequence[int], n_numbers: int = 0, route: Route = "bindings"
+        self,
+        device: torch.device,
+        sizes: Sequence[int],
+        n_numbers: int = 0,
+        route: Route = "bindings",
     ) -> None:
         if len(sizes) > MOST_COPIES or n_numbers > MOST_NUMBERS:
             raise ValueError(
@@ -71,6 +75,32 @@ class CopyLaunch:
             self._words, 0, *destinations, *none, *sources, *none, numbers_to, *numbers, *self._no_numbers
         )  # fmt: skip
         self._launch(self._blocks, _BLOCK, self._arguments, stream)
+
+
+class BufferCopier:
+    """Copies into buffers that stay where they are, or out of them; see `support.dispatch.Copier`."""
+
+    def __init__(self, buffers: Sequence[Tensor], numbers: Tensor | None) -> None:
+        self._buffers, self._numbers = buffers, numbers  # kept, as their addresses are
+        self._device = buffers[0].device.index
+        sizes = [t.numel() * t.element_size() for t in buffers]
+        count = 0 if numbers is None else numbers.numel()
+        self._launch = CopyLaunch(buffers[0].device, sizes, count)
+        self._addresses = [t.data_ptr() for t in buffers]
+        self._numbers_at = 0 if numbers is None else numbers.data_ptr()
+        self._shapes = [(t.shape, t.dtype, t.device) for t in buffers]
+
+    def __call__(self, sources: Sequence[Tensor], numbers: Sequence[int] | None) -> None:
+        stream = torch._C._cuda_getCurrentRawStream(self._device)
+        places = [t.data_ptr() for t in sources]
+        self._launch(self._addresses, places, numbers or (), self._numbers_at, stream)
+
+    def fresh(self) -> list[Tensor]:
+        stream = torch._C._cuda_getCurrentRawStream(self._device)
+        copies = [torch.empty(s, dtype=dtype, device=device) for s, dtype, device in self._shapes]
+        places = [t.data_ptr() for t in copies]
+        self._launch(places, self._addresses, (), 0, stream)
+        return copies
 
 
 _copy_launch = functools.lru_cache(maxsize=256)(CopyLaunch)
@@ -143,9 +173,7 @@ def cauchy_sums(
         0.0 if isinstance(masses, Tensor) else float(masses),
         n, n_slices, chunks, _CHUNK, 0 if w is None else len(w), 0 if q is None else len(q),
     ]  # fmt: skip
-    settings = (
-        f"typedef {REAL[on_lines.dtype]} REAL;\ntypedef {REAL[kind]} WEIGHT;\n#define THREADS {_BLOCK}\n"
-    )
+    settings = f"typedef {REAL[on_lines.dtype]} REAL;\ntypedef {REAL[kind]} WEIGHT;\n#define THREADS {_BLOCK}\n"
     run = kernel("plan.cu", "cauchy_sums", settings, device, route)
     run(n_sets * n_slices * chunks, _BLOCK, arguments)
     return found[0], found[1]
