@@ -178,7 +178,11 @@ class _Room:
 
     def fill(self, arguments: Sequence[Argument]) -> None:
         values = [
-            a if type(a) is int or type(a) is float else 0 if a is None else cast(Tensor, a).data_ptr()
+            a
+            if type(a) is int or type(a) is float
+            else 0
+            if a is None
+            else cast(Tensor, a).data_ptr()
             for a in arguments
         ]
         self._pack(self._slots, 0, *values)

@@ -114,9 +114,7 @@ def _match_short(
     (n, d), m, n_slices = x.shape[-2:], y.shape[-2], slices.shape[-2]
     given = (x, y, slices) if y_sorted is None else (x, y_sorted, slices)
     weights = [w for w in (x_weights, y_weights) if w is not None]
-    batch = torch.broadcast_shapes(
-        *(t.shape[:-2] for t in given), *(w.shape[:-1] for w in weights)
-    )
+    batch = torch.broadcast_shapes(*(t.shape[:-2] for t in given), *(w.shape[:-1] for w in weights))
     rows = math.prod(batch) * n_slices
     here = d <= _PROJECTED_HERE
     if here:

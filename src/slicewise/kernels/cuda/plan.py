@@ -32,7 +32,11 @@ class CopyLaunch:
     """
 
     def __init__(
-        self, device: torch.device, sizes: Sequence[int], n_numbers: int = 0, route: Route = "bindings"
+        self,
+        device: torch.device,
+        sizes: Sequence[int],
+        n_numbers: int = 0,
+        route: Route = "bindings",
     ) -> None:
         if len(sizes) > MOST_COPIES or n_numbers > MOST_NUMBERS:
             raise ValueError(
@@ -143,9 +147,7 @@ def cauchy_sums(
         0.0 if isinstance(masses, Tensor) else float(masses),
         n, n_slices, chunks, _CHUNK, 0 if w is None else len(w), 0 if q is None else len(q),
     ]  # fmt: skip
-    settings = (
-        f"typedef {REAL[on_lines.dtype]} REAL;\ntypedef {REAL[kind]} WEIGHT;\n#define THREADS {_BLOCK}\n"
-    )
+    settings = f"typedef {REAL[on_lines.dtype]} REAL;\ntypedef {REAL[kind]} WEIGHT;\n#define THREADS {_BLOCK}\n"
     run = kernel("plan.cu", "cauchy_sums", settings, device, route)
     run(n_sets * n_slices * chunks, _BLOCK, arguments)
     return found[0], found[1]
@@ -180,5 +182,6 @@ def plain_cauchy_sums(
     q = masses.double().unsqueeze(-2) if isinstance(masses, Tensor) else masses
     w = weights.double() if isinstance(weights, Tensor) else weights
     numerator = (w * (q * g * at).sum(dim=-1)).sum(dim=-1)
-    denominator = (abs(w) * (q * at * at).sum(dim=-1)).sum(dim=-1)
+    size = w.abs() if isinstance(w, Tensor) else abs(w)
+    denominator = (size * (q * at * at).sum(dim=-1)).sum(dim=-1)
     return numerator, denominator

@@ -109,7 +109,9 @@ def match_long(
     # Which lines all of the batch share.
     sets = [lines.shape[0] // n_slices if n_slices else 1 for lines in (u, v)]
     masses = masses_of(x, y, x_weights, y_weights)
-    run = functools.partial(_pricing, dtype=x.dtype, p=p, masses=masses, device=x.device, route=route)
+    run = functools.partial(
+        _pricing, dtype=x.dtype, p=p, masses=masses, device=x.device, route=route
+    )
     if masses == 0:
         chunks = -(-n // _CHUNK)
         sums = torch.empty(rows, chunks, dtype=torch.float64, device=x.device)
