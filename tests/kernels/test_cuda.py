@@ -8,6 +8,7 @@ import torch
 
 from slicewise.flows.stepping import largest
 from slicewise.kernels import matcher
+from slicewise.kernels.cuda.plan import cauchy_sums, copy_many, plain_cauchy_sums
 from slicewise.parts.learned import PushForward
 from slicewise.parts.moves import Ascend
 from slicewise.parts.slicers import RandomPath
@@ -168,6 +169,213 @@ def test_long_lines(dtype, n):
     assert_close(found.cost.double(), exact.cost, rtol=1e-6 if dtype == torch.float32 else None)
     apart = (found.u_grad.double() - exact.u_grad).norm() / exact.u_grad.norm()
     assert apart < (1e-3 if dtype == torch.float32 else 1e-10)
+
+
+# Unequal sizes and sample weights: one block merges the quantiles of a line, or tiles of a long one do.
+
+
+def weights(kind, n, *, batch=(), dtype=torch.float64, seed=0):
+    """Sample weights that sum to one; "zeros" has absent samples, "heavy" one that outweighs all others."""
+    if kind is None:
+        return None
+    g = torch.Generator().manual_seed(seed)
+    found = torch.rand(*batch, n, generator=g, dtype=torch.float64) + 0.01
+    if kind == "zeros":
+        found[..., torch.rand(n, generator=g) < 0.4] = 0
+        found[..., n // 2] = 1
+    elif kind == "heavy":
+        found[..., n // 3] = 1000.0 * n
+    return (found / found.sum(dim=-1, keepdim=True)).to(dtype).cuda()
+
+
+def unequal(n, m, d, n_slices, *, batch=(), dtype=torch.float64):
+    x, y, slices = clouds(max(n, m), d, n_slices, batch=batch, dtype=dtype)
+    return x[..., :n, :].contiguous(), y[..., :m, :].contiguous(), slices
+
+
+def assert_matches(found, exact):
+    """Float64 to ten digits; float32 as `test_single_precision`."""
+    single = found.cost.dtype == torch.float32
+    assert_close(found.cost.double(), exact.cost, rtol=1e-5 if single else None)
+    for ours, true in ((found.u_grad, exact.u_grad), (found.v_grad, exact.v_grad)):
+        assert (ours is None) == (true is None)
+        if true is None:
+            continue
+        assert ours.shape == true.shape
+        if single:
+            assert (ours.double() - true).norm() <= 2e-3 * true.norm()
+        else:
+            assert_close(ours, true)
+
+
+MASSES = [
+    (None, None),
+    ("rand", None),
+    (None, "zeros"),
+    ("zeros", "heavy"),
+    ("heavy", "rand"),
+]
+
+
+@pytest.mark.parametrize("kinds", MASSES, ids=str)
+@pytest.mark.parametrize(
+    ("n", "m", "p"), [(700, 300, 2), (1, 5, 1), (65, 64, 1.5), (300, 300, 2), (50, 1000, 1)]
+)
+def test_merged_quantiles(n, m, p, kinds):
+    x, y, slices = unequal(n, m, 3, 4)
+    a, b = (weights(kind, size, seed=size) for kind, size in zip(kinds, (n, m), strict=True))
+    assert_matches(*both("nvrtc", x, y, slices, x_weights=a, y_weights=b, p=p))
+
+
+@pytest.mark.parametrize(("n", "m"), [(4096, 1), (2500, 4000), (1, 4096)])
+@pytest.mark.parametrize("kinds", MASSES[::2], ids=str)
+def test_merged_quantiles_of_the_longest_lines_of_a_block(n, m, kinds):
+    for dtype in (torch.float32, torch.float64):
+        x, y, slices = unequal(n, m, 3, 2, dtype=dtype)
+        a, b = (weights(k, size, dtype=dtype) for k, size in zip(kinds, (n, m), strict=True))
+        assert_matches(*both("nvrtc", x, y, slices, x_weights=a, y_weights=b, p=2))
+
+
+@pytest.mark.parametrize("kinds", MASSES, ids=str)
+@pytest.mark.parametrize(("n", "m"), [(5000, 4000), (5000, 5000), (100, 70001)])
+def test_merged_quantiles_of_long_lines(n, m, kinds):
+    for dtype in (torch.float32, torch.float64):
+        x, y, slices = unequal(n, m, 3, 2, dtype=dtype)
+        a, b = (weights(k, size, dtype=dtype) for k, size in zip(kinds, (n, m), strict=True))
+        assert_matches(*both("nvrtc", x, y, slices, x_weights=a, y_weights=b, p=2))
+
+
+@pytest.mark.parametrize("sizes", [(70, 50), (6000, 4100)])
+def test_batches_of_weights_and_what_they_share(sizes):
+    """Samples, slices and weights each with the batch or without."""
+    n, m = sizes
+    x, y, slices = unequal(n, m, 3, 2, batch=(3,))
+    a, b = weights("rand", n, batch=(3,)), weights("zeros", m, batch=(3,))
+    for given in [
+        (x, y, slices, a, b),
+        (x, y[0], slices[0], a, None),
+        (x[0], y[0], slices[0], a, None),
+        (x[0], y[0], slices[0], None, b),
+        (x, y, slices, a[0], b[0]),
+        (x, y[0], slices, None, None),
+    ]:
+        found = by("nvrtc")(*given, p=2)
+        exact = plain(*given, p=2)
+        assert found.cost.shape == exact.cost.shape
+        assert_matches(found, exact)
+
+
+@pytest.mark.parametrize("kind", [None, "zeros"])
+@pytest.mark.parametrize(("n", "m"), [(130, 90), (90, 130), (130, 130), (4500, 90)])
+def test_a_sorted_target_of_another_size(n, m, kind):
+    x, y, slices = unequal(n, m, 4, 3)
+    known = (slices @ y.mT).sort(dim=-1).values
+    how = {"x_weights": weights(kind, n), "y_sorted": known, "wanted": Wanted(True, False)}
+    assert_matches(*both("nvrtc", x, y, slices, p=2, **how))
+
+
+@pytest.mark.parametrize("wanted", [Wanted(False, False), Wanted(True, False), Wanted(False, True)])
+@pytest.mark.parametrize("n", [90, 4200])
+def test_gradients_of_merged_quantiles_that_are_asked_for(n, wanted):
+    x, y, slices = unequal(n, 40, 3, 3)
+    for kind in (None, "rand"):
+        how = {"x_weights": weights(kind, n), "y_weights": weights(kind, 40), "wanted": wanted}
+        assert_matches(*both("nvrtc", x, y, slices, p=2, **how))
+
+
+@pytest.mark.parametrize(("n", "m"), [(500, 300), (5000, 300)])
+def test_merged_quantiles_of_ties(n, m):
+    """Ties keep the order of the samples, on which their gradients depend."""
+    g = torch.Generator().manual_seed(4)
+    x, y = (torch.randint(-9, 9, (size, 1), generator=g).double().cuda() for size in (n, m))
+    slices = torch.ones(1, 1, dtype=torch.float64, device=CUDA)
+    for a, b in ((None, None), (weights("zeros", n), weights("heavy", m))):
+        assert_matches(*both("nvrtc", x, y, slices, x_weights=a, y_weights=b, p=1))
+
+
+@pytest.mark.parametrize("n", [200, 4500])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_absent_samples_may_lie_anywhere(n, dtype):
+    x, y, slices = unequal(n, 90, 1, 1, dtype=dtype)
+    slices = torch.ones_like(slices)
+    a = weights("rand", n, dtype=dtype)
+    a[[0, 17, n - 1]] = 0
+    expected = by("nvrtc")(x, y, slices, a, p=2)
+    for where in (torch.nan, torch.inf, -torch.inf, 1e30):
+        x[[0, 17, n - 1]] = where
+        found = by("nvrtc")(x, y, slices, a, p=2)
+        assert_close(found.cost, expected.cost)
+        assert_close(found.u_grad, expected.u_grad)
+    x[3] = torch.nan  # present
+    assert by("nvrtc")(x, y, slices, a, p=2).cost.isnan().all()
+    assert by("nvrtc")(x, y, slices, p=2).cost.isnan().all()
+    torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize(("n", "m"), [(700, 300), (5000, 9000)])
+def test_merged_quantiles_are_the_same_in_every_run(n, m):
+    x, y, slices = unequal(n, m, 3, 5, dtype=torch.float32)
+    for a, b in ((None, None), (weights("heavy", n), weights("zeros", m))):
+        first, second = (by("nvrtc")(x, y, slices, a, b, p=2) for _ in range(2))
+        for one, other in zip(first[:3], second[:3], strict=True):
+            assert one.equal(other)
+
+
+@pytest.mark.parametrize("level", ["torch-nvrtc", "triton"])
+def test_merged_quantiles_at_other_levels(level):
+    x, y, slices = unequal(70, 50, 3, 4)
+    a = weights("rand", 70)
+    for how in ({}, {"x_weights": a}):
+        assert_matches(*both(level, x, y, slices, p=2, **how))
+
+
+def test_gradients_to_weights_stay_plain():
+    x, y, slices = unequal(70, 50, 3, 4)
+    a, b = weights("rand", 70), weights("zeros", 50)
+    wanted = Wanted(True, True, True, True)
+    found, exact = both("nvrtc", x, y, slices, x_weights=a, y_weights=b, p=2, wanted=wanted)
+    assert_close(found.u_weights_grad, exact.u_weights_grad)
+    assert_close(found.v_weights_grad, exact.v_weights_grad)
+
+
+# What surrounds a captured call.
+
+
+def test_copies_in_one_launch():
+    sizes = [5, 16, 1000, 70_000, 4, 0]
+    for offset in (0, 1, 4):
+        given = [
+            torch.randint(0, 255, (size + offset,), dtype=torch.uint8, device=CUDA)[offset:]
+            for size in sizes
+        ]
+        copies = [torch.zeros_like(t) for t in given]
+        numbers = torch.zeros(4, dtype=torch.int64, device=CUDA)
+        copy_many(list(zip(copies, given, strict=True)), [7, -1, 2**60], numbers)
+        assert all(one.equal(other) for one, other in zip(copies, given, strict=True))
+        assert numbers.tolist() == [7, -1, 2**60, 0]
+    copy_many([(copies[2], given[3][:1000])], route="hook")
+    assert copies[2].equal(given[3][:1000])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(1, 50, 100), (3, 7, 513), (2, 2, 20_000), (1, 1, 1)])
+def test_the_sums_of_a_cauchy_step(shape, dtype):
+    g, at = (torch.randn(shape, dtype=dtype, device=CUDA) for _ in range(2))
+    sets, n_slices, n = shape
+    tickets = torch.zeros(sets, dtype=torch.int32, device=CUDA)
+    each, one = (torch.randn(k, n_slices, dtype=dtype, device=CUDA) for k in (sets, 1))
+    for weight in (-0.3, each, one):
+        for mass in (1 / n, torch.rand(sets, n, device=CUDA), torch.rand(1, n, device=CUDA)):
+            found = cauchy_sums(g, at, weight, mass, tickets=tickets)
+            again = cauchy_sums(g, at, weight, mass)
+            for ours, same, true in zip(
+                found, again, plain_cauchy_sums(g, at, weight, mass), strict=True
+            ):
+                assert ours.equal(same)
+                # Relative to the terms, which cancel.
+                scale = plain_cauchy_sums(at, at, abs(weight), mass)[0] + true.abs()
+                assert ((ours - true).abs() <= 1e-10 * scale).all()
+    assert tickets.eq(0).all()
 
 
 # Random numbers.

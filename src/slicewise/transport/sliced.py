@@ -52,9 +52,10 @@ class JointMatcher:
 PIECE_BYTES = 64 * 2**20
 DEVICE_PIECE_BYTES = 2**31
 # Plain torch holds about this many arrays of the size of the projections at once; kernels on a CPU hold one, on
-# a device up to three (projections, order and gradient).
+# a device up to three (projections, order and gradient), with sample weights five (cumulative weights in 64 bits).
 _PLAIN_FOOTPRINT = 8
 _DEVICE_FOOTPRINT = 3
+_WEIGHTED_DEVICE_FOOTPRINT = 5
 
 
 class Gradients(NamedTuple):
@@ -219,8 +220,8 @@ def slices_in_a_piece(
     per_slice = elements * (x.shape[-2] + y.shape[-2]) * x.element_size()
     plain = matcher is match_slices or needs.x_weights or needs.y_weights
     if x.device.type != "cpu":
-        plain = plain or x_weights is not None or y_weights is not None
-        plain = plain or x.shape[-2] != y.shape[-2]
-        held = _PLAIN_FOOTPRINT if plain else _DEVICE_FOOTPRINT
+        weighted = x_weights is not None or y_weights is not None
+        held = _WEIGHTED_DEVICE_FOOTPRINT if weighted else _DEVICE_FOOTPRINT
+        held = _PLAIN_FOOTPRINT if plain else held
         return max(1, DEVICE_PIECE_BYTES // (held * per_slice))
     return max(1, PIECE_BYTES // (per_slice * (_PLAIN_FOOTPRINT if plain else 1)))

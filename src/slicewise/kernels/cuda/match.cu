@@ -4,7 +4,7 @@
 // Compiled for one size. REAL and WORD are numbers and the unsigned integers as wide; PADDED is a power of
 // two, at least n and m; a thread holds ITEMS of them in registers; DIM is 0 where projections are given, else
 // the dimension of the samples to project here; ORDER is p. MASSES is 0 for equal numbers of equal weights, 1 for
-// unequal numbers of them, 2 where weights are given, as WEIGHTs.
+// unequal numbers of them, 2 where weights are given, as WEIGHTs. A block has SHARED bytes.
 //
 // A number and its index are sorted as one word: the number in fixed point over its line's range, the
 // index below it. What is equal in fixed point is then put right by the numbers themselves.
@@ -44,6 +44,7 @@ struct Shared {
   Mass sums[2][32];
 #endif
 };
+static_assert(sizeof(Shared) <= SHARED, "what the launch asks for");
 
 __device__ __forceinline__ WORD smaller(WORD a, WORD b) { return a < b ? a : b; }
 __device__ __forceinline__ WORD larger(WORD a, WORD b) { return a < b ? b : a; }

@@ -217,13 +217,13 @@ def _compiled(
     route: Route,
 ) -> tuple[Kernel, int]:
     real, word, _ = _TYPES[dtype]
+    shared = shared_bytes(dtype, padded, masses)
     order = f"{p:g}" if p in (1.0, 2.0) else repr(p)
     settings = (
         f"typedef {real} REAL;\ntypedef {word} WORD;\nconstexpr int PADDED = {padded};\n"
         f"constexpr int ITEMS = {items};\nconstexpr int DIM = {d};\n#define ORDER {order}\n"
-        f"#define MASSES {masses}\n"
+        f"#define MASSES {masses}\nconstexpr int SHARED = {shared};\n"
     )
     if weight is not None:
         settings += f"typedef {_TYPES[weight][0]} WEIGHT;\n"
-    shared = shared_bytes(dtype, padded, masses)
     return kernel("price.cu match.cu", name, settings, device, route), shared

@@ -208,5 +208,6 @@ def plain_cauchy_sums(
     q = masses.double().unsqueeze(-2) if isinstance(masses, Tensor) else masses
     w = weights.double() if isinstance(weights, Tensor) else weights
     numerator = (w * (q * g * at).sum(dim=-1)).sum(dim=-1)
-    denominator = (abs(w) * (q * at * at).sum(dim=-1)).sum(dim=-1)
+    size = w.abs() if isinstance(w, Tensor) else abs(w)
+    denominator = (size * (q * at * at).sum(dim=-1)).sum(dim=-1)
     return numerator, denominator

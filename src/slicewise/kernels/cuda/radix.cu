@@ -1,8 +1,8 @@
-// Many long lines sorted at once, and what is sorted priced: a stable radix sort, least digit first.
+// Many long lines sorted at once: a stable radix sort, least digit first.
 //
-// REAL are numbers, KEY the unsigned integers as wide, compared as the numbers are. THREADS hold ITEMS keys
-// each, a tile; RESIDENT blocks of them should fit a multiprocessor, each with SHARED bytes. A block of the
-// other kernels has READERS threads and reads CHUNK numbers. ORDER is p.
+// KEY are unsigned integers as wide as the numbers, compared as those are. THREADS hold ITEMS keys each, a tile;
+// RESIDENT blocks of them should fit a multiprocessor, each with SHARED bytes. A block that counts has READERS threads
+// and reads CHUNK numbers. Lines of u have n numbers, those of v have m.
 //
 // A pass reads its keys once. A tile learns where its digits go from the tiles before it in its line: each
 // leaves word of its own counts as soon as it knows them, and of all counts up to it once it knows those.
@@ -55,13 +55,14 @@ __device__ __forceinline__ void say(unsigned* word, unsigned what) { *(volatile 
 // How often each digit of each pass occurs in a line, added to totals (rows, PASSES, DIGITS): first the
 // `u_rows` of u, then those of v.
 extern "C" __global__ void __launch_bounds__(READERS) count_digits(
-    const KEY* __restrict__ u, const KEY* __restrict__ v, unsigned* totals, int n, int u_rows, int chunks) {
+    const KEY* __restrict__ u, const KEY* __restrict__ v, unsigned* totals, int n, int m, int u_rows, int chunks) {
   __shared__ unsigned counts[PASSES * DIGITS][COPIES];
   const int thread = threadIdx.x, copy = thread % COPIES;
   for (int i = thread; i < PASSES * DIGITS * COPIES; i += READERS) counts[i / COPIES][i % COPIES] = 0;
   __syncthreads();
   const long long row = blockIdx.x / chunks;
-  const KEY* line = row < u_rows ? u + row * n : v + (row - u_rows) * n;
+  const KEY* line = row < u_rows ? u + row * n : v + (row - u_rows) * m;
+  if (row >= u_rows) n = m;
   const int first = int(blockIdx.x % chunks) * CHUNK;
   for (int start = first + thread; start < first + CHUNK; start += BATCH * READERS) {
     KEY batch[BATCH];
@@ -240,7 +241,7 @@ __device__ __forceinline__ void sweep_tile(
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) sweep(
     const KEY* u_from, KEY* u_to, const unsigned* u_index_from, unsigned* u_index_to, const KEY* v_from,
     KEY* v_to, const unsigned* v_index_from, unsigned* v_index_to, const unsigned* totals, unsigned* words,
-    unsigned* tickets, int n, int u_rows, int rows, int tiles, int pass) {
+    unsigned* tickets, int n, int m, int u_rows, int rows, int tiles, int pass) {
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   // By ticket, a tile begins after those it waits for, however blocks are scheduled. Lines take turns, so
@@ -252,6 +253,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) sweep(
   totals += (row * PASSES + pass) * DIGITS;
   words += ((long long)pass * rows + row) * tiles * DIGITS;
   const bool of_u = row < u_rows;
+  if (!of_u) n = m;
+  if ((long long)tile * TILE >= n) return;  // the other side has more tiles
   const long long line = (of_u ? row : row - u_rows) * n;
   const KEY* from = (of_u ? u_from : v_from) + line;
   KEY* to = (of_u ? u_to : v_to) + line;
@@ -261,38 +264,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) sweep(
     sweep_tile<true>(shared, from, to, index_from, index_to + line, totals, words, n, tile, pass);
   else
     sweep_tile<false>(shared, from, to, nullptr, nullptr, totals, words, n, tile, pass);
-}
-
-// u, v (sets, n_slices, n) in order, one set if all share it; where u_grad or v_grad (rows, n) is not null,
-// it takes the slopes at the places the order names. sums (rows, chunks) take the costs.
-extern "C" __global__ void __launch_bounds__(READERS) price_ranks(
-    const REAL* __restrict__ u, const REAL* __restrict__ v, const unsigned* __restrict__ u_order,
-    const unsigned* __restrict__ v_order, REAL* u_grad, REAL* v_grad, double* sums, int n, int n_slices,
-    int u_sets, int v_sets, int chunks) {
-  __shared__ double by_warp[READERS / 32];
-  const int thread = threadIdx.x;
-  const long long row = blockIdx.x / chunks;
-  const int first = int(blockIdx.x % chunks) * CHUNK, end = min(first + CHUNK, n);
-  const long long u_line = (u_sets == 1 ? row % n_slices : row) * n;
-  const long long v_line = (v_sets == 1 ? row % n_slices : row) * n;
-  const REAL factor = REAL(ORDER) / REAL(n);
-  double total = 0;
-#pragma unroll 8
-  for (int rank = first + thread; rank < end; rank += READERS) {
-    const REAL gap = u[u_line + rank] - v[v_line + rank];
-    const REAL size = gap < 0 ? -gap : gap;
-    REAL below = 1;  // size to the power p - 1
-    if constexpr (ORDER == 2) below = size;
-    if constexpr (ORDER != 2 && ORDER != 1) below = size > 0 ? REAL(pow(size, REAL(ORDER) - 1)) : size;
-    total += double(below * size);  // NaN where the gap is
-    const REAL slope = factor * below * (REAL(gap > 0) - REAL(gap < 0));
-    if (u_grad) u_grad[row * n + u_order[u_line + rank]] = slope;
-    if (v_grad) v_grad[row * n + v_order[v_line + rank]] = -slope;
-  }
-  for (int apart = 16; apart > 0; apart /= 2) total += __shfl_xor_sync(EVERY, total, apart);
-  if (thread % 32 == 0) by_warp[thread / 32] = total;
-  __syncthreads();
-  if (thread > 0) return;
-  for (int w = 1; w < READERS / 32; ++w) total += by_warp[w];
-  sums[blockIdx.x] = total;
 }

@@ -1,4 +1,4 @@
-"""`match_slices` on lines too long for one block: all of them sorted by radix, then priced rank by rank.
+"""`match_slices` on lines too long for one block: all of them sorted by radix, then priced.
 
 Nothing waits for the device, and nothing depends on the order in which blocks run.
 """
@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from slicewise.kernels.cuda.compiler import Kernel, Route, kernel
+from slicewise.kernels.cuda.compiler import Argument, Kernel, Route, kernel
+from slicewise.kernels.cuda.match import masses_of, weight_rows
 from slicewise.transport import Match, Wanted, match_slices, project
 
 # What sorting may take beside the lines and their order (one line of each side at the least); more lines at
@@ -21,7 +23,10 @@ SPARE_BYTES = 2**29
 _DIGITS = 256
 _READERS = 256  # threads of a block that counts or prices, and how many numbers it reads
 _CHUNK = 16384
+_MASS_CHUNK = 2048  # ranks whose masses a block adds
+_CELLS = 8  # of a thread that prices a merge of quantiles
 _LONGEST = 2**30  # a count shares its word with two flags
+_WHOLE = 2.0**61  # the mass of all samples that have weights, as price.cu counts it
 
 
 class Shape(NamedTuple):
@@ -70,40 +75,108 @@ def match_long(
     x: Tensor,
     y: Tensor,
     slices: Tensor,
+    x_weights: Tensor | None = None,
+    y_weights: Tensor | None = None,
     *,
     p: float,
     wanted: Wanted,
     y_sorted: Tensor | None,
     route: Route,
 ) -> Match:
-    """`match_slices` of equal numbers of equally weighted samples, float32 or float64."""
-    n, n_slices = x.shape[-2], slices.shape[-2]
-    if n >= _LONGEST:
-        return match_slices(x, y, slices, p=p, wanted=wanted, y_sorted=y_sorted)
-    known = None if wanted.v else y_sorted
+    """`match_slices` of lines of any length, float32 or float64; no gradients to weights."""
+    n, m, n_slices = x.shape[-2], y.shape[-2], slices.shape[-2]
+    if max(n, m) >= _LONGEST:
+        return match_slices(
+            x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=y_sorted
+        )
+    known = None if wanted.v or y_weights is not None else y_sorted
+    given = (x, y if known is None else known, slices)
+    weights = (x_weights, y_weights)
     batch = torch.broadcast_shapes(
-        *(t.shape[:-2] for t in (x, y if known is None else known, slices))
+        *(t.shape[:-2] for t in given), *(w.shape[:-1] for w in weights if w is not None)
     )
     # Projections are ours: they are sorted where they lie. Sorted lines that were given are only read.
     u = _rows(project(x, slices), batch)
     v = _rows(project(y, slices) if known is None else known, batch)
-    u_order = torch.empty_like(u, dtype=torch.int32) if wanted.u else None
-    v_order = torch.empty_like(v, dtype=torch.int32) if wanted.v else None
+    u_ordered, v_ordered = wanted.u or x_weights is not None, wanted.v or y_weights is not None
+    u_order = torch.empty_like(u, dtype=torch.int32) if u_ordered else None
+    v_order = torch.empty_like(v, dtype=torch.int32) if v_ordered else None
     _sort(Lines(u, u_order), Lines(v if known is None else v[:0], v_order), route)
 
     u_grad = x.new_empty(*batch, n_slices, n) if wanted.u else None
-    v_grad = x.new_empty(*batch, n_slices, n) if wanted.v else None
-    rows, chunks = math.prod(batch) * n_slices, -(-n // _CHUNK)
-    sums = torch.empty(rows, chunks, dtype=torch.float64, device=x.device)
+    v_grad = x.new_empty(*batch, n_slices, m) if wanted.v else None
+    rows = math.prod(batch) * n_slices
     # Which lines all of the batch share.
     sets = [lines.shape[0] // n_slices if n_slices else 1 for lines in (u, v)]
-    _compiled("price_ranks", x.dtype, p, x.device, route)(
-        rows * chunks,
-        _READERS,
-        [u, v, u_order, v_order, u_grad, v_grad, sums, n, n_slices, *sets, chunks],
+    masses = masses_of(x, y, x_weights, y_weights)
+    run = functools.partial(
+        _pricing, dtype=x.dtype, p=p, masses=masses, device=x.device, route=route
     )
-    costs = (sums.sum(dim=-1) / n).to(x.dtype).reshape(*batch, n_slices)
-    return Match(costs, u_grad, v_grad, None, None)
+    if masses == 0:
+        chunks = -(-n // _CHUNK)
+        sums = torch.empty(rows, chunks, dtype=torch.float64, device=x.device)
+        arguments: list[Argument] = [u, v, u_order, v_order, u_grad, v_grad, sums]
+        run("price_ranks")(rows * chunks, _READERS, [*arguments, n, n_slices, *sets, chunks])
+        costs = sums.sum(dim=-1) / n
+    else:
+        tiles = -(-(n + m) // (_READERS * _CELLS))
+        sums = torch.empty(rows, tiles, dtype=torch.float64, device=x.device)
+        ends: list[Argument] = [None, None, None]
+        if wanted.u or wanted.v:
+            both = sums.new_empty(2, 2, rows, tiles)
+            ends = [*both, torch.empty_like(both[0], dtype=torch.int32)]
+        arguments = [u, v, u_order, v_order, u_grad, v_grad, sums, *ends, n, m, n_slices, *sets]
+        arguments.append(tiles)
+        if masses == 2:
+            orders = (u_order, v_order)
+            sides = [
+                _knots(w, order, batch, n_slices, run)
+                for w, order in zip(weights, orders, strict=True)
+            ]
+            arguments += [side.knots for side in sides] + [side.totals for side in sides]
+            arguments += [side.knot_sets for side in sides] + [side.total_sets for side in sides]
+        run("price_tiles")(rows * tiles, _READERS, arguments)
+        if wanted.u or wanted.v:
+            arguments = [u_order, v_order, u_grad, v_grad, *ends, n, m, n_slices, *sets]
+            run("settle")(2 * rows, _READERS, [*arguments, rows, tiles])
+        costs = sums.sum(dim=-1)
+    return Match(costs.to(x.dtype).reshape(*batch, n_slices), u_grad, v_grad, None, None)
+
+
+class Knots(NamedTuple):
+    """Where the ranks of one side end; nothing for equal weights."""
+
+    knots: Tensor | None = None  # (rows, n), int64: of price.cu's WHOLE
+    totals: Tensor | None = None  # (sets,), float64: sums of the weights
+    knot_sets: int = 0
+    total_sets: int = 0
+
+
+def _knots(
+    weights: Tensor | None,
+    order: Tensor | None,
+    batch: tuple[int, ...],
+    n_slices: int,
+    run: Callable[[str], Kernel],
+) -> Knots:
+    """Where ranks end, from the weights of samples and their order (rows, n) along each slice."""
+    if weights is None or order is None:
+        return Knots()
+    wide = weight_rows(weights, batch).double()  # (sets, n)
+    totals = wide.sum(dim=-1)
+    shares = wide.div(totals.unsqueeze(-1)).clamp_(0, 1).nan_to_num_(0).mul_(_WHOLE).round_().long()
+    n, chunks = order.shape[-1], -(-order.shape[-1] // _MASS_CHUNK)
+    share_sets, order_sets = shares.shape[0], order.shape[0] // n_slices if n_slices else 1
+    sets = max(share_sets, order_sets)
+    rows = sets * n_slices
+    sizes = (n, n_slices, share_sets, order_sets, chunks)
+    sums = torch.empty(rows, chunks, dtype=torch.int64, device=order.device)
+    run("sum_masses")(rows * chunks, _READERS, [shares, order, sums, *sizes])
+    knots = torch.empty(rows, n, dtype=torch.int64, device=order.device)
+    # Whole numbers: their running sum is exact in any order.
+    up_to = sums.cumsum(dim=-1)
+    run("lay_knots")(rows * chunks, _READERS, [knots, shares, order, up_to, *sizes])
+    return Knots(knots, totals, sets, share_sets)
 
 
 def _rows(lines: Tensor, batch: tuple[int, ...]) -> Tensor:
@@ -115,11 +188,11 @@ def _rows(lines: Tensor, batch: tuple[int, ...]) -> Tensor:
 
 def _sort(u: Lines, v: Lines, route: Route) -> None:
     """Sort lines in place, ties by index, and write down the order; a group of lines at a time."""
-    n, size = u.values.shape[-1], u.values.element_size()
-    lines = u.values.shape[0] + v.values.shape[0]
-    if lines == 0:
+    size = u.values.element_size()
+    numbers = u.values.numel() + v.values.numel()
+    if numbers == 0:
         return
-    groups = -(-lines * n * (size + 4) // SPARE_BYTES)
+    groups = -(-numbers * (size + 4) // SPARE_BYTES)
     groups = min(groups, max(u.values.shape[0], v.values.shape[0]))
     u_spare, v_spare = _spare(u, groups), _spare(v, groups)
     for group in range(groups):
@@ -136,16 +209,16 @@ def _spare(lines: Lines, groups: int) -> Lines:
 
 
 def _sort_group(u: Lines, v: Lines, u_spare: Lines, v_spare: Lines, route: Route) -> None:
-    values, (u_rows, n) = u.values, u.values.shape
+    values, (u_rows, n), (v_rows, m) = u.values, u.values.shape, v.values.shape
     shape, device = _SHAPES[values.dtype], values.device
-    rows, passes = u_rows + v.values.shape[0], shape.size
-    tiles, chunks = -(-n // shape.tile), -(-n // _CHUNK)
+    rows, passes = u_rows + v_rows, shape.size
+    longest = max(n, m) if v_rows else n
+    tiles, chunks = -(-longest // shape.tile), -(-longest // _CHUNK)
     sizes = [rows * passes * _DIGITS, rows * passes * _DIGITS * tiles, passes]
     totals, words, tickets = torch.zeros(sum(sizes), dtype=torch.int32, device=device).split(sizes)
-    # Sorting does not depend on p: it is compiled as for 2.
-    count = _compiled("count_digits", values.dtype, 2.0, device, route)
-    count(rows * chunks, _READERS, [values, v.values, totals, n, u_rows, chunks])
-    sweep = _compiled("sweep", values.dtype, 2.0, device, route)
+    count = _sorting("count_digits", values.dtype, device, route)
+    count(rows * chunks, _READERS, [values, v.values, totals, n, m, u_rows, chunks])
+    sweep = _sorting("sweep", values.dtype, device, route)
     for number in range(passes):
         moves: list[Tensor | None] = []
         for here, there in ((u, u_spare), (v, v_spare)):
@@ -156,22 +229,31 @@ def _sort_group(u: Lines, v: Lines, u_spare: Lines, v_spare: Lines, route: Route
         sweep(
             rows * tiles,
             shape.threads,
-            [*moves, totals, words, tickets, n, u_rows, rows, tiles, number],
+            [*moves, totals, words, tickets, n, m, u_rows, rows, tiles, number],
             shape.shared,
         )
 
 
 @functools.cache
-def _compiled(
-    name: str, dtype: torch.dtype, p: float, device: torch.device, route: Route
-) -> Kernel:
+def _sorting(name: str, dtype: torch.dtype, device: torch.device, route: Route) -> Kernel:
     shape = _SHAPES[dtype]
-    order = f"{p:g}" if p in (1.0, 2.0) else repr(p)
     settings = (
-        f"typedef {shape.real} REAL;\ntypedef {shape.key} KEY;\n"
+        f"typedef {shape.key} KEY;\n"
         f"constexpr int THREADS = {shape.threads};\nconstexpr int ITEMS = {shape.items};\n"
         f"constexpr int RESIDENT = {shape.resident};\nconstexpr int SHARED = {shape.shared};\n"
         f"constexpr int READERS = {_READERS};\nconstexpr int CHUNK = {_CHUNK};\n"
-        f"#define ORDER {order}\n"
     )
     return kernel("radix.cu", name, settings, device, route)
+
+
+@functools.cache
+def _pricing(
+    name: str, dtype: torch.dtype, p: float, masses: int, device: torch.device, route: Route
+) -> Kernel:
+    order = f"{p:g}" if p in (1.0, 2.0) else repr(p)
+    settings = (
+        f"typedef {_SHAPES[dtype].real} REAL;\n#define ORDER {order}\n#define MASSES {masses}\n"
+        f"constexpr int READERS = {_READERS};\nconstexpr int CHUNK = {_MASS_CHUNK if masses else _CHUNK};\n"
+        f"constexpr int CELLS = {_CELLS};\n"
+    )
+    return kernel("price.cu ranks.cu", name, settings, device, route)
