@@ -20,6 +20,7 @@ def graphs(monkeypatch):
     stand_in_for_graphs(monkeypatch, replay)
     monkeypatch.setattr(torch.random, "fork_rng", forked)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, raising=False)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(plan.Plan, "_suits_graph", lambda self, problem: self.ask.recipe.graph_safe)
     for module in ("evaluation", "loss"):
@@ -162,3 +163,48 @@ def test_parts_of_a_callers_own_are_not_captured(graphs, monkeypatch):
     recipe = sw.Recipe(Declared())
     five(lambda: sw.value_and_grad(*pair(), recipe))
     assert graphs
+
+
+def test_weights_and_unequal_sizes_are_captured(graphs):
+    x, y = pair()
+    weights = torch.arange(20.0, dtype=torch.float64) / 190
+
+    def call():
+        live = x.clone().requires_grad_()
+        value = sw.SlicedWasserstein(reduction="none")(live, y[:, :13], x_weights=weights)
+        value.sum().backward()
+        return value.detach(), live.grad
+
+    found = five(call)
+    assert len(graphs) == 1
+    for value, gradient in found[1:]:
+        assert_close(value, found[0][0])
+        assert_close(gradient, found[0][1])
+
+
+def test_weights_that_are_none_make_nan_of_a_captured_loss(graphs):
+    """On a device nobody reads them: the first calls raise, a graph says it by its value."""
+    x, y = pair()
+    weights = torch.full((2, 20), 1 / 20, dtype=torch.float64)
+    five(lambda: sw.value_and_grad(x, y, x_weights=weights))
+    wrong = weights.clone()
+    wrong[1, 0] = -1 / 20
+    value, gradient = sw.value_and_grad(x, y, x_weights=wrong)
+    assert value.isnan().tolist() == [False, True]
+    assert gradient[0].isfinite().all()
+    assert gradient[1].isnan().all()
+    assert sw.value_and_grad(x, y, x_weights=2 * weights)[0].isnan().all()
+
+
+def test_displacements_are_captured(graphs):
+    x, y = pair()
+
+    def call():
+        live = x.clone().requires_grad_()
+        sw.SlicedWasserstein("ebsw", scale="displacement")(live, y).backward()
+        return live.grad
+
+    found = five(call)
+    assert len(graphs) == 1
+    for gradient in found[1:]:
+        assert_close(gradient, found[0])

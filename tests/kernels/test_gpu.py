@@ -422,7 +422,7 @@ def test_training_with_a_graph_and_without_is_the_same():
             loss = sw.SlicedWasserstein("ebsw")
             with pytest.MonkeyPatch.context() as patch:
                 if not graphs:
-                    patch.setattr("slicewise.distance.replay._suits", lambda *_: False)
+                    patch.setattr("slicewise.distance.plan.Plan._replayed", lambda *_: None)
                 for _ in range(8):
                     layer.zero_grad()
                     loss(layer(noise).to(dtype), y.to(dtype)).backward()

@@ -7,7 +7,6 @@ together, and give the value an autograd node whose backward pass is one multipl
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 from collections import OrderedDict
@@ -29,9 +28,11 @@ from slicewise.sampling import (
     Randomness,
     Ticket,
     can_take_tickets,
+    on_device,
     take_ticket,
 )
 from slicewise.support import (
+    are_weights,
     check_generator,
     check_weights,
     full_precision,
@@ -76,6 +77,7 @@ class Plan:
             *given[:2], ask.p, *given[2:], ask.recipe.convention, 0.0, ask.backend
         )
         self.batch, self._matcher = problem.batch, problem.matcher
+        self._elements = math.prod(self.batch)
         self._device = problem.x.device
         self._weighted = any(w is not None for w in given[2:])
         # A gradient that was summed over the batch cannot be multiplied element by element any more.
@@ -130,24 +132,26 @@ class Plan:
         """The same by a graph; None where there is none, or not yet, or where another capture is under way."""
         if torch.cuda.is_current_stream_capturing():
             return None
-        index = self._device.index
-        if index != torch.cuda.current_device():
+        if self._device.index != torch.cuda.current_device():
             with torch.cuda.device(self._device):
                 return self._replayed(given)
-        key = (self, torch.cuda.current_stream(index), *_arithmetic())
-        graph = graph_for(key, functools.partial(self._graph, given))
+        graph = graph_for((self, *_surroundings(self._device)), self._graph, given)
         if graph is None:
             return None
-        ticket = take_ticket(self._device, math.prod(self.batch)) if self._by_ticket else None
-        with torch.no_grad():  # buffers are no part of anyone's graph of gradients
-            value, gradient, *slices = graph(given, ticket)
+        ticket = take_ticket(self._device, self._elements) if self._by_ticket else None
+        value, gradient, *slices = graph(given, ticket)
         return Found(value, gradient, slices[0] if ticket is None else ticket)
 
     def _graph(self, given: Samples) -> Graph:
         def evaluate(static: Sequence[Tensor | None], rng: Randomness) -> Sequence[Tensor]:
             with full_precision(self._device.type):
-                found = self._evaluated(self._problem(static), rng)
-            return found[:2] if self._by_ticket else found
+                value, gradient, slices = self._evaluated(self._problem(static), rng)
+            for weights in static[2:]:
+                if weights is not None:  # no error can be raised here: NaN says it
+                    right = are_weights(weights)
+                    value = torch.where(right, value, torch.nan)
+                    gradient = torch.where(beside(right), gradient, torch.nan)
+            return [value, gradient] if self._by_ticket else [value, gradient, slices]
 
         return Graph(evaluate, given, self.batch, lines=self._lines, by_ticket=self._by_ticket)
 
@@ -168,14 +172,17 @@ class Plan:
     def _slices(self, problem: Problem, drawn: Tensor | Ticket) -> Tensor:
         if isinstance(drawn, Tensor):
             return drawn
-        ticket = torch.tensor(drawn, device=self._device)
-        return draw(self.ask.recipe, problem, ByTicket(ticket, self.batch), None)[1]
+        rng = ByTicket(*on_device(drawn, self._device), self.batch)
+        return draw(self.ask.recipe, problem, rng, None)[1]
 
 
-def _arithmetic() -> tuple[object, ...]:
-    """Settings of torch that a captured product would not follow."""
+def _surroundings(device: torch.device) -> tuple[object, ...]:
+    """What one graph cannot serve several of: streams, and settings that a captured product would not follow."""
+    stream = torch._C._cuda_getCurrentRawStream(
+        device.index
+    )  # a number, forty times faster than the object
     precision = torch.get_float32_matmul_precision()
-    return precision, torch.are_deterministic_algorithms_enabled()
+    return stream, precision, torch.are_deterministic_algorithms_enabled()
 
 
 def _lines(recipe: Recipe, problem: Problem) -> int:

@@ -65,7 +65,8 @@ class Graph:
     def _evaluated(self) -> Sequence[Tensor]:
         with torch.no_grad():
             if self._ticket is not None:
-                return self._evaluate(self._static, ByTicket(self._ticket, self._batch))
+                ticket = ByTicket(self._ticket[:1], self._ticket[1:], self._batch)
+                return self._evaluate(self._static, ticket)
             device = self._buffers[0].device
             return self._evaluate(self._static, Randomness(None, device, self._batch))
 
@@ -75,16 +76,17 @@ class Graph:
     def __call__(self, given: Sequence[Tensor | None], ticket: Ticket | None) -> list[Tensor]:
         """The results for other samples, as tensors of their own."""
         sources = [t for t in given if t is not None]
-        if self._copy_in is None or self._copy_out is None:
+        if self._copy_in is not None and self._copy_out is not None:
+            self._copy_in([t if t.is_contiguous() else t.contiguous() for t in sources], ticket)
+            self._graph.replay()
+            return self._copy_out.fresh()
+        with torch.no_grad():  # buffers are no part of anyone's graph of gradients
             for buffer, source in zip(self._buffers, sources, strict=True):
                 buffer.copy_(source)
             if self._ticket is not None and ticket is not None:
-                self._ticket.copy_(torch.tensor(ticket))
+                self._ticket[0], self._ticket[1] = ticket  # fills, which wait for nothing
             self._graph.replay()
             return [t.clone() for t in self._found]  # the next replay overwrites
-        self._copy_in([t if t.is_contiguous() else t.contiguous() for t in sources], ticket)
-        self._graph.replay()
-        return self._copy_out.fresh()
 
 
 class _Kept(threading.local):
@@ -98,7 +100,7 @@ class _Kept(threading.local):
 _kept = _Kept()
 
 
-def graph_for(key: Any, make: Callable[[], Graph]) -> Graph | None:
+def graph_for(key: Any, make: Callable[..., Graph], *given: Any) -> Graph | None:
     """The graph of a key; None for its first calls, which are no fewer where it is asked for seldom."""
     graphs = _kept.graphs
     graph = graphs.get(key)
@@ -110,7 +112,7 @@ def graph_for(key: Any, make: Callable[[], Graph]) -> Graph | None:
     _trim(_kept.asked, 16 * _KEPT)
     if times < _CALLS_BEFORE:
         return None
-    graph = make()
+    graph = make(*given)
     while graphs and sum(g.lines for g in graphs.values()) + graph.lines > _KEPT_LINES:
         graphs.popitem(last=False)
     graphs[key] = graph

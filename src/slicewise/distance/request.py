@@ -127,17 +127,13 @@ def ask_by_name(
     progress: float,
 ) -> tuple[Recipe, Ask | None]:
     """The recipe and the `Ask` of a call, whose settings are checked."""
-    if (
-        not options
-        and progress == 0
-        and isinstance(variant, str)
-        and not torch.compiler.is_compiling()
-    ):
+    compiling = torch.compiler.is_compiling()  # compilers cannot look things up
+    if not options and progress == 0 and isinstance(variant, str) and not compiling:
         return _named(variant, n_slices, objective, p, backend)
     recipe = recipe_for(variant, n_slices, options)
     check_objective(objective, recipe)
     check_order(p)
-    return recipe, ask_for(recipe, objective, p, backend, progress)
+    return recipe, None if compiling else ask_for(recipe, objective, p, backend, progress)
 
 
 @functools.lru_cache(maxsize=256)

@@ -17,5 +17,6 @@ from slicewise.sampling.tickets import (
     Ticket,
     by_next_ticket,
     can_take_tickets,
+    on_device,
     take_ticket,
 )

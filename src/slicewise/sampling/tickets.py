@@ -8,7 +8,7 @@ device, or not; whoever saves and restores the generator's state restores these 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,19 +50,24 @@ def take_ticket(device: torch.device, elements: int) -> Ticket:
 
 def by_next_ticket(device: torch.device, batch: tuple[int, ...]) -> ByTicket:
     """The draws of a call that is made now."""
-    return ByTicket(torch.tensor(take_ticket(device, math.prod(batch)), device=device), batch)
+    return ByTicket(*on_device(take_ticket(device, math.prod(batch)), device), batch)
+
+
+def on_device(ticket: Ticket, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Seed and offset as tensors (1,), by fills: a copy from the host would wait for the device."""
+    kind: dict[str, Any] = {"dtype": torch.int64, "device": device}
+    return torch.full((1,), ticket.seed, **kind), torch.full((1,), ticket.offset, **kind)
 
 
 class ByTicket(Randomness):
-    """The draws of one call, by its ticket on the device: two whole numbers, seed and offset."""
+    """The draws of one call, by its ticket on the device: seeds (1,) and offsets (1,), whole numbers."""
 
-    def __init__(self, ticket: Tensor, batch: tuple[int, ...]) -> None:
-        super().__init__(None, ticket.device, batch)
+    def __init__(self, seeds: Tensor, offsets: Tensor, batch: tuple[int, ...]) -> None:
+        super().__init__(None, seeds.device, batch)
         elements = math.prod(batch)
-        seeds, offsets = ticket[:1], ticket[1:]
         if elements > 1:  # each element of the batch has an offset of its own
             seeds = seeds.repeat(elements)
-            offsets = offsets + torch.arange(elements, device=ticket.device)
+            offsets = offsets + torch.arange(elements, device=seeds.device)
         backend = registered()
         draws = None if backend is None else backend.draws(seeds, offsets, Stream.CALLS)
         assert draws is not None  # `can_take_tickets`

@@ -11,6 +11,7 @@ Imports no other room. Used by all.
 from slicewise.support.arguments import (
     RENAMED,
     Result,
+    are_weights,
     as_tensor,
     check_basis,
     check_broadcast,

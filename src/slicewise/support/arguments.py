@@ -385,6 +385,12 @@ def _worst_sum(weights: Tensor) -> Tensor:
     return total[(total - 1).abs().argmax()]
 
 
+def are_weights(weights: Tensor) -> Tensor:
+    """Whether weights (..., n) are such as `check_weights` wants them, one answer for each row; nothing is read."""
+    off = (weights.double().sum(dim=-1) - 1).abs()
+    return (weights.amin(dim=-1) >= 0) & (off <= _SUM_TOLERANCE.get(weights.dtype, 1e-4))
+
+
 def _check_sum(name: str, weights: Tensor, worst: float) -> None:
     if not abs(worst - 1) <= _SUM_TOLERANCE.get(weights.dtype, 1e-4):
         raise ValueError(
