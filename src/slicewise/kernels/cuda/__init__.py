@@ -2,7 +2,7 @@
 
 `compiler` compiles and launches; `match` sorts and prices lines of up to 4,096 numbers, `radix` longer ones; `draw`
 makes random directions, `rows` works on rows of slices, `frames` orthonormalizes, `backproject` takes gradients on lines
-back to samples. `triton_sort` serves where nothing can be compiled.
+back to samples, `plan` surrounds captured calls. `triton_sort` serves where nothing can be compiled.
 
 Imports `support` and `transport`. Used by `slicewise.kernels`, once there is a CUDA device.
 """
