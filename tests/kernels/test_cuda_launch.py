@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import re
+from pathlib import Path
 
 import pytest
 import torch
 
 from slicewise.kernels.cuda import match, plan
-from slicewise.kernels.cuda.compiler import _Room
+from slicewise.kernels.cuda.compiler import _Room, only
 from slicewise.transport import Needs, slices_in_a_piece
 from tests.tolerances import assert_close
+
+FOLDER = Path(match.__file__).parent
 
 
 def words(room, kinds):
@@ -28,6 +32,23 @@ def test_arguments_of_a_launch():
     assert words(room, kinds) == [tensor.data_ptr(), None, -5, 0.25, 2**40]
     room.fill([None, tensor, 7, -1e300, -1])
     assert words(room, kinds) == [None, tensor.data_ptr(), 7, -1e300, -1]
+
+
+def test_only_the_kernels_that_are_asked_for_are_compiled():
+    """Every kernel of every source is found, and those not named are left without code."""
+    for file in FOLDER.glob("*.cu"):
+        source = file.read_text()
+        names = re.findall(
+            r"__global__[^;{]*?(\w+)\(\s*(?:const|REAL|double|int|Mass|Copies)\b", source
+        )
+        assert len(names) == source.count("__global__")
+        for name in names:
+            left = only(source, (name,))
+            assert left.count("__global__") == 1
+            assert all(
+                f"static __device__ void {other}(" in left for other in names if other != name
+            )
+        assert only(source, names) == source
 
 
 @pytest.mark.parametrize(("n", "m", "weighted", "kind"), [(4, 4, 0, 0), (4, 3, 0, 1), (4, 4, 1, 2)])

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import importlib.util
 import os
+import re
 import struct
 import threading
 import warnings
@@ -32,7 +33,6 @@ _HERE = Path(__file__).parent
 # Beyond, a kernel must ask for shared memory.
 _PLAIN_SHARED = 48 * 1024
 _COMPILING = threading.Lock()
-_HERE_ALREADY = nullcontext()
 
 
 class Kernel:
@@ -92,20 +92,46 @@ def works(device: torch.device, route: Route) -> bool:
 
 
 def kernel(
-    files: str, name: str, settings: str, device: torch.device, route: Route = "bindings"
+    files: str,
+    name: str,
+    settings: str,
+    device: torch.device,
+    route: Route = "bindings",
+    group: tuple[str, ...] = (),
 ) -> Kernel:
-    """The kernel `name` of source files, taken together behind a prelude of settings, for a device."""
+    """The kernel `name` of source files, taken together behind a prelude of settings, for a device.
+
+    `group` names the kernels of these files that are always used together: they are compiled at once, all others
+    not at all.
+    """
     index = torch.cuda.current_device() if device.index is None else device.index
-    return _kernel(files, name, settings, index, route)
+    return _kernel(files, name, settings, index, route, group or (name,))
 
 
 @functools.cache
-def _kernel(files: str, name: str, settings: str, device: int, route: Route) -> Kernel:
+def _kernel(
+    files: str, name: str, settings: str, device: int, route: Route, group: tuple[str, ...]
+) -> Kernel:
     source = "\n".join([settings, *((_HERE / file).read_text() for file in files.split())])
     with torch.cuda.device(device):
         if route == "hook":
-            return _by_hook(source, name, device)
-        return _by_bindings(source, name, device)
+            return _by_hook(only(source, (name,)), name, device)
+        return _by_bindings(only(source, group), name, device)
+
+
+_KERNEL = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([^)]*\))?\s+(\w+)\(')
+
+
+def only(source: str, names: Sequence[str]) -> str:
+    """Source in which all kernels but the named ones are functions that nobody calls: no code is made of them.
+
+    A kernel of draw.cu takes 0.1 to 0.5 seconds to compile, all of them 1.7.
+    """
+
+    def kept(found: re.Match[str]) -> str:
+        return found[0] if found[1] in names else f"static __device__ void {found[1]}("
+
+    return _KERNEL.sub(kept, source)
 
 
 def _by_hook(source: str, name: str, device: int) -> Kernel:
@@ -114,7 +140,8 @@ def _by_hook(source: str, name: str, device: int) -> Kernel:
     def launch(blocks: int, threads: int, arguments: Sequence[Argument], shared: int) -> None:
         if shared >= _PLAIN_SHARED:
             compiled.set_shared_memory_config(shared)
-        with _HERE_ALREADY if torch.cuda.current_device() == device else torch.cuda.device(device):
+        here = torch.cuda.current_device() == device
+        with nullcontext() if here else torch.cuda.device(device):
             nothing = torch.empty(0, device="cuda")  # its address is null
             given = [nothing if a is None else a for a in arguments]
             compiled((blocks, 1, 1), (threads, 1, 1), given, shared_mem=shared)
@@ -145,10 +172,12 @@ def _by_bindings(source: str, name: str, device: int) -> Kernel:
         except IndexError:
             room = _Room(arguments)
         room.fill(arguments)
-        with _HERE_ALREADY if current() == device else torch.cuda.device(device):
-            answer = start(
-                function, blocks, 1, 1, threads, 1, 1, shared, stream_of(device), room.address, 0
-            )
+        grid = (blocks, 1, 1, threads, 1, 1, shared, stream_of(device), room.address, 0)
+        if current() == device:
+            answer = start(function, *grid)
+        else:
+            with torch.cuda.device(device):
+                answer = start(function, *grid)
         rooms.append(room)
         if int(answer[0]):
             _checked(answer)

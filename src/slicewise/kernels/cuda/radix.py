@@ -243,7 +243,7 @@ def _sorting(name: str, dtype: torch.dtype, device: torch.device, route: Route) 
         f"constexpr int RESIDENT = {shape.resident};\nconstexpr int SHARED = {shape.shared};\n"
         f"constexpr int READERS = {_READERS};\nconstexpr int CHUNK = {_CHUNK};\n"
     )
-    return kernel("radix.cu", name, settings, device, route)
+    return kernel("radix.cu", name, settings, device, route, ("count_digits", "sweep"))
 
 
 @functools.cache
@@ -256,4 +256,6 @@ def _pricing(
         f"constexpr int READERS = {_READERS};\nconstexpr int CHUNK = {_MASS_CHUNK if masses else _CHUNK};\n"
         f"constexpr int CELLS = {_CELLS};\n"
     )
-    return kernel("price.cu ranks.cu", name, settings, device, route)
+    tiles = ("price_tiles", "settle")
+    group = (("price_ranks",), tiles, ("sum_masses", "lay_knots", *tiles))[masses]
+    return kernel("price.cu ranks.cu", name, settings, device, route, group)
