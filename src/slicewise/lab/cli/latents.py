@@ -11,7 +11,7 @@ import typer
 
 from slicewise.lab.cli import options
 from slicewise.lab.cli.output import check_output_path, print_json, print_lines
-from slicewise.lab.data import check_there, find_file, printable
+from slicewise.lab.data import find_file, printable
 from slicewise.lab.errors import UserError
 from slicewise.lab.names import ADULT, CHILD, GENERATE, TRANSLATE
 from slicewise.support import check_choice, progress_bar, write_whole
@@ -95,7 +95,9 @@ def latents(
         if given is not None and not Path(given).is_dir():
             find_file(given)
     if store is not None:
-        check_there(store)
+        from slicewise.lab.study import Store
+
+        Store.reading(store).close()  # a store that is not there is missed before the work begins
 
     from slicewise.lab.latents import load, views
 
