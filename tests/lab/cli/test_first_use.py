@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import get_args
 
@@ -97,14 +97,20 @@ def test_the_words_offered_are_those_there_are():
     assert users <= set(names.EXPERIMENTS)
 
 
+def spent():
+    """Seconds of a processor that processes started here have taken, whoever shares it."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("call", ["--help", "--version", "flow --help", "flow -v eb"])
 def test_an_answer_takes_less_than_a_second(call, tmp_path):
     """0.1 to 0.3 s on a quiet machine; importing torch alone takes more than a second."""
     times = []
     for _ in range(3):
-        start = time.perf_counter()
+        before = spent()
         run = [sys.executable, "-m", "slicewise", *call.split()]
         subprocess.run(run, cwd=tmp_path, env=HERE, capture_output=True, check=False)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.8
+        times.append(spent() - before)
+    assert min(times) < 0.8, times
