@@ -7,6 +7,7 @@
 | `color` | `make bench-color` | color transfer against other methods |
 | `steps` | `make bench-steps` | how many steps flows and trainings take |
 | `claims` | `make claims` | the quality that training in a latent space promises |
+| `first_use` | – | the time of `import slicewise`, and of help, mistakes and completion of the command |
 
 Each is also a module to run, such as `python -m benchmarks.speed --help`, and writes its record into the folder given by
 `--out`; records that the documentation quotes are in `benchmarks/results`. Benchmarks may import every room of slicewise.

@@ -9,9 +9,10 @@ from typing import Any
 
 from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT, TrainingCell
-from slicewise.lab.experiments.latent.presets import GENERATE, ONE_RATE, TRANSLATE
+from slicewise.lab.experiments.latent.presets import ONE_RATE
 from slicewise.lab.experiments.latent.tasks import GENERATION, LatentTask, Measures
 from slicewise.lab.latents.choice import LatentChoice
+from slicewise.lab.names import GENERATE, TRANSLATE
 from slicewise.training import Precision
 
 _SEEDS = (0, 1, 2)

@@ -11,72 +11,95 @@ batch dimension. Directions ("slices") are rows (L, d).
     VARIANTS                        the methods by name, e.g. "ebsw"
 
 `slicewise.color`, `slicewise.training`, `slicewise.judging`, `slicewise.metric` and `slicewise.parts` have the rest.
+
+Every name is imported when it is first asked for: `import slicewise` itself imports neither torch nor NumPy.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from slicewise import parts, steps
-from slicewise.distance import (
-    Evaluation,
-    SlicedWasserstein,
-    displacement,
-    evaluate,
-    sliced_wasserstein,
-    value_and_grad,
-)
-from slicewise.kernels import backends
-from slicewise.problem import (
-    Anneal,
-    Problem,
-    Subspace,
-    Target,
-    effective_subspace,
-    empirical_essf,
-    essf,
-    gaussian_constant,
-    pad,
-)
-from slicewise.support import NotArrivedWarning, did_you_mean, keep_old_paths, meant
-from slicewise.transport import wasserstein
-from slicewise.variants import VARIANTS, Recipe
+from slicewise.support.doors import open_on_demand
+from slicewise.support.renamed import keep_old_paths
 
 if TYPE_CHECKING:
-    from slicewise import color, judging, training
+    from slicewise import (
+        color,
+        distance,
+        distributed,
+        flows,
+        judging,
+        kernels,
+        metric,
+        parts,
+        problem,
+        sampling,
+        steps,
+        support,
+        training,
+        transport,
+        variants,
+    )
+    from slicewise.distance import (
+        Evaluation,
+        SlicedWasserstein,
+        displacement,
+        evaluate,
+        sliced_wasserstein,
+        value_and_grad,
+    )
     from slicewise.flows import Flow, Recording, Stopping, flow
+    from slicewise.kernels import backends
+    from slicewise.problem import (
+        Anneal,
+        Problem,
+        Subspace,
+        Target,
+        effective_subspace,
+        empirical_essf,
+        essf,
+        gaussian_constant,
+        pad,
+    )
+    from slicewise.support import NotArrivedWarning
     from slicewise.training import Training, train
-    from slicewise.transport import gaussian_detour, subspace_detour, subspace_robust_wasserstein
+    from slicewise.transport import (
+        gaussian_detour,
+        subspace_detour,
+        subspace_robust_wasserstein,
+        wasserstein,
+    )
+    from slicewise.variants import VARIANTS, Recipe
+else:
+    __getattr__, _ = open_on_demand(
+        __name__,
+        {
+            "color": "",
+            "distance": (
+                "Evaluation SlicedWasserstein displacement evaluate sliced_wasserstein value_and_grad"
+            ),
+            "distributed": "",
+            "flows": "Flow Recording Stopping flow",
+            "judging": "",
+            "kernels": "backends",
+            "metric": "",
+            "parts": "",
+            "problem": (
+                "Anneal Problem Subspace Target effective_subspace empirical_essf essf "
+                "gaussian_constant pad"
+            ),
+            "sampling": "",
+            "steps": "",
+            "support": "NotArrivedWarning",
+            "training": "Training train",
+            "transport": (
+                "gaussian_detour subspace_detour subspace_robust_wasserstein wasserstein"
+            ),
+            "variants": "VARIANTS Recipe",
+        },
+    )
 
 __version__ = "0.2.0"
 
 keep_old_paths()
-
-# Imported when they are first asked for: a program that computes distances needs none of them.
-_WHEN_ASKED = {
-    "Flow": "flows",
-    "Recording": "flows",
-    "Stopping": "flows",
-    "Training": "training",
-    "color": "color",
-    "flow": "flows",
-    "gaussian_detour": "transport",
-    "judging": "judging",
-    "subspace_detour": "transport",
-    "subspace_robust_wasserstein": "transport",
-    "train": "training",
-    "training": "training",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHEN_ASKED:
-        near = [] if name.startswith("_") else meant(name, __all__)
-        hint = f": {did_you_mean(near).strip()}" if near else ""
-        raise AttributeError(f"module 'slicewise' has no attribute {name!r}{hint}")
-    room = importlib.import_module(f"slicewise.{_WHEN_ASKED[name]}")
-    found = room if name == _WHEN_ASKED[name] else getattr(room, name)
-    globals()[name] = found
-    return found
 
 
 def __dir__() -> list[str]:

@@ -19,12 +19,6 @@ _NAME = "slicewise::value_and_gradient"
 # Settings by number: an operation takes tensors and numbers only.
 _asks: list[Ask] = []
 
-torch.library.define(
-    _NAME,
-    "(Tensor x, Tensor y, Tensor? x_weights, Tensor? y_weights, int ask) -> (Tensor, Tensor)",
-    tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag),
-)
-
 
 def number_of(ask: Ask | None) -> int | None:
     """The number under which the operation knows these settings; None for those it cannot compute."""
@@ -53,10 +47,10 @@ def _batch(x: Tensor, y: Tensor, *weights: Tensor | None) -> tuple[int, ...]:
     return broadcast(x.shape[:-2], y.shape[:-2], *shapes)
 
 
-@torch.library.impl(_NAME, "default")
-def _computed(
+def computed(
     x: Tensor, y: Tensor, x_weights: Tensor | None, y_weights: Tensor | None, ask: int
 ) -> tuple[Tensor, Tensor]:
+    """What the operation computes: the value (*batch,) and its gradient in x."""
     given = Samples(x, y, x_weights, y_weights)
     plan = plan_for(_asks[ask], given)
     assert plan is not None  # these are plain tensors: nothing compiles or transforms here any more
@@ -82,5 +76,26 @@ def _multiplied(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
     return (gradient * beside(grads[0])).to(ctx.dtype), *(None,) * 4
 
 
-torch.library.register_fake(_NAME, _shapes)
-torch.library.register_autograd(_NAME, _multiplied, setup_context=_keep)
+def _define() -> None:
+    """Tell torch of the operation: once in a process, however often this package is imported."""
+    if hasattr(torch.ops.slicewise, "value_and_gradient"):
+        return
+
+    def compute(*given: Any) -> tuple[Tensor, Tensor]:
+        from slicewise.distance.compiled import (
+            computed as by_now,  # of a package imported anew, perhaps
+        )
+
+        return by_now(*given)
+
+    torch.library.define(
+        _NAME,
+        "(Tensor x, Tensor y, Tensor? x_weights, Tensor? y_weights, int ask) -> (Tensor, Tensor)",
+        tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag),
+    )
+    torch.library.impl(_NAME, "default", compute)
+    torch.library.register_fake(_NAME, _shapes)
+    torch.library.register_autograd(_NAME, _multiplied, setup_context=_keep)
+
+
+_define()

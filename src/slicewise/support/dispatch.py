@@ -1,11 +1,12 @@
 """Where the library asks for something faster than plain PyTorch, and where that registers itself.
 
-The room `kernels` registers a `Backend` when it is imported. All other rooms ask here, so that none of them imports it;
-without one, plain PyTorch does the work.
+The room `kernels` registers a `Backend` when it is imported, and it is imported when it is first asked for: whichever
+room a program imports, the library finds its kernels. All other rooms ask here, so that none of them imports it.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from slicewise.support.torch_modes import is_transformed
+from slicewise.support.tensors import is_transformed
 
 _DTYPES = (torch.float32, torch.float64)
 
@@ -182,7 +183,11 @@ def register(backend: Backend) -> None:
 
 
 def registered() -> Backend | None:
-    """The backend that registered itself, if one did."""
+    """The backend that the library asks; the room `kernels` unless another one was registered before."""
+    if _registered is None:
+        # By its name: this room stands before `kernels`, and must be there before that can be imported. Compiled code
+        # does not come here: it is plain PyTorch, so that no compiler has to follow an import.
+        importlib.import_module("slicewise.kernels")
     return _registered
 
 
@@ -195,12 +200,14 @@ def kernels_for(*tensors: Tensor) -> Kernels | None:
     first = tensors[0]
     if not first.is_cuda or first.dtype not in _DTYPES or needs_gradient(*tensors):
         return None
-    return None if _registered is None else _registered.kernels(first.device)
+    backend = registered()
+    return None if backend is None else backend.kernels(first.device)
 
 
 def matching_loops() -> MatchingLoops | None:
     """Compiled loops for one-to-one matching on the CPU; None where NumPy must do it."""
-    return None if _registered is None else _registered.matching_loops()
+    backend = registered()
+    return None if backend is None else backend.matching_loops()
 
 
 def needs_gradient(*tensors: Tensor) -> bool:

@@ -10,7 +10,6 @@ import importlib
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, TypeVar
@@ -57,8 +56,12 @@ _OTHER_NAMES = {
 }
 
 
-class _Moved(MetaPathFinder, Loader):
-    """Finds the modules of `MOVED`: each is a module of its own whose names are those of the new place."""
+class _Moved:
+    """Finds the modules of `MOVED`: each is a module of its own whose names are those of the new place.
+
+    A finder and a loader by its methods: their base classes take longer to import than all else that `import slicewise`
+    does.
+    """
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -66,7 +69,12 @@ class _Moved(MetaPathFinder, Loader):
         """Answer for old paths only."""
         if name not in MOVED:
             return None
-        return ModuleSpec(name, self, is_package=any(old.startswith(f"{name}.") for old in MOVED))
+        inner = any(old.startswith(f"{name}.") for old in MOVED)
+        return ModuleSpec(name, self, is_package=inner)  # type: ignore[arg-type]  # a loader by its methods
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Leave it to Python to make the module."""
+        return None
 
     def exec_module(self, module: ModuleType) -> None:
         """Fill the module with the names of its new place, and say where that is."""

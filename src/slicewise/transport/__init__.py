@@ -8,9 +8,9 @@ relatives.
 Imports `support`. Used by `problem`, `parts`, `distance` and all that needs an exact distance.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from slicewise.support import open_on_demand
 from slicewise.transport.autograd import root, root_slope, slice_costs, weighted_cost
 from slicewise.transport.backproject import descend
 from slicewise.transport.exact import wasserstein, within
@@ -32,21 +32,15 @@ from slicewise.transport.sliced import (
     swapped,
 )
 
+# Imported when they are asked for: few programs need them.
 if TYPE_CHECKING:
     from slicewise.transport.subspace_detour import gaussian_detour, subspace_detour
     from slicewise.transport.subspace_robust import subspace_robust_wasserstein
-
-# Imported when they are asked for: few programs need them.
-_WHEN_ASKED = {
-    "gaussian_detour": "subspace_detour",
-    "subspace_detour": "subspace_detour",
-    "subspace_robust_wasserstein": "subspace_robust",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHEN_ASKED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = getattr(importlib.import_module(f"{__name__}.{_WHEN_ASKED[name]}"), name)
-    globals()[name] = function  # and not the module of the same name
-    return function
+else:
+    __getattr__, __dir__ = open_on_demand(
+        __name__,
+        {
+            "subspace_detour": "gaussian_detour subspace_detour",
+            "subspace_robust": "subspace_robust_wasserstein",
+        },
+    )

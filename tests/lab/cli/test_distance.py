@@ -266,7 +266,7 @@ def test_too_little_memory_is_no_fault(capsys, files, tmp_path, monkeypatch):
     def full(*_, **__):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
-    monkeypatch.setattr("slicewise.lab.cli.distance.evaluate", full)
+    monkeypatch.setattr("slicewise.distance.evaluate", full)
     assert "not enough memory" in refused(
         capsys, "distance", tmp_path / "a.npy", tmp_path / "b.npy"
     )

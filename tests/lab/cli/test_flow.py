@@ -274,7 +274,7 @@ def test_mistakes_end_in_one_line(capsys, tmp_path, arguments, said):
 def test_a_video_needs_an_encoder_and_says_so_before_the_work(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr("slicewise.lab.images.video.find_spec", lambda _: None)
-    monkeypatch.setattr("slicewise.lab.cli.flow.run_flow", None)
+    monkeypatch.setattr("slicewise.flows.flow", None)
     for out in ("flow.mp4", "flow.WEBM"):
         said = refused(capsys, "flow", *QUICK, "-o", out)
         assert "install ffmpeg, or pip install 'slicewise[video]'" in said
@@ -315,7 +315,7 @@ def test_a_final_jump_has_its_own_frame(capsys, monkeypatch):
         result.particles = jumped
         return result
 
-    monkeypatch.setattr("slicewise.lab.cli.flow.run_flow", jumping)
+    monkeypatch.setattr("slicewise.flows.flow", jumping)
     said = found(capsys, *QUICK, "--steps", 2, "--frames", 20, "-o", "a.html")
     assert said["frames"] == [0, 1, 2]
     data = film_in(Path("a.html"))

@@ -14,7 +14,6 @@ from slicewise.lab.data.image_sets import digit
 from slicewise.lab.data.toys import TOYS
 from slicewise.lab.experiments import (
     EXPERIMENTS,
-    PRESETS,
     Options,
     flows,
     gradient_flow,
@@ -22,6 +21,7 @@ from slicewise.lab.experiments import (
 )
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell
 from slicewise.lab.experiments.gradient_flow import ToyTask
+from slicewise.lab.names import PRESETS
 from slicewise.lab.published import find, published
 
 

@@ -2,6 +2,9 @@
 
 `app` puts the subcommands together and turns errors into one line; `options`, `samples` and `output` are what they share.
 
+Importing torch takes over a second. No file of this room imports it at its top, nor a room that needs it: help, version,
+completion and most mistakes are answered without. A command checks what it is given, then imports what it works with.
+
 Imports the library and every other room of lab. Used by the console script and `python -m slicewise`.
 """
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slicewise.distance import Evaluation, evaluate
 from slicewise.lab.cli import options
 from slicewise.lab.cli.output import check_one_format, print_json, print_lines
 from slicewise.lab.cli.samples import (
     EXACT_PAIRS,
     SamplePair,
+    check_samples,
     explain_memory_errors,
     generator_for,
     read_pair,
 )
 from slicewise.lab.errors import UserError
-from slicewise.parts import Curved
-from slicewise.transport import subspace_robust_wasserstein, wasserstein
-from slicewise.variants import VARIANTS
+
+if TYPE_CHECKING:
+    from slicewise.distance import Evaluation
 
 _WEIGHTS = "Weights of the samples of {}, one for each; they are divided by their sum."
 
@@ -82,6 +82,13 @@ def distance(
       slicewise distance a.csv b.csv -v rpsw -O kappa=10 --json
     """
     check_one_format(as_json=as_json, quiet=quiet)
+    options.check_variant(variant)
+    files = [file for file in (a, b, x_weights, y_weights) if file is not None]
+    check_samples(files, seed=seed, dtype=dtype, samples=samples)
+
+    from slicewise.distance import evaluate
+    from slicewise.variants import VARIANTS
+
     recipe, _, _ = options.recipe_of(variant, n_slices, option)
     generator = generator_for(seed)
     sets = read_pair(
@@ -152,6 +159,10 @@ def _error(found: Evaluation, value: float, order: float) -> float:
 
 def _bound(found: Evaluation, variant: str, *, exact: bool) -> float | None:
     """Return an upper bound of the maximum that a variant searches; None for other variants, or if none is known."""
+    from slicewise.parts import Curved
+    from slicewise.transport import subspace_robust_wasserstein
+    from slicewise.variants import VARIANTS
+
     problem, k = found.problem, found.costs.shape[-1]
     known = not isinstance(problem, Curved) and found.recipe.convention == "mean"
     if not (VARIANTS[variant].climbs and known):
@@ -172,6 +183,8 @@ def _bound(found: Evaluation, variant: str, *, exact: bool) -> float | None:
 
 
 def _exact(sets: SamplePair, p: float, *, power: bool) -> float:
+    from slicewise.transport import wasserstein
+
     found = wasserstein(sets.x, sets.y, p=p, x_weights=sets.x_weights, y_weights=sets.y_weights)
     return float(found) ** (p if power else 1)
 

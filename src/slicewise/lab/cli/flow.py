@@ -8,32 +8,22 @@ import sys
 import time
 import warnings
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-import numpy as np
-import torch
 import typer
 
-from slicewise.distance import Objective
-from slicewise.flows import Flow, Recording, Stopping, default_steps
-from slicewise.flows import flow as run_flow
+from slicewise.lab import names
 from slicewise.lab.cli import options
 from slicewise.lab.cli.output import check_one_format, check_output_path, print_json, print_lines
-from slicewise.lab.cli.samples import EXACT_PAIRS, SamplePair, explain_memory_errors, pair_or_toy
+from slicewise.lab.cli.samples import (
+    EXACT_PAIRS,
+    SamplePair,
+    check_pair_or_toy,
+    explain_memory_errors,
+    pair_or_toy,
+)
 from slicewise.lab.data import printable
 from slicewise.lab.errors import UserError
-from slicewise.lab.images import (
-    VIDEOS,
-    Film,
-    as_gif,
-    as_html,
-    as_video,
-    choose_frames,
-    film,
-    find_encoder,
-    seen_in,
-    steps_to_record,
-)
 from slicewise.support import (
     NotArrivedWarning,
     check_choice,
@@ -41,7 +31,11 @@ from slicewise.support import (
     progress_bar,
     write_whole,
 )
-from slicewise.transport import wasserstein
+
+if TYPE_CHECKING:
+    from slicewise.distance import Objective
+    from slicewise.flows import Flow
+    from slicewise.lab.images import Encoder, Film
 
 # Up to so many pairs of samples the exact distance takes milliseconds, and is computed for every frame.
 _CHEAP_PAIRS = 500**2
@@ -83,8 +77,9 @@ def flow(
     objective: Annotated[
         str,
         typer.Option(
-            metavar="power|root|mean_root",
+            metavar="|".join(names.OBJECTIVES),
             help="What is minimized: SW_p^p, SW_p or the mean W_p of the slices.",
+            autocompletion=options.one_of(names.OBJECTIVES),
         ),
     ] = "power",
     p: options.Order = 2.0,
@@ -144,7 +139,7 @@ def flow(
     """
     check_one_format(as_json=as_json, quiet=quiet)
     rate = _rate(lr)
-    check_choice("--objective", objective, get_args(Objective))
+    check_choice("--objective", objective, names.OBJECTIVES)
     if steps is not None:
         check_count("--steps", steps, at_least=0)
     check_count("--frames", frames, at_least=2)
@@ -152,8 +147,25 @@ def flow(
         raise UserError(f"--frames {frames} is too many: give at most {_MOST_FRAMES}")
     if not 0 < fps <= 50:
         raise UserError(f"--fps {fps:g}: give a number above 0, up to 50")
-    recipe, n_slices, own = options.recipe_of(variant, n_slices, option)
+    options.check_variant(variant)
     files = [file for file in (source, target) if file is not None]
+    check_pair_or_toy(
+        files,
+        toy_name=toy_name,
+        n=n,
+        d=d,
+        seed=seed,
+        dtype=dtype,
+        samples=samples,
+        flatten=flatten,
+    )
+    encoder = _check_outputs(out, save)
+
+    from slicewise.flows import Recording, Stopping, default_steps
+    from slicewise.flows import flow as run_flow
+    from slicewise.lab.images import as_gif, as_html, as_video, steps_to_record
+
+    recipe, n_slices, own = options.recipe_of(variant, n_slices, option)
     sets = pair_or_toy(
         files, toy_name=toy_name, n=n, d=d, seed=seed, samples=samples, flatten=flatten
     ).to(dtype, device)
@@ -171,15 +183,6 @@ def flow(
         )
     most = 8 * frames if 8 * frames * one <= _CHEAP_BYTES else 4 * frames
     recorded = steps_to_record(most_steps, min(most, _RECORDED_BYTES // one))
-    check_output_path("--out", out, (".gif", ".html", *VIDEOS))
-    encoder = find_encoder(out.suffix.lower()) if out.suffix.lower() in VIDEOS else None
-    if out.suffix.lower() in VIDEOS and encoder is None:
-        raise UserError(
-            f"--out {printable(str(out))} needs a video encoder, and none is installed: install ffmpeg, or "
-            f"pip install 'slicewise[video]'; .gif and .html need nothing"
-        )
-    if save is not None:
-        check_output_path("--save", save, (".npy", ".npz"))
     start = time.perf_counter()
     stuck = rate == "auto" and recipe.has_fixed_slices and sets.x.shape[1] > 1
     if stuck:
@@ -197,7 +200,7 @@ def flow(
             variant,
             lr=rate,
             max_steps=steps,
-            objective=cast(Objective, objective),
+            objective=cast("Objective", objective),
             p=p,
             n_slices=n_slices,
             seeds=seed,
@@ -268,8 +271,30 @@ def _rate(word: str) -> float | Literal["auto"]:
     return rate
 
 
+def _check_outputs(out: Path, save: Path | None) -> Encoder | None:
+    """Check where an animation and particles go; return the encoder, where the animation is a video."""
+    from slicewise.lab.images import VIDEOS, find_encoder
+
+    kind = out.suffix.lower()
+    check_output_path("--out", out, (".gif", ".html", *VIDEOS))
+    encoder = find_encoder(kind) if kind in VIDEOS else None
+    if kind in VIDEOS and encoder is None:
+        raise UserError(
+            f"--out {printable(str(out))} needs a video encoder, and none is installed: install ffmpeg, or "
+            f"pip install 'slicewise[video]'; .gif and .html need nothing"
+        )
+    if save is not None:
+        check_output_path("--save", save, (".npy", ".npz"))
+    return encoder
+
+
 def _film(found: Flow, sets: SamplePair, most: int, root: float, show_bar: bool | None) -> Film:
     """Choose frames from the first step to the end; the particles may have jumped there."""
+    import torch
+
+    from slicewise.lab.images import choose_frames, film, seen_in
+    from slicewise.transport import wasserstein
+
     end, final = int(found.n_steps), found.particles.cpu()
     history = found.history
     recorded = zip(history.particles_at, history.particles, strict=True)
@@ -318,6 +343,8 @@ def _sliced(found: Flow, root: float) -> list[tuple[float, float]]:
 
 
 def _as_bytes(found: Flow, sets: SamplePair, suffix: str) -> bytes:
+    import numpy as np
+
     file, particles = io.BytesIO(), found.particles.cpu().numpy()
     if suffix == ".npy":
         np.save(file, particles)

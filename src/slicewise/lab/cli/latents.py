@@ -5,36 +5,25 @@ from __future__ import annotations
 import dataclasses
 import io
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
-from torch import Tensor
 
-from slicewise.judging import Scores, baselines
 from slicewise.lab.cli import options
 from slicewise.lab.cli.output import check_output_path, print_json, print_lines
-from slicewise.lab.data import Array, printable
+from slicewise.lab.data import find_file, printable
 from slicewise.lab.errors import UserError
-from slicewise.lab.experiments import GENERATE, TRANSLATE
-from slicewise.lab.latents import (
-    ADULT,
-    CHILD,
-    Latents,
-    axes_for,
-    explained_variance,
-    load,
-    made_by,
-    mosaic,
-    participation_ratio,
-    subset_sizes,
-    tasks,
-    translated,
-    views,
-)
-from slicewise.lab.report import Group, groups, samples
-from slicewise.lab.study import Store
+from slicewise.lab.names import ADULT, CHILD, GENERATE, TRANSLATE
 from slicewise.support import check_choice, progress_bar, write_whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from slicewise.judging import Scores
+    from slicewise.lab.data import Array
+    from slicewise.lab.latents import Latents
+    from slicewise.lab.report import Group
+    from slicewise.lab.study import Store
 
 _DPI = 200  # one face is an inch wide
 _LEAST_SIDE = 64  # pixels; smaller pictures are enlarged
@@ -96,15 +85,27 @@ def latents(
       slicewise latents w.npz --labels gender.npy --judge
       slicewise latents w512/ --pictures faces.png --store runs.db --task "male to female"
     """  # fmt: skip
-    outputs = {name: check_output_path(name, given, (".png",))
-              for name, given in (("--out", out), ("--pictures", pictures)) if given is not None}  # fmt: skip
+    outputs = {name: check_output_path(name, file, (".png",))
+              for name, file in (("--out", out), ("--pictures", pictures)) if file is not None}  # fmt: skip
     if store is not None and pictures is None:
         raise UserError("--store needs --pictures FILE.png")
     if task is not None and store is None:
         raise UserError("--task needs --store FILE.db")
+    for given in (path, labels):
+        if given is not None and not Path(given).is_dir():
+            find_file(given)
+    if store is not None:
+        from slicewise.lab.study import Store
+
+        Store.reading(store).close()  # a store that is not there is missed before the work begins
+
+    from slicewise.lab.latents import load, views
+
     found = load(path, labels=labels, held_out=held_out, adult=adult, child=child, more=more)
     result = _facts(found)
     if judge:
+        from slicewise.judging import baselines
+
         judged = baselines(found.train, found.judged[: len(found.train)])
         result["judged"] = {name: vars(one) for name, one in judged.items()}
     else:
@@ -123,6 +124,14 @@ def latents(
 
 
 def _facts(found: Latents) -> dict[str, Any]:
+    from slicewise.lab.latents import (
+        axes_for,
+        explained_variance,
+        participation_ratio,
+        subset_sizes,
+        tasks,
+    )
+
     explained = explained_variance(found.train)
     return {
         "name": found.name,
@@ -168,6 +177,8 @@ def _lines(result: dict[str, Any], judged: dict[str, Scores]) -> list[tuple[str,
 def _decoded(found: Latents) -> bytes:
     from PIL import Image
 
+    from slicewise.lab.latents import mosaic
+
     pictures = found.decode(found.held_out[:32])
     larger = -(-_LEAST_SIDE // pictures.shape[1])
     pictures = pictures.repeat(larger, axis=1).repeat(larger, axis=2)
@@ -190,6 +201,10 @@ def pictures_of_study(path: Path, latents: Latents, asked: str | None) -> bytes:
     Raises:
         UserError: the store has no samples of these latents.
     """
+    from slicewise.lab.latents import made_by, translated
+    from slicewise.lab.report import samples
+    from slicewise.lab.study import Store
+
     with Store.reading(path) as store:
         group = _group(store, path, latents, asked)
         found = samples(store, group, "end")
@@ -223,6 +238,8 @@ def pictures_of_study(path: Path, latents: Latents, asked: str | None) -> bytes:
 
 def _group(store: Store, path: Path, latents: Latents, asked: str | None) -> Group:
     """Return the runs of a task on these latents; of several networks or lengths, those of the most steps."""
+    from slicewise.lab.report import groups
+
     every = [group for name in (GENERATE, TRANSLATE) for group in groups(store, name)[0]]
     ours = [one for one in every if one.given["task"]["latents"] == latents.digest]
     if not ours:
@@ -238,4 +255,6 @@ def _group(store: Store, path: Path, latents: Latents, asked: str | None) -> Gro
 
 
 def _rows(kept: Array) -> Tensor:
+    import torch
+
     return torch.from_numpy(kept).float()

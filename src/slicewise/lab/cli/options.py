@@ -5,25 +5,45 @@ from __future__ import annotations
 import ast
 import math
 import types
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterable, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 
-from slicewise.distance import recipe_for
-from slicewise.lab.data import TOYS
+from slicewise.lab import names
 from slicewise.lab.errors import UserError
 from slicewise.support import check_choice
-from slicewise.variants import VARIANTS, Recipe
+
+if TYPE_CHECKING:
+    from slicewise.variants import Recipe
 
 MOST_SLICES = 10**8
 DATA, TOY, RUNS, OUTPUT = "Input", "Toy target", "Execution", "Output"
 LATENTS = "Latents"
 
+
+def one_of(words: Sequence[str]) -> Callable[[str], list[str]]:
+    """Complete a word on the command line to those of a few that begin with it."""
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+
+
 VariantName = Annotated[
     str,
     typer.Option(
-        "--variant", "-v", metavar="NAME", help="A variant; `slicewise variants` lists them."
+        "--variant",
+        "-v",
+        metavar="NAME",
+        help="A variant; `slicewise variants` lists them.",
+        autocompletion=one_of(names.VARIANTS),
     ),
 ]
 Order = Annotated[float, typer.Option("--p", help="The order of W_p, at least 1.")]
@@ -57,7 +77,8 @@ Toy = Annotated[
     str | None,
     typer.Option(
         "--toy",
-        metavar="|".join(TOYS),
+        metavar="|".join(names.TOYS),
+        autocompletion=one_of(names.TOYS),
         help="The target if no files are given; particles start from a normal distribution. "
         "\\[default: swiss]",
         rich_help_panel=TOY,
@@ -104,11 +125,21 @@ Seed = Annotated[
     typer.Option(help="The seed of everything random: the same seed gives the same result.",
                  rich_help_panel=RUNS),
 ]  # fmt: skip
-Dtype = Annotated[str, typer.Option(metavar="float64|float32", rich_help_panel=RUNS)]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(names.DTYPES),
+        autocompletion=one_of(names.DTYPES),
+        rich_help_panel=RUNS,
+    ),
+]
 Device = Annotated[
     str,
     typer.Option(
-        metavar="auto|cpu|cuda", help="auto is cuda if there is a device.", rich_help_panel=RUNS
+        metavar="auto|cpu|cuda",
+        help="auto is cuda if there is a device.",
+        autocompletion=one_of(("auto", "cpu", "cuda")),
+        rich_help_panel=RUNS,
     ),
 ]
 Json = Annotated[
@@ -119,6 +150,11 @@ Quiet = Annotated[
 ]
 
 
+def check_variant(variant: str) -> None:
+    """Check that there is a variant of this name."""
+    check_choice("variant", variant, names.VARIANTS)
+
+
 def recipe_of(
     variant: str, n_slices: int | None, given: list[str] | None
 ) -> tuple[Recipe, int | None, dict[str, Any]]:
@@ -127,7 +163,9 @@ def recipe_of(
     Raises:
         UserError: an option is unknown to the variant, has a wrong value, or is given twice.
     """
-    check_choice("variant", variant, VARIANTS)
+    from slicewise.distance import recipe_for
+
+    check_variant(variant)
     options = _own_options(variant, given or [])
     if "n_slices" in options:
         if n_slices is not None:
@@ -139,6 +177,8 @@ def recipe_of(
 
 
 def _own_options(variant: str, given: list[str]) -> dict[str, Any]:
+    from slicewise.variants import VARIANTS
+
     own = VARIANTS[variant]
     kinds: dict[str, Any] = {"defaults": str, "convention": str, **get_type_hints(own.build)}
     options: dict[str, Any] = {}

@@ -9,7 +9,6 @@ from typing import Any
 
 from slicewise.lab.data import printable
 from slicewise.lab.errors import UserError
-from slicewise.lab.study import plain
 from slicewise.support import check_writable
 
 
@@ -42,6 +41,8 @@ def check_one_format(*, as_json: bool, quiet: bool) -> None:
 
 def print_json(found: Mapping[str, Any]) -> None:
     """Print one JSON object; numbers that are not finite become null."""
+    from slicewise.lab.study import plain
+
     print(json.dumps(plain(found), allow_nan=False))
 
 

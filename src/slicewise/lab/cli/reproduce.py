@@ -9,29 +9,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from slicewise.lab.cli import PARTLY, STOPPED, options
+from slicewise.lab.data import check_there, find_file
 from slicewise.lab.errors import NothingToDo, UserError
-from slicewise.lab.experiments import EXPERIMENTS, OPTION_USERS, PRESETS, Options
-from slicewise.lab.latents import ADULT, CHILD, LatentChoice
-from slicewise.lab.report import write_report
-from slicewise.lab.study import (
-    Cell,
-    Engine,
-    ProcessEngine,
-    RayEngine,
-    SerialEngine,
-    Store,
-    SweepProgress,
-    choose_device,
-    device_name,
-    sweep,
-)
-from slicewise.problem import Convention
+from slicewise.lab.names import ADULT, CHILD, EXPERIMENTS, OPTION_USERS, PRESETS
 from slicewise.support import check_choice
+
+if TYPE_CHECKING:
+    from slicewise.lab.experiments import Options
+    from slicewise.lab.study import Cell, Engine
+    from slicewise.problem import Convention
 
 OF_A_FILE = ("--labels", "--held-out", "--adult", "--child", "--more")
 HELP = f"""Run the paper's experiments: {", ".join(EXPERIMENTS)}, or all.
@@ -52,9 +43,20 @@ ENGINES = ("local", "ray")
 
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="An experiment, or all.", show_default=False)],
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            help="An experiment, or all.",
+            show_default=False,
+            autocompletion=options.one_of((*EXPERIMENTS, "all")),
+        ),
+    ],
     preset: Annotated[
-        str, typer.Option(help="quick: a small part. paper: everything as published.")
+        str,
+        typer.Option(
+            help="quick: a small part. paper: everything as published.",
+            autocompletion=options.one_of(PRESETS),
+        ),
     ] = "quick",
     store: Annotated[Path, typer.Option(help="The SQLite file of all runs.")] = Path("runs.db"),
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report.")] = Path(
@@ -65,7 +67,11 @@ def reproduce(
         int, typer.Option(help="Processes; 0 means one per core on a CPU, one on a GPU.")
     ] = 0,
     engine: Annotated[
-        str, typer.Option(help="local: processes of this machine. ray: tasks of a Ray cluster.")
+        str,
+        typer.Option(
+            help="local: processes of this machine. ray: tasks of a Ray cluster.",
+            autocompletion=options.one_of(ENGINES),
+        ),
     ] = "local",
     address: Annotated[
         str | None,
@@ -146,13 +152,25 @@ def reproduce(
     asked = EngineOptions(engine, device, jobs, address, cpus_per_task, gpus_per_task, quiet)
     if report and out.exists() and not out.is_dir():
         raise UserError(f"--out {out} is a file: name a folder for the report")
+    for path in (mnist, faces, photographs):
+        if path is not None:
+            check_there(path)
+    for file in (latents, labels):
+        if file is not None and not Path(file).is_dir():
+            find_file(str(file))
+
+    from slicewise.lab.experiments import Options
+    from slicewise.lab.latents import LatentChoice
+    from slicewise.lab.report import write_report
+    from slicewise.lab.study import Store, SweepProgress, sweep
+
     names = list(EXPERIMENTS) if experiment == "all" else [experiment]
     with open_engine(asked) as place:
         cells, left_out = _cells(
             names,
             Options(
                 preset,
-                cast(Convention, convention),
+                cast("Convention", convention),
                 _absolute(mnist),
                 _absolute(faces),
                 _absolute(photographs),
@@ -207,6 +225,8 @@ def _check_read(experiment: str, given: Sequence[str]) -> None:
 
 def _cells(names: Sequence[str], asked: Options) -> tuple[list[Cell], list[str]]:
     """Return the cells of some experiments, and a line on each that has nothing to do."""
+    from slicewise.lab.experiments import EXPERIMENTS
+
     cells: list[Cell] = []
     left_out: list[str] = []
     for name in names:
@@ -292,6 +312,14 @@ class Execution:
 @contextlib.contextmanager
 def open_engine(asked: EngineOptions) -> Iterator[Execution]:
     """Return the engine that options ask for; a connection to a cluster is closed at the end."""
+    from slicewise.lab.study import (
+        ProcessEngine,
+        RayEngine,
+        SerialEngine,
+        choose_device,
+        device_name,
+    )
+
     if asked.engine == "ray":
         how = {"cpus": asked.cpus or 1.0, "gpus": asked.gpus or 1.0}
         with RayEngine(asked.address, **how, quiet=asked.quiet) as ray:

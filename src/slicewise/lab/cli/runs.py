@@ -8,8 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from slicewise.lab.errors import UserError
-from slicewise.lab.report import best_of, write_report
-from slicewise.lab.study import Store, as_csv, as_json, means_as_csv
 from slicewise.support import check_choice, write_whole
 
 HELP = """List the runs of a store, or export them.
@@ -43,12 +41,15 @@ def runs(
     """List or export the runs of a store."""
     named = {"experiment": experiment, "setting": setting, "variant": variant}
     wanted = {name: value for name, value in named.items() if value is not None}
+    if means and csv is None:
+        raise UserError("--means needs --csv FILE, or --csv - for standard output")
+
+    from slicewise.lab.study import Store, as_csv, as_json, means_as_csv
+
     with Store.reading(store) as kept:
         for name, value in wanted.items():
             check_choice(f"--{name}", value, kept.values_of(name))
         rows = kept.rows(**wanted)
-    if means and csv is None:
-        raise UserError("--means needs --csv FILE, or --csv - for standard output")
     if csv is not None:
         if means:
             # Checks of the theory have no rates; networks that were only timed have no distance.
@@ -69,6 +70,9 @@ def runs(
 
 def _summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each batch of rates and seeds: its best rate, and the mean over seeds at that rate."""
+    from slicewise.lab.report import best_of
+    from slicewise.lab.study import as_json
+
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         place = [row[name] for name in ("experiment", "setting", "variant", "objective")]
@@ -128,5 +132,11 @@ def report(
     ),
 ) -> int:
     """Write the report of a store: an HTML page with its figures and tables."""
+    from slicewise.lab.study import Store
+
+    Store.reading(store).close()  # a store that is not there is missed before the work begins
+
+    from slicewise.lab.report import write_report
+
     print(f"report: {write_report(store, out)}")
     return 0

@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
-from slicewise.lab.data import TOYS, Samples, printable, read_samples, read_weights, toy
+from slicewise.lab import names
+from slicewise.lab.data import SAMPLE_SUFFIXES, find_file, printable
 from slicewise.lab.errors import UserError
-from slicewise.lab.study import choose_device
 from slicewise.support import check_choice, check_count
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from slicewise.lab.data import Samples
 
 # Exact distances between 3,000 samples a side take some 20 s; their time grows as n³.
 EXACT_PAIRS = 3_000**2
+# The toy target of a command without files.
+TOY, TOY_SIZE, TOY_DIMENSIONS = "swiss", 300, 2
 # A toy target is rotated by a d × d matrix.
-TOY_DIMENSION, TOY_NUMBERS = 10_000, 10**8
+MOST_DIMENSIONS, MOST_NUMBERS = 10_000, 10**8
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +40,10 @@ class SamplePair:
 
     def to(self, dtype: str, device: str) -> SamplePair:
         """Return the same samples on a device, in a precision; both are options of a command."""
-        check_choice("--dtype", dtype, ("float64", "float32"))
+        import torch
+
+        from slicewise.lab.study import choose_device
+
         device = choose_device(device)
         kind = torch.float64 if dtype == "float64" else torch.float32
         x, y, a, b = (
@@ -47,6 +56,64 @@ class SamplePair:
             if not bool(torch.isfinite(samples).all()):
                 raise UserError(f"{name} has numbers too large for {dtype}: scale it down")
         return SamplePair(x, y, self.x_name, self.y_name, a, b, self.colors)
+
+
+def check_seed(seed: int) -> None:
+    """Check that a generator takes this seed."""
+    if not 0 <= seed < 2**62:
+        raise UserError(f"--seed {seed}: give a whole number from 0 to 2^62 - 1")
+
+
+def check_samples(files: list[str], *, seed: int, dtype: str, samples: int | None) -> None:
+    """Check what can be known of files of samples, and of options about them, before they are read.
+
+    Raises:
+        UserError: a file cannot be read, or an option has a wrong value.
+    """
+    check_seed(seed)
+    check_choice("--dtype", dtype, names.DTYPES)
+    check_count("--samples", samples)
+    for file in files:
+        find_file(file, SAMPLE_SUFFIXES)
+
+
+def check_pair_or_toy(
+    files: list[str],
+    *,
+    toy_name: str | None,
+    n: int | None,
+    d: int | None,
+    seed: int,
+    dtype: str,
+    samples: int | None,
+    flatten: bool,
+) -> None:
+    """Check options about two files, or about a toy target if no file is given, as `check_samples` does.
+
+    Raises:
+        UserError: as `check_samples`; or options of files and of a toy target are given together.
+    """
+    check_samples(files, seed=seed, dtype=dtype, samples=samples)
+    if len(files) == 1:
+        raise UserError(
+            "only one file is given: give both SOURCE and TARGET, or neither for a toy target"
+        )
+    if files:
+        if toy_name is not None or n is not None or d is not None:
+            raise UserError(
+                "--toy, --n and --d are for toy targets, but files are given: leave them out"
+            )
+        return
+    if samples is not None or flatten:
+        raise UserError("--samples and --flatten are for files: use --n for a toy target")
+    check_choice("--toy", TOY if toy_name is None else toy_name, names.TOYS)
+    n, d = TOY_SIZE if n is None else n, TOY_DIMENSIONS if d is None else d
+    check_count("--n", n)
+    check_count("--d", d, at_least=2)
+    if d > MOST_DIMENSIONS or n * d > MOST_NUMBERS:
+        raise UserError(
+            f"--n {n} and --d {d} are too large for a toy target: give d up to {MOST_DIMENSIONS}, n d up to {MOST_NUMBERS}"
+        )
 
 
 def read_pair(
@@ -64,7 +131,8 @@ def read_pair(
     Raises:
         UserError: a file cannot be read, or the samples have different dimensions.
     """
-    check_count("--samples", samples)
+    from slicewise.lab.data import read_samples
+
     x, y = (read_samples(source, flatten=flatten) for source in (first, second))
     if x.values.shape[1] != y.values.shape[1]:
         raise UserError(
@@ -88,37 +156,24 @@ def pair_or_toy(
     samples: int | None,
     flatten: bool,
 ) -> SamplePair:
-    """Return the samples of two files, or those of a toy target if no file is given."""
-    generator = generator_for(seed)
-    if len(files) == 1:
-        raise UserError(
-            "only one file is given: give both SOURCE and TARGET, or neither for a toy target"
-        )
+    """Return the samples of two files, or those of a toy target if no file is given; `check_pair_or_toy` comes first."""
+    from slicewise.lab.data import toy
+
     if files:
-        if toy_name is not None or n is not None or d is not None:
-            raise UserError(
-                "--toy, --n and --d are for toy targets, but files are given: leave them out"
-            )
         first, second = files
+        generator = generator_for(seed)
         return read_pair(first, second, generator=generator, flatten=flatten, samples=samples)
-    if samples is not None or flatten:
-        raise UserError("--samples and --flatten are for files: use --n for a toy target")
-    name = "swiss" if toy_name is None else toy_name
-    n, d = 300 if n is None else n, 2 if d is None else d
-    check_choice("--toy", name, TOYS)
-    check_count("--n", n)
-    check_count("--d", d, at_least=2)
-    if d > TOY_DIMENSION or n * d > TOY_NUMBERS:
-        raise UserError(
-            f"--n {n} and --d {d} are too large for a toy target: give d up to {TOY_DIMENSION}, n d up to {TOY_NUMBERS}"
-        )
-    pair = toy(name, n, d, seed)
+    pair = toy(toy_name or TOY, n or TOY_SIZE, d or TOY_DIMENSIONS, seed)
     return SamplePair(pair.x, pair.y, pair.x_name, pair.y_name)
 
 
 def _some(
     own: Samples, weights: str | None, count: int | None, generator: torch.Generator
 ) -> tuple[Tensor, Tensor | None]:
+    import torch
+
+    from slicewise.lab.data import read_weights
+
     n = len(own.values)
     shares = None if weights is None else read_weights(weights, n)
     if count is None:
@@ -139,6 +194,8 @@ def _some(
 @contextmanager
 def explain_memory_errors() -> Iterator[None]:
     """Turn errors about memory into a UserError that says what to reduce."""
+    import torch
+
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -151,11 +208,7 @@ def explain_memory_errors() -> Iterator[None]:
 
 
 def generator_for(seed: int) -> torch.Generator:
-    """Return the generator of everything random in a command.
+    """Return the generator of everything random in a command."""
+    import torch
 
-    Raises:
-        UserError: the seed is negative or too large.
-    """
-    if not 0 <= seed < 2**62:
-        raise UserError(f"--seed {seed}: give a whole number from 0 to 2^62 - 1")
     return torch.Generator().manual_seed(seed)

@@ -9,31 +9,21 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slicewise.color import SUFFIXES as MAPS
-from slicewise.color import ColorTransfer
 from slicewise.lab.cli import options
 from slicewise.lab.cli.output import check_one_format, check_output_path, print_json, print_lines
-from slicewise.lab.cli.samples import generator_for
-from slicewise.lab.data import Array, printable
+from slicewise.lab.cli.samples import check_seed
+from slicewise.lab.data import check_there, printable
 from slicewise.lab.errors import UserError
-from slicewise.lab.images import (
-    WRITTEN,
-    Frames,
-    as_rgb,
-    before_after,
-    convert_profile,
-    encode_picture,
-    palette_w2,
-    read_mask,
-    read_picture,
-    visible_pixels,
-)
-from slicewise.support import check_choice, progress_bar, write_whole
-from slicewise.variants import VARIANTS
+from slicewise.support import progress_bar, write_whole
+
+if TYPE_CHECKING:
+    from slicewise.color import ColorTransfer
+    from slicewise.lab.data import Array
+    from slicewise.lab.images import Frames
 
 # Options that determine a map; each is an attribute of a fitted map too.
 _FIT_OPTIONS = ("variant", "space", "palette", "smoothness", "seed")
@@ -135,10 +125,27 @@ def transfer(
       slicewise transfer other.jpg look.npz -o other-new.jpg
     """
     check_one_format(as_json=as_json, quiet=quiet)
-    generator_for(seed)  # checks the seed
-    check_variant(variant)
+    check_seed(seed)
+    options.check_variant(variant)
     if not 0 <= strength <= 1:
         raise UserError(f"--strength {strength:g}: give a number from 0 to 1")
+    for path in (source, target, *([] if mask is None else [mask])):
+        check_there(path)
+
+    from slicewise.color import SUFFIXES as MAPS
+    from slicewise.color import ColorTransfer
+    from slicewise.lab.images import (
+        Frames,
+        as_rgb,
+        before_after,
+        convert_profile,
+        encode_picture,
+        read_mask,
+        read_picture,
+        visible_pixels,
+    )
+
+    check_linear(variant)
     fitted = ColorTransfer(
         variant, space=space, palette=palette, smoothness=smoothness, generator=seed
     )
@@ -199,9 +206,10 @@ def transfer(
         print_lines(_lines(result))
 
 
-def check_variant(variant: str) -> None:
+def check_linear(variant: str) -> None:
     """Check that a step can be computed for a variant."""
-    check_choice("variant", variant, VARIANTS)
+    from slicewise.variants import VARIANTS
+
     if VARIANTS[variant]().lift is not None:
         usable = [name for name, own in VARIANTS.items() if own().lift is None]
         raise UserError(
@@ -214,6 +222,9 @@ def check_outputs(
     out: Path, frames: Frames, many: bool, compare: Path | None, save_map: Path | None, force: bool
 ) -> list[Path]:
     """Return the paths of the results, after checking that they do not exist and can be written."""
+    from slicewise.color import SUFFIXES as MAPS
+    from slicewise.lab.images import WRITTEN
+
     shown = printable(str(out))
     if many:
         if out.exists() and not out.is_dir():
@@ -250,6 +261,8 @@ def check_outputs(
 
 def load_map(path: Path, context: typer.Context) -> ColorTransfer:
     """Load a map from a file, and refuse options that differ from those it was fitted with."""
+    from slicewise.color import ColorTransfer
+
     shown = printable(str(path))
     if context.params["save_map"] is not None:
         raise UserError(f"{shown} is a map already: leave --save-map out")
@@ -282,6 +295,8 @@ def _distances(
 
     They are None if a map is applied, because there is no target.
     """
+    from slicewise.lab.images import palette_w2
+
     compared = {"w2_before": before, "w2": after, "w2_floor": wanted}
     return {
         name: None if one is None or wanted is None else palette_w2(one, wanted, seed)

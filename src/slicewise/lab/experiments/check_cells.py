@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from slicewise.lab.experiments.check import Check
-from slicewise.lab.experiments.estimators import CHECKS as ESTIMATORS
-from slicewise.lab.experiments.theory import CHECKS as THEORY
+from slicewise.lab.experiments.estimators import CHECKS as ESTIMATOR_CHECKS
+from slicewise.lab.experiments.theory import CHECKS as THEORY_CHECKS
+from slicewise.lab.names import ESTIMATORS
+from slicewise.lab.names import THEORY as NAME
 from slicewise.lab.study import Result, Run
 from slicewise.sampling import DRAWS
 
-NAME = "theory"
-CHECKS: dict[str, dict[str, Check]] = {NAME: THEORY, "estimators": ESTIMATORS}  # by experiment
+# By experiment.
+CHECKS: dict[str, dict[str, Check]] = {NAME: THEORY_CHECKS, ESTIMATORS: ESTIMATOR_CHECKS}
 _RANDOM, _MACHINE = "random numbers", "timed on"  # names that no task has as a parameter
 
 

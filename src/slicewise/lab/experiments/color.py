@@ -15,8 +15,8 @@ from slicewise.distance import Objective
 from slicewise.lab.data import Array, PhotographPair, photograph_pairs
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell, timed_cells
 from slicewise.lab.experiments.theory.evaluation import measured_distance
+from slicewise.lab.names import COLOR as NAME
 
-NAME = "color"
 # {1, 3, 5, 8} · 10^{−4 … 1} and 100, as the paper lists them.
 RATES = (
     *(float(f"{digit}e{power}") for power in range(-4, 2) for digit in (1, 3, 5, 8)),

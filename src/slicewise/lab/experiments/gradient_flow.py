@@ -13,9 +13,9 @@ import slicewise as sw
 from slicewise.distance import Objective
 from slicewise.lab.data import TOYS, Array, toy
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell, timed_cells
+from slicewise.lab.names import GRADIENT_FLOW as NAME
 from slicewise.problem import Convention
 
-NAME = "gradient-flow"
 # {1, 3, 5, 8} · 10^{−6 … 2} as in the paper; the squared loss, a mean over samples, is stable up to larger ones.
 RATES = tuple(float(f"{digit}e{power}") for power in range(-6, 3) for digit in (1, 3, 5, 8))
 LARGER_RATES = (1e3, 3e3, 5e3, 8e3, 1e4, 3e4)

@@ -13,9 +13,9 @@ from slicewise.distance import Objective
 from slicewise.lab.data import SIDE, Array, Images, digit, faces
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell, timed_cells
 from slicewise.lab.experiments.gradient_flow import OBJECTIVES, on_scale
+from slicewise.lab.names import IMAGE_FLOW as NAME
 from slicewise.problem import Convention
 
-NAME = "image-flow"
 DIGIT_RATES = tuple(float(f"{digit}e{power}") for power in range(-3, 4) for digit in (1, 5))
 FACE_RATES = (1.0, 4.0, 8.0, 16.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 3200.0)
 REDUCED = ", reduced"

@@ -10,27 +10,46 @@ Imports problem, support, transport, lab.data and lab.errors. Used by latents, e
 
 from __future__ import annotations
 
-from slicewise.lab.images.animation import as_gif, as_html, as_video
-from slicewise.lab.images.before_after import before_after
-from slicewise.lab.images.figure_colors import BLUE, GRAY, GREEN, ORANGE
-from slicewise.lab.images.figures import blank, gallery, photographs
-from slicewise.lab.images.files import (
-    WRITTEN,
-    convert_profile,
-    encode_picture,
-    read_mask,
-    read_picture,
-)
-from slicewise.lab.images.frames import Frames, as_rgb, palette_w2, visible_pixels
-from slicewise.lab.images.scenes import (
-    Film,
-    choose_frames,
-    film,
-    log_spaced,
-    seen_in,
-    steps_to_record,
-)
-from slicewise.lab.images.video import VIDEOS, find_encoder
+from typing import TYPE_CHECKING
+
+from slicewise.support import open_on_demand
+
+if TYPE_CHECKING:
+    from slicewise.lab.images.animation import as_gif, as_html, as_video
+    from slicewise.lab.images.before_after import before_after
+    from slicewise.lab.images.figure_colors import BLUE, GRAY, GREEN, ORANGE
+    from slicewise.lab.images.figures import blank, gallery, photographs
+    from slicewise.lab.images.files import (
+        WRITTEN,
+        convert_profile,
+        encode_picture,
+        read_mask,
+        read_picture,
+    )
+    from slicewise.lab.images.frames import Frames, as_rgb, palette_w2, visible_pixels
+    from slicewise.lab.images.scenes import (
+        Film,
+        choose_frames,
+        film,
+        log_spaced,
+        seen_in,
+        steps_to_record,
+    )
+    from slicewise.lab.images.video import VIDEOS, Encoder, find_encoder
+else:
+    __getattr__, __dir__ = open_on_demand(
+        __name__,
+        {
+            "animation": "as_gif as_html as_video",
+            "before_after": "before_after",
+            "figure_colors": "BLUE GRAY GREEN ORANGE",
+            "figures": "blank gallery photographs",
+            "files": "WRITTEN convert_profile encode_picture read_mask read_picture",
+            "frames": "Frames as_rgb palette_w2 visible_pixels",
+            "scenes": "Film choose_frames film log_spaced seen_in steps_to_record",
+            "video": "VIDEOS Encoder find_encoder",
+        },
+    )
 
 __all__ = [
     "BLUE",
@@ -39,6 +58,7 @@ __all__ = [
     "ORANGE",
     "VIDEOS",
     "WRITTEN",
+    "Encoder",
     "Film",
     "Frames",
     "as_gif",

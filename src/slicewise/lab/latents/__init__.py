@@ -10,7 +10,6 @@ Imports judging, support, lab.data, lab.images and lab.errors. Used by experimen
 from __future__ import annotations
 
 from slicewise.lab.latents.choice import LatentChoice
-from slicewise.lab.latents.domains import ADULT, CHILD
 from slicewise.lab.latents.layouts import load
 from slicewise.lab.latents.pictures import (
     axes_for,
@@ -22,6 +21,7 @@ from slicewise.lab.latents.pictures import (
     views,
 )
 from slicewise.lab.latents.sets import Latents, Task, subset_sizes, task_of, tasks
+from slicewise.lab.names import ADULT, CHILD
 
 __all__ = [
     "ADULT",

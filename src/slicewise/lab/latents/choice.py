@@ -6,9 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from slicewise.lab.latents.domains import ADULT, CHILD
 from slicewise.lab.latents.layouts import load
 from slicewise.lab.latents.sets import Latents
+from slicewise.lab.names import ADULT, CHILD
 
 
 @dataclass(frozen=True)

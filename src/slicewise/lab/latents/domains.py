@@ -9,9 +9,6 @@ from slicewise.lab.errors import UserError
 
 GENDER_PAIR = ("male", "female")
 AGE_PAIR = ("adult", "child")
-# Ages of the paper: above the first is an adult, below the second a child.
-ADULT: float = 18
-CHILD: float = 10
 # Labels with more values are measurements, not domains.
 _MOST_VALUES = 50
 # A domain has at least this many rows.

@@ -14,15 +14,14 @@ from torch import Tensor
 from slicewise.lab.data import Array, find_file, printable, read_array, read_arrays
 from slicewise.lab.errors import UserError
 from slicewise.lab.latents.domains import (
-    ADULT,
     AGE_PAIR,
-    CHILD,
     GENDER_PAIR,
     by_age,
     by_gender,
     by_value,
 )
 from slicewise.lab.latents.sets import LEAST_ROWS, Latents
+from slicewise.lab.names import ADULT, CHILD
 from slicewise.support import check_count
 
 # Names of the matrix in files of several arrays, in this order.

@@ -10,8 +10,22 @@ Imports judging, steps, support and every earlier room of lab. Used by cli.
 
 from __future__ import annotations
 
-from slicewise.lab.report.best import best_of
-from slicewise.lab.report.page import write_report
-from slicewise.lab.report.training_runs import Group, groups, samples
+from typing import TYPE_CHECKING
+
+from slicewise.support import open_on_demand
+
+if TYPE_CHECKING:
+    from slicewise.lab.report.best import best_of
+    from slicewise.lab.report.page import write_report
+    from slicewise.lab.report.training_runs import Group, groups, samples
+else:
+    __getattr__, __dir__ = open_on_demand(
+        __name__,
+        {
+            "best": "best_of",
+            "page": "write_report",
+            "training_runs": "Group groups samples",
+        },
+    )
 
 __all__ = ["Group", "best_of", "groups", "samples", "write_report"]

@@ -9,14 +9,33 @@ Imports support, lab.data and lab.errors. Used by experiments, report, cli and b
 
 from __future__ import annotations
 
-from slicewise.lab.study.engines import Engine, ProcessEngine, SerialEngine
-from slicewise.lab.study.export import as_csv, means_as_csv
-from slicewise.lab.study.machine import choose_device, device_name
-from slicewise.lab.study.progress import SweepProgress
-from slicewise.lab.study.ray_engine import RayEngine
-from slicewise.lab.study.run import Cell, Result, Run, as_json, plain
-from slicewise.lab.study.store import Store
-from slicewise.lab.study.sweep import sweep
+from typing import TYPE_CHECKING
+
+from slicewise.support import open_on_demand
+
+if TYPE_CHECKING:
+    from slicewise.lab.study.engines import Engine, ProcessEngine, SerialEngine
+    from slicewise.lab.study.export import as_csv, means_as_csv
+    from slicewise.lab.study.machine import choose_device, device_name
+    from slicewise.lab.study.progress import SweepProgress
+    from slicewise.lab.study.ray_engine import RayEngine
+    from slicewise.lab.study.run import Cell, Result, Run, as_json, plain
+    from slicewise.lab.study.store import Store
+    from slicewise.lab.study.sweep import sweep
+else:
+    __getattr__, __dir__ = open_on_demand(
+        __name__,
+        {
+            "engines": "Engine ProcessEngine SerialEngine",
+            "export": "as_csv means_as_csv",
+            "machine": "choose_device device_name",
+            "progress": "SweepProgress",
+            "ray_engine": "RayEngine",
+            "run": "Cell Result Run as_json plain",
+            "store": "Store",
+            "sweep": "sweep",
+        },
+    )
 
 __all__ = [
     "Cell",

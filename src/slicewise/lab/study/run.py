@@ -9,9 +9,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from slicewise.lab.data import Array
+if TYPE_CHECKING:
+    from slicewise.lab.data import Array
 
 
 @dataclass(frozen=True)

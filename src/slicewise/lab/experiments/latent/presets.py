@@ -9,10 +9,10 @@ from slicewise.lab.experiments.flows import ELEVEN
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT, BaselineCell, TrainingCell
 from slicewise.lab.experiments.latent.tasks import GENERATION, LatentTask
 from slicewise.lab.latents import LatentChoice, tasks
+from slicewise.lab.names import GENERATE
 from slicewise.lab.study import Cell
 from slicewise.training import Precision
 
-GENERATE, TRANSLATE = "generate", "translate"
 # {1, 3, 5, 8} · 10^{−6 … −1} and 1, as the paper lists them.
 RATES = (*(float(f"{digit}e{power}") for power in range(-6, 0) for digit in (1, 3, 5, 8)), 1.0)
 # In the order they are made: a few in the range of the paper's best ones, then those between, then the others.

@@ -1,20 +1,21 @@
-"""Arguments at the door: arrays become tensors, mistakes are named, and so is what a user may have meant."""
+"""Tensors at the door: arrays become tensors, and mistakes are named; torch's modes, which stand between us and their values.
+
+The modes are compilers and function transforms (`is_transformed`), and autocast (`full_precision`).
+"""
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import math
 import numbers
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from slicewise.support.torch_modes import broadcast, is_transformed
 
 Returned = TypeVar("Returned")
 _ARRAYS = (np.ndarray, list, tuple)
@@ -151,134 +152,6 @@ class _ResultOfArrays:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _ResultOfArrays, (self._result, self._as_list)
-
-
-# What every call takes beside the options of its variant.
-OF_THE_CALL = (
-    "p",
-    "x_weights",
-    "y_weights",
-    "objective",
-    "slices",
-    "generator",
-    "backend",
-    "progress",
-)
-
-# Arguments of slicewise 0.1, and what to write now.
-RENAMED = {
-    "power": "objective='power' for SW_p^p, objective='root' for SW_p",
-    "detach": "hold_weights=True takes slice weights as constants",
-    "seed": "generator=0, a seed, a torch.Generator or a list of either",
-    "step": "step_rule='cauchy', the rule that computes a step",
-    "laws": "properties",
-    "breaks": "lacks={...}, the properties that do not hold",
-}
-
-# Arguments as other libraries (POT, geomloss, optimisers) have them, and what comes nearest.
-_ELSEWHERE = {
-    "n_projections": ("n_slices",),
-    "n_proj": ("n_slices",),
-    "num_projections": ("n_slices",),
-    "L": ("n_slices",),
-    "projections": ("slices",),
-    "directions": ("slices",),
-    "thetas": ("slices",),
-    "a": ("x_weights",),
-    "b": ("y_weights",),
-    "weights": ("x_weights", "y_weights"),
-    "seed": ("seeds", "generator"),
-    "learning_rate": ("lr",),
-    "n_steps": ("max_steps",),
-    "n_iter": ("max_steps",),
-    "max_iter": ("max_steps",),
-    "iterations": ("max_steps",),
-    "epochs": ("max_steps",),
-}
-
-# Where another name is not the whole answer: what to write.
-_INSTEAD = {
-    "projections": "slices are rows, (L, d): slices=projections.T",
-    "log": "costs, slices and the error are those of evaluate(x, y)",
-    "return_log": "costs, slices and the error are those of evaluate(x, y)",
-    "reduction": "SlicedWasserstein(reduction=...) is the loss that reduces a batch",
-    "device": "it runs where the samples are: x.to(device)",
-}
-_BY_OPTIMIZERS = (
-    "it makes plain steps, by lr=; the loss SlicedWasserstein is for torch's optimizers"
-)
-_HISTORY = "what was recorded on the way is the `history` of what it returns"
-_DRAWN = (
-    "it draws its own at every step, n_slices of them; for given ones write the loop, "
-    "x = x + displacement(x, y, slices=...)"
-)
-# What a flow decides by itself, or has under another name.
-_OF_A_FLOW = {
-    "log": _HISTORY,
-    "optimizer": _BY_OPTIMIZERS,
-    "optimiser": _BY_OPTIMIZERS,
-    "power": "write objective='power', 'root' or 'mean_root'",
-    "progress": "a flow knows how far it is; leave it out",
-    "slices": _DRAWN,
-    "projections": _DRAWN,
-    "steps": "write max_steps=...",
-    "step": "write step_rule=...",
-    "share": "write step_factor=...",
-    "detach": "write hold_weights=...",
-    "at_least": "write lower_bound=...",
-    "stop_w2": "write stopping=sw.Stopping(w2=...)",
-    "tolerance": "write stopping=sw.Stopping(tolerance=...)",
-    "tol": "write stopping=sw.Stopping(tolerance=...)",
-    "finish": "write stopping=sw.Stopping(assign=True)",
-    "w2_at": "write recording=sw.Recording(w2_at=[...])",
-    "particles_at": "write recording=sw.Recording(particles_at=[...])",
-    "checkpoint": "write recording=sw.Recording(checkpoint='run.pt')",
-    "bar": "write recording=sw.Recording(progress_bar=True)",
-    "progress_bar": "write recording=sw.Recording(progress_bar=True)",
-    "trace": _HISTORY,
-}
-
-
-def meant(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> list[str]:
-    """Which of the known names someone who wrote this one may have meant, the likeliest first."""
-    written = {k.lower(): k for k in known}
-    here = [k for k in _ELSEWHERE.get(name, ()) if k in written]
-    return here or [written[k] for k in difflib.get_close_matches(name.lower(), written, 3, cutoff)]
-
-
-def comes_from_elsewhere(name: str) -> bool:
-    """Is it what another library, or slicewise 0.1, calls an argument?"""
-    return name in _ELSEWHERE or name in _INSTEAD or name in RENAMED
-
-
-def did_you_mean(names: list[str]) -> str:
-    """The question, or nothing where no name is near."""
-    return f"did you mean {' or '.join(map(repr, names))}? " if names else ""
-
-
-def check_option(variant: str, option: str, options: Iterable[str]) -> None:
-    """An option that the variant has. What a call takes beside them is told apart: all meet in **options."""
-    known = list(options)
-    if option in known:
-        return
-    what = f"option of variant {variant!r} = {option!r} is unknown"
-    if option in OF_THE_CALL:
-        raise ValueError(f"{what}: it is no option, but given where the distance is computed")
-    if option in RENAMED:
-        raise ValueError(f"{what}: it has another name now, {RENAMED[option]}")
-    if option in _INSTEAD:
-        near = did_you_mean([k for k in _ELSEWHERE.get(option, ()) if k in OF_THE_CALL])
-        raise ValueError(f"{what}: {near}{_INSTEAD[option]}")
-    near = did_you_mean(meant(option, [*known, *OF_THE_CALL]))
-    raise ValueError(
-        f"{what}: {near}its options are {', '.join(known)}; sliced_wasserstein itself takes {', '.join(OF_THE_CALL)}"
-    )
-
-
-def check_flow_argument(name: str) -> None:
-    """Refuse what other calls take and a flow does not."""
-    if name in _OF_A_FLOW:
-        raise ValueError(f"flow has no argument {name!r}: {_OF_A_FLOW[name]}")
 
 
 # How far sample weights may be from summing to one, by the precision they come in.
@@ -427,24 +300,6 @@ def check_order(p: object) -> None:
         raise ValueError(f"p = {p!r}: give a finite real number p >= 1, e.g. 2")
 
 
-def check_count(name: str, value: object, *, at_least: int = 1) -> None:
-    """A whole number of things."""
-    if value is not None and (
-        isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < at_least
-    ):
-        raise ValueError(f"{name} = {value!r}: give a whole number of at least {at_least}")
-
-
-def check_number(name: str, value: object, *, above: float, or_equal: bool = False) -> None:
-    """A real, finite number above another."""
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    number = float(value) if real and isinstance(value, numbers.Real) else math.nan
-    if not (math.isfinite(number) and (number > above or (or_equal and number == above))):
-        raise ValueError(
-            f"{name} = {value!r}: give a finite number {'of at least' if or_equal else 'above'} {above:g}"
-        )
-
-
 def check_finite(**tensors: Tensor | None) -> None:
     """No NaN and no infinity, where the values can be looked at (not in compiled or vmapped code)."""
     present = {k: t.detach() for k, t in tensors.items() if t is not None}
@@ -480,14 +335,6 @@ def _is_seed(value: object) -> bool:
     return whole and -(2**63) <= int(value) < 2**64  # type: ignore[call-overload]
 
 
-def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
-    """One of a few words; the error names the nearest."""
-    known = list(choices)
-    if value not in known:
-        hint = did_you_mean(meant(str(value), known))
-        raise ValueError(f"{name} = {value!r} is unknown: {hint}choose from {', '.join(known)}")
-
-
 def values_readable(*tensors: Tensor) -> bool:
     """May values be read here? Not while compiling, under torch.func, or in a CUDA graph capture."""
     if is_transformed(*tensors):
@@ -521,3 +368,29 @@ def check_basis(basis: Tensor) -> None:
             f"basis of shape {tuple(basis.shape)} has columns that are not orthonormal: give (d, k) "
             f"with basisᵀ basis = 1, e.g. torch.linalg.qr(basis).Q"
         )
+
+
+def is_transformed(*tensors: Tensor | None) -> bool:
+    """Does a compiler or a transform of torch.func stand between us and these tensors' values?"""
+    # torch offers no public test for its function transforms, and cannot compile the private one.
+    return torch.compiler.is_compiling() or any(
+        torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors if t is not None
+    )
+
+
+def full_precision(device_type: str) -> AbstractContextManager[None]:
+    """A context without autocast; entering one where there is none to switch off costs nothing."""
+    if torch.is_autocast_enabled(device_type):
+        return torch.autocast(device_type, enabled=False)
+    return nullcontext()
+
+
+def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The joint shape of leading dimensions; raises as torch does where they do not fit.
+
+    Torch itself takes ten microseconds to broadcast two equal shapes.
+    """
+    first = next((s for s in shapes if len(s)), ())
+    if all(s == first or not len(s) for s in shapes):
+        return tuple(first)
+    return tuple(torch.broadcast_shapes(*shapes))

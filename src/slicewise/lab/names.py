@@ -1,0 +1,46 @@
+"""The words that the command line offers, known without importing what they name.
+
+Help, completion and errors take them from here, and no torch with them. Rooms of lab that own such words import them from
+here; names of the library are the library's, and a test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+# Those of `slicewise.VARIANTS`, in its order.
+VARIANTS = (
+    *("sw", "orthosw", "maxsw", "maxksw", "ksw", "dsw", "vdsw", "omsw", "rmsw", "imsw", "vimsw"),
+    *("ebsw", "rpsw", "ebrpsw", "phisw", "gsw", "maxgsw", "asw", "qsw", "rqsw", "lcvsw", "ucvsw"),
+    *("gaussiansw", "momentsw", "sirebsw", "imhebsw", "rmhebsw"),
+)
+# Those of `slicewise.distance.Objective`.
+OBJECTIVES = ("power", "root", "mean_root")
+DTYPES = ("float64", "float32")
+
+TOYS = ("swiss", "8gaussians", "knot")
+
+THEORY = "theory"
+GRADIENT_FLOW = "gradient-flow"
+IMAGE_FLOW = "image-flow"
+COLOR = "color"
+GENERATE = "generate"
+TRANSLATE = "translate"
+ESTIMATORS = "estimators"
+EXPERIMENTS = (THEORY, GRADIENT_FLOW, IMAGE_FLOW, COLOR, GENERATE, TRANSLATE, ESTIMATORS)
+PRESETS = ("quick", "paper")
+# Which experiments use an option.
+OPTION_USERS: Mapping[str, Sequence[str]] = {
+    "--convention": (GRADIENT_FLOW, IMAGE_FLOW),
+    "--mnist": (IMAGE_FLOW,),
+    "--faces": (IMAGE_FLOW,),
+    "--photographs": (COLOR,),
+    **dict.fromkeys(
+        ("--latents", "--labels", "--held-out", "--adult", "--child", "--more"),
+        (GENERATE, TRANSLATE),
+    ),
+}
+
+# Ages of the paper: above the first is an adult, below the second a child.
+ADULT: float = 18
+CHILD: float = 10
