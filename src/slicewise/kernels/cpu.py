@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import math
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from slicewise.kernels.products import multiply, project
+from slicewise.kernels.threads import share
 from slicewise.support import broadcast
-from slicewise.transport import Match, Wanted, project
+from slicewise.transport import Match, PricingMatcher, Wanted
 from slicewise.transport import match_slices as plain_match_slices
 
 Array = Any
@@ -44,81 +44,113 @@ def as_rows(projections: Tensor, shape: tuple[int, ...]) -> Tensor:
     return projections.expand(*shape, n).clone(memory_format=torch.contiguous_format).view(-1, n)
 
 
-# A further thread for each so many numbers to sort: about a millisecond's work. Waking one takes 50 µs,
-# and with 30,000 numbers two threads were measured to be half as fast as one.
-_SERIAL_KEYS = 200_000
-# Pieces for each thread: enough to even out unequal progress, few enough to stay long.
-_PIECES_EACH = 8
-
-_pool: ThreadPoolExecutor | None = None
-_pool_size = 0
-
-
-def share(work: Callable[[int, int], None], rows: int, *, keys: int) -> None:
-    """Call `work(start, stop)` over all rows, by as many threads as torch may use.
-
-    Python threads suffice because the kernels release the GIL. Each takes the next piece when it has
-    finished one: torch's own threads spin for milliseconds after a matrix product, and whoever shares
-    a core with them gets less done.
-    """
-    n_threads = min(torch.get_num_threads(), rows, 1 + keys // _SERIAL_KEYS)
-    if n_threads < 2:
-        work(0, rows)
-        return
-    n_pieces = min(rows, _PIECES_EACH * n_threads)
-    edges = [rows * k // n_pieces for k in range(n_pieces + 1)]
-    pieces = iter(range(n_pieces))  # `next` on it is atomic
-
-    def take() -> None:
-        for k in pieces:
-            work(edges[k], edges[k + 1])
-
-    pool = _threads(n_threads - 1)
-    others = [pool.submit(take) for _ in range(n_threads - 1)]
-    take()
-    for other in others:
-        if not other.cancel():  # one that has not begun finds nothing left to do
-            other.result()
-
-
-def _threads(n: int) -> ThreadPoolExecutor:
-    global _pool, _pool_size
-    if _pool is None or _pool_size < n:
-        _pool, _pool_size = ThreadPoolExecutor(n, thread_name_prefix="slicewise"), n
-    return _pool
-
-
-def _forget() -> None:
-    global _pool
-    _pool = None
-
-
-# A forked process (a DataLoader worker, say) inherits the pool's record but none of its threads.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
-
-
 # Up to this many samples NumPy's vectorised sort of packed words beats a radix sort.
 _PACKED_UP_TO = 1024
-# Words by precision, and the bits of a value's place in its row's range that survive arithmetic in it.
-_WORDS = {torch.float32: (np.uint32, 32, 23), torch.float64: (np.uint64, 64, 52)}
+# Words by bytes of a number, integers of the same size, their bits, and the bits of a value's place in its row's range that survive arithmetic in it.
+_WORDS = {
+    4: (np.uint32, np.int32, 32, 23),
+    8: (np.uint64, np.int64, 64, 52),
+}
 _NO_WEIGHTS = np.empty((1, 0))
 
 
-def match_by_numba(
+# What sorting and pricing take for each number, in nanoseconds of one core: up to 512 in a row (NumPy sorts those by
+# a network), up to 1024, and beyond.
+_SHORT_NS, _PACKED_NS, _RADIX_NS = 4.0, 8.0, 7.0
+# Up to this dimension gradients are taken back by a loop of our own.
+_SMALL_DIMENSION = 8
+
+
+class NumbaMatcher(PricingMatcher):
+    """`transport.match_slices` through compiled kernels; gradients to weights by the plain version."""
+
+    def __call__(
+        self,
+        x: Tensor,
+        y: Tensor,
+        slices: Tensor,
+        x_weights: Tensor | None = None,
+        y_weights: Tensor | None = None,
+        *,
+        p: float,
+        wanted: Wanted = Wanted(),
+        y_sorted: Tensor | None = None,
+    ) -> Match:
+        """See `transport.match_slices`."""
+        if wanted.u_weights or wanted.v_weights:
+            return plain_match_slices(x, y, slices, x_weights, y_weights, p=p, wanted=wanted)
+        costs, u, v, shape = _rows(x, y, slices, x_weights, y_weights, p, wanted, y_sorted)
+        u_grad = torch.from_numpy(u.reshape(*shape, -1)) if wanted.u else None
+        v_grad = torch.from_numpy(v.reshape(*shape, -1)) if wanted.v else None
+        return Match(torch.from_numpy(costs.reshape(shape)), u_grad, v_grad, None, None)
+
+    def priced(
+        self,
+        x: Tensor,
+        y: Tensor,
+        slices: Tensor,
+        x_weights: Tensor | None,
+        y_weights: Tensor | None,
+        coefficients: Tensor | None,
+        *,
+        p: float,
+        root: bool,
+        y_sorted: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """See `PricingMatcher.priced`."""
+        loops = numba_loops()
+        costs, u, _, shape = _rows(x, y, slices, x_weights, y_weights, p, _ONLY_X, y_sorted)
+        *batch, n_lines = shape
+        elements, n = math.prod(batch), u.shape[1]
+        values, factors = np.empty(elements, u.dtype), np.empty((elements, n_lines), u.dtype)
+        costs = costs.reshape(elements, n_lines)
+        loops.weigh(costs, _weights(coefficients, shape), p, root, values, factors)
+        gradient = _taken_back(loops, u.reshape(elements, n_lines, n), slices, factors, batch)
+        return torch.from_numpy(values.reshape(batch)), gradient
+
+
+match_by_numba = NumbaMatcher()
+_ONLY_X = Wanted(True, False)
+
+
+def _taken_back(
+    loops: Any, on_lines: Array, slices: Tensor, factors: Array, batch: list[int]
+) -> Tensor:
+    """Σ_l factors_l · on_lines_l ⊗ slices_l, (*batch, n, d), of on_lines (B, L, n) and factors (B, L)."""
+    elements, n_lines, n = on_lines.shape
+    d = slices.shape[-1]
+    if slices.dim() > 2:
+        slices = slices.expand(*batch, n_lines, d)
+    if n < d:  # the smaller side is multiplied by the factors
+        rows = on_lines.reshape(-1, n)
+        loops.scale_rows(rows, factors.reshape(-1), rows)
+        return multiply(torch.from_numpy(on_lines.reshape(*batch, n_lines, n)).mT, slices)
+    lines = slices.detach().contiguous().numpy().reshape(-1, d)
+    scaled = np.empty((elements, n_lines, d), lines.dtype)
+    loops.scale_rows(lines, factors.reshape(-1), scaled.reshape(-1, d))
+    if d > _SMALL_DIMENSION:
+        u, factor = on_lines.reshape(*batch, n_lines, n), scaled.reshape(*batch, n_lines, d)
+        return multiply(torch.from_numpy(u).mT, torch.from_numpy(factor))
+    out = np.empty((elements, n, d), lines.dtype)
+    share(
+        lambda start, stop: loops.take_back(on_lines, scaled, start, stop, out),
+        elements * -(-n // loops.TILE),
+        each_ns=n_lines * d * min(n, loops.TILE) * 0.1,
+    )
+    return torch.from_numpy(out.reshape(*batch, n, d))
+
+
+def _rows(
     x: Tensor,
     y: Tensor,
     slices: Tensor,
-    x_weights: Tensor | None = None,
-    y_weights: Tensor | None = None,
-    *,
+    x_weights: Tensor | None,
+    y_weights: Tensor | None,
     p: float,
-    wanted: Wanted = Wanted(),
-    y_sorted: Tensor | None = None,
-) -> Match:
-    """`transport.match_slices` through compiled kernels; gradients to weights by the plain version."""
-    if wanted.u_weights or wanted.v_weights:
-        return plain_match_slices(x, y, slices, x_weights, y_weights, p=p, wanted=wanted)
+    wanted: Wanted,
+    y_sorted: Tensor | None,
+) -> tuple[Array, Array, Array, tuple[int, ...]]:
+    """Costs (rows,), wanted gradients on the lines (rows, n) and (rows, m), and the shape (*batch, L) of the rows."""
     u = project(x, slices)
     ordered = wanted.v or y_weights is not None  # must it be known which sample of y is which?
     known = y_sorted is not None and not ordered
@@ -128,61 +160,74 @@ def match_by_numba(
     # A target shared by the whole batch is sorted once; gradients to it need a row for each.
     shared = v.dim() == 2 and len(shape) > 1 and not ordered
     v_rows = v.contiguous() if shared else as_rows(v, shape)
-    if shared and not known:
-        v_rows.numpy().sort(axis=1)
-        known = True
-    costs = torch.empty(u_rows.shape[0], dtype=u.dtype)
+    us, vs = u_rows.numpy(), v_rows.numpy()
+    costs = np.empty(len(us), us.dtype)
     a, b = _weights(x_weights, shape), _weights(y_weights, shape)
-    _match_rows(u_rows, v_rows, known, a, b, p, wanted, costs)
-    if len(shape) == 1:
-        return Match(costs, u_rows if wanted.u else None, v_rows if wanted.v else None, None, None)
-    u_grad = u_rows.view(*shape, -1) if wanted.u else None
-    v_grad = v_rows.view(*shape, -1) if wanted.v else None
-    return Match(costs.view(shape), u_grad, v_grad, None, None)
+    _match_rows(us, vs, known, a, b, p, wanted, costs)
+    return costs, us, vs, shape
 
 
 def _match_rows(
-    u: Tensor,
-    v: Tensor,
+    us: Array,
+    vs: Array,
     v_is_sorted: bool,
     a: Array,
     b: Array,
     p: float,
     wanted: Wanted,
-    costs: Tensor,
+    out: Array,
 ) -> None:
     """Price rows (rows, n) against rows (rows, m); gradients take the place of the projections."""
     loops = numba_loops()
-    us, vs, out = u.numpy(), v.numpy(), costs.numpy()
-    rows, n, m = us.shape[0], us.shape[1], vs.shape[1]
-    order_v = wanted.v or b.shape[1] > 0
-    if max(n, m) > _PACKED_UP_TO:
+    (rows, n), (v_rows, m) = us.shape, vs.shape
+    word, whole, size, precision = _WORDS[us.itemsize]
+    ordered = wanted.v or b.shape[1] > 0
+    paired = n == m and p == 2.0 and not ordered and a.shape[1] == 0
+    packed = max(n, m) <= _PACKED_UP_TO
+    v_bits = vs.view(whole)
+
+    def sort_v(start: int, stop: int) -> None:
+        # As integers of the same order: NumPy sorts those in two thirds of the time.
+        loops.mirror(v_bits, start, stop)
+        v_bits[start:stop].sort(axis=1)
+        loops.mirror(v_bits, start, stop)
+
+    if not v_is_sorted and not ordered and v_rows < rows:
+        share(sort_v, v_rows, each_ns=m * (_SHORT_NS if packed else 2 * _RADIX_NS))
+        v_is_sorted = True
+    if not packed:
 
         def radix(start: int, stop: int) -> None:
-            loops.price_radix(us, vs, start, stop, v_is_sorted, a, b, p, wanted.u, wanted.v, out)
+            if paired:
+                loops.pair_radix(us, vs, start, stop, v_is_sorted, wanted.u, out)
+            else:
+                loops.price_radix(us, vs, start, stop, v_is_sorted, a, b, p, wanted.u, wanted.v, out)
 
-        share(radix, rows, keys=rows * (n + m))
+        share(radix, rows, each_ns=_RADIX_NS * (n + m))
         return
-    word, size, precision = _WORDS[u.dtype]
     shift = max(1, (max(n, m) - 1).bit_length())
     # A little under the last level, so that rounding cannot carry into the next bit.
     levels = 2.0 ** min(precision, size - shift) * (1 - 2.0**-20)
-    u_words = np.empty(us.shape, word)
-    v_words = np.empty(vs.shape if order_v else (0, 0), word)
+    mask = (1 << shift) - 1
+    u_bits, u_words = us.view(whole), np.empty(us.shape, word)
+    v_words = np.empty(vs.shape if ordered else (0, 0), word)
 
-    def packed(start: int, stop: int) -> None:
-        loops.pack(us, u_words, start, stop, shift, levels)
+    def by_words(start: int, stop: int) -> None:
+        loops.pack(us, u_bits, u_words, start, stop, shift, levels)
         u_words[start:stop].sort(axis=1)
-        if order_v:
-            loops.pack(vs, v_words, start, stop, shift, levels)
+        if ordered:
+            loops.pack(vs, v_bits, v_words, start, stop, shift, levels)
             v_words[start:stop].sort(axis=1)
         elif not v_is_sorted:
-            vs[start:stop].sort(axis=1)
-        loops.price_packed(
-            us, u_words, vs, v_words, start, stop, (1 << shift) - 1, a, b, p, wanted.u, wanted.v, out
-        )  # fmt: skip
+            sort_v(start, stop)
+        if paired:
+            loops.pair_packed(us, u_words, vs, start, stop, mask, wanted.u, out)
+        else:
+            loops.price_packed(
+                us, u_words, vs, v_words, start, stop, mask, a, b, p, wanted.u, wanted.v, out
+            )
 
-    share(packed, rows, keys=rows * (n + m))
+    share(by_words, rows, each_ns=(_SHORT_NS if max(n, m) <= 512 else _PACKED_NS) * (n + m))
 
 
 def _weights(weights: Tensor | None, shape: tuple[int, ...]) -> Array:
@@ -226,7 +271,7 @@ def match_by_numpy(
     def work(start: int, stop: int) -> None:
         _match(us[start:stop], vs[start:stop], known, p, wanted, costs[start:stop])
 
-    share(work, len(us), keys=us.size + vs.size)
+    share(work, len(us), each_ns=20.0 * us.shape[1])
     u_grad = torch.from_numpy(us).view(*shape, -1) if wanted.u else None
     v_grad = torch.from_numpy(vs).view(*shape, -1) if wanted.v else None
     return Match(torch.from_numpy(costs).view(shape), u_grad, v_grad, None, None)
@@ -285,7 +330,7 @@ class NumbaMatching:
         share(
             lambda start, stop: self._loops.least(values, start, stop, found),
             len(values),
-            keys=values.size // 8,
+            each_ns=values.shape[1],
         )
         return torch.from_numpy(found)
 

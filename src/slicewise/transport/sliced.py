@@ -47,6 +47,33 @@ class JointMatcher:
         raise NotImplementedError
 
 
+class PricingMatcher:
+    """A matcher that also adds up what it finds, and takes the gradient back to x."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Match:
+        """`match_slices`."""
+        raise NotImplementedError
+
+    def priced(
+        self,
+        x: Tensor,
+        y: Tensor,
+        slices: Tensor,
+        x_weights: Tensor | None,
+        y_weights: Tensor | None,
+        coefficients: Tensor | None,
+        *,
+        p: float,
+        root: bool,
+        y_sorted: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Σ coefficients · costs (*batch,), or its p-th root, and the gradient of it in x (*batch, n, d).
+
+        Coefficients are (*batch, L), or None for 1/L each. Projections on all slices are held at once.
+        """
+        raise NotImplementedError
+
+
 # What one piece of slices may take, in bytes (one slice at the least): little on a CPU, whose caches like
 # it; on an accelerator enough to keep it busy.
 PIECE_BYTES = 64 * 2**20
