@@ -12,6 +12,7 @@ from slicewise.distance.objective import Objective, total_and_slope, value_and_s
 from slicewise.distance.request import Prepared
 from slicewise.parts import constant_weights
 from slicewise.problem import Problem, WeightingPart, declared
+from slicewise.support import one_thread
 from slicewise.transport import Gradients, Match, Needs, descend, pull_back
 from slicewise.variants import Recipe
 
@@ -22,6 +23,13 @@ def priced(
     recipe: Recipe, problem: Problem, slices: Tensor, objective: Objective
 ) -> tuple[Tensor, Tensor]:
     """The value (*batch,) in the recipe's convention, and its gradient in x (*batch, n, d)."""
+    with one_thread(slices.device):
+        return _priced(recipe, problem, slices, objective)
+
+
+def _priced(
+    recipe: Recipe, problem: Problem, slices: Tensor, objective: Objective
+) -> tuple[Tensor, Tensor]:
     if problem.fits(slices, _OF_X):
         done = _priced_in_one(recipe, problem, slices, objective)
         if done is not None:

@@ -6,11 +6,14 @@ import functools
 import importlib
 import importlib.util
 import warnings
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from slicewise.kernels.products import multiply
+from slicewise.kernels.threads import one_thread
 from slicewise.support import DeviceDraws, Kernels, MatchingLoops
 from slicewise.transport import Matcher, match_slices
 
@@ -102,6 +105,14 @@ class Chosen:
     def matcher(self, backend: str, device: torch.device) -> Matcher:
         """See `matcher`."""
         return matcher(backend, device)
+
+    def one_thread(self) -> AbstractContextManager[None]:
+        """See `threads.one_thread`."""
+        return one_thread()
+
+    def multiply(self, a: Tensor, b: Tensor) -> Tensor:
+        """See `products.multiply`."""
+        return multiply(a, b)
 
     def matching_loops(self) -> MatchingLoops | None:
         """The loops of `numba_matching`, where numba works."""

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.kernels.products import multiply, project
+from slicewise.kernels.products import multiply
 from slicewise.kernels.threads import share
 from slicewise.support import broadcast
-from slicewise.transport import Match, PricingMatcher, Wanted
+from slicewise.transport import Match, PricingMatcher, Wanted, project
 from slicewise.transport import match_slices as plain_match_slices
 
 Array = Any
@@ -151,10 +151,10 @@ def _rows(
     y_sorted: Tensor | None,
 ) -> tuple[Array, Array, Array, tuple[int, ...]]:
     """Costs (rows,), wanted gradients on the lines (rows, n) and (rows, m), and the shape (*batch, L) of the rows."""
-    u = project(x, slices)
+    u = multiply(slices, x.mT)
     ordered = wanted.v or y_weights is not None  # must it be known which sample of y is which?
     known = y_sorted is not None and not ordered
-    v = y_sorted if known and y_sorted is not None else project(y, slices)
+    v = y_sorted if known and y_sorted is not None else multiply(slices, y.mT)
     shape = joint_shape(u, v, x_weights, y_weights)
     u_rows = as_rows(u, shape)
     # A target shared by the whole batch is sorted once; gradients to it need a row for each.
@@ -201,7 +201,9 @@ def _match_rows(
             if paired:
                 loops.pair_radix(us, vs, start, stop, v_is_sorted, wanted.u, out)
             else:
-                loops.price_radix(us, vs, start, stop, v_is_sorted, a, b, p, wanted.u, wanted.v, out)
+                loops.price_radix(
+                    us, vs, start, stop, v_is_sorted, a, b, p, wanted.u, wanted.v, out
+                )
 
         share(radix, rows, each_ns=_RADIX_NS * (n + m))
         return

@@ -98,7 +98,7 @@ def unpack(row: Array, words: Array, mask: int, values: Array) -> None:
     before, after = values[: n - 1], values[1:]
     for i in range(n - 1):
         tangled |= not after[i] >= before[i]  # also where one of them is NaN
-    if tangled or not values[0] == values[0]:
+    if tangled or values[0] != values[0]:
         index = np.empty(n, np.int32)
         for i in range(n):
             index[i] = np.int32(words[i] & of_index)
@@ -454,6 +454,7 @@ def _knot(i: int, n: int, running: float, total: float, weighted: bool, whole: f
 
 @sums
 def _sum_of_squares(values: Array) -> float:
+    # Not as `_pair` adds up: in this order, stored flows of `vdsw`, which amplify the last bit, stay what they were.
     total = 0.0
     for value in values:
         total += np.float64(value) * np.float64(value)

@@ -1,7 +1,7 @@
 """Threads of the CPU kernels: how many, who takes which piece, and torch's own threads kept out of the way.
 
-Work is cut into pieces that depend on its shape alone, so that results are the same bit for bit for any number of
-threads. Each thread takes the next piece when it has finished one: a thread that loses its core delays one piece, not
+Work is cut into pieces that do not depend on who is there to take them, so that results are the same bit for bit on a
+busy machine. Each thread takes the next piece when it has finished one: a thread that loses its core delays one piece, not
 all of them, as it would at a barrier of OpenMP.
 """
 
@@ -11,6 +11,7 @@ import ctypes
 import functools
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,9 +24,10 @@ import torch
 # slower than one for less than half a millisecond of work.
 SERIAL_NS = 1_000_000.0
 # A call that lost more than this part of its time, waiting for other threads or for a core, is followed by a rest:
-# its thread works alone for so many times as long as that call took, and twice as long each time it happens again.
+# threads work alone for so many times as long as that call took, and twice as long each time it happens again, up to
+# so many seconds.
 _LOST_PART = 0.2
-_REST, _LONGEST_REST = 20.0, 640.0
+_REST, _MOST_REST, _LONGEST_REST = 100.0, 3200.0, 20.0
 
 
 class _Crew:
@@ -39,7 +41,7 @@ class _Crew:
 
     def number_for(self, pieces: int, nanoseconds: float) -> int:
         """How many threads shall work: as many as torch may use, as pay, and as have not been in each other's way."""
-        n = min(torch.get_num_threads(), pieces, 1 + int(nanoseconds / SERIAL_NS))
+        n = min(allowed(), pieces, 1 + int(nanoseconds / SERIAL_NS))
         return 1 if n < 2 or time.perf_counter() < self._alone_until else n
 
     def work_off(self, take: Callable[[], None], n_threads: int) -> None:
@@ -56,8 +58,8 @@ class _Crew:
         ended = time.perf_counter()
         elapsed = ended - began
         if elapsed - (time.thread_time() - used) > _LOST_PART * elapsed:
-            self._alone_until = ended + self._rest * elapsed
-            self._rest = min(2 * self._rest, _LONGEST_REST)
+            self._alone_until = ended + min(self._rest * elapsed, _LONGEST_REST)
+            self._rest = min(2 * self._rest, _MOST_REST)
         else:
             self._rest = max(self._rest / 2, _REST)
 
@@ -157,8 +159,22 @@ def _without_torch_threads() -> None:
             controls[2](1)
 
 
-class one_thread:  # noqa: N801 (read as a verb: `with one_thread():`)
-    """A context in which torch's products, called from this thread, use no other; other threads are not affected."""
+_local = (
+    threading.local()
+)  # what `one_thread` took away: how many threads torch may use outside of it
+
+
+def allowed() -> int:
+    """How many threads this thread may use: what torch may, also inside of `one_thread`."""
+    return getattr(_local, "threads", 0) or torch.get_num_threads()
+
+
+class one_thread:
+    """A context in which torch, called from this thread, uses no other; other threads are not affected.
+
+    torch starts its threads for any operation on more than 32,768 numbers, and waits at a barrier for all of them: with
+    another process on the cores that was measured to take up to 40 times as long as one thread.
+    """
 
     __slots__ = ("_before", "_mkl_before")
 
@@ -168,10 +184,12 @@ class one_thread:  # noqa: N801 (read as a verb: `with one_thread():`)
         if controls is not None and self._before > 1:
             controls[1](1)
             self._mkl_before = None if controls[2] is None else controls[2](1)
+            _local.threads = self._before
 
     def __exit__(self, *_: object) -> None:
         controls = _controls()
         if controls is not None and self._before > 1:
+            _local.threads = 0
             controls[1](self._before)
             if controls[2] is not None:
                 controls[2](self._mkl_before)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from slicewise.sampling.generators import Randomness, first_accepted
 from slicewise.sampling.point_sets import points
-from slicewise.support import kernels_for, needs_gradient
+from slicewise.support import kernels_for, needs_gradient, one_thread
 
 Shape = tuple[int, ...]
 Number = float | Tensor
@@ -55,12 +55,13 @@ def uniform(shape: Shape, rng: Randomness, dtype: torch.dtype = torch.float64) -
     """Independent directions, uniform on the sphere."""
     if rng.fused is not None:
         return rng.fused.directions(shape, dtype)
-    draw = rng.normal(*shape).to(dtype)
-    if shape[-1] == 1:
-        return torch.where(draw < 0, -1, 1).to(dtype)
-    # Normal draws are neither huge nor all zero: no need for the care of `normalize`. And they are ours
-    # to overwrite, which for large d saves a third of the time.
-    return draw.div_(torch.linalg.vector_norm(draw, dim=-1, keepdim=True))
+    with one_thread(rng.device):
+        draw = rng.normal(*shape).to(dtype)
+        if shape[-1] == 1:
+            return torch.where(draw < 0, -1, 1).to(dtype)
+        # Normal draws are neither huge nor all zero: no need for the care of `normalize`. And they are ours
+        # to overwrite, which for large d saves a third of the time.
+        return draw.div_(torch.linalg.vector_norm(draw, dim=-1, keepdim=True))
 
 
 def orthonormal(shape: Shape, rng: Randomness, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -41,7 +41,9 @@ from slicewise.support.dispatch import (
     current,
     kernels_for,
     matching_loops,
+    multiply,
     needs_gradient,
+    one_thread,
     register,
     registered,
 )

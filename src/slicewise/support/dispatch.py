@@ -141,6 +141,14 @@ class Backend(Protocol):
         """Kernels for a device, if there are any."""
         ...
 
+    def one_thread(self) -> AbstractContextManager[None]:
+        """A context in which torch, called from this thread, uses no other on the CPU."""
+        ...
+
+    def multiply(self, a: Tensor, b: Tensor) -> Tensor:
+        """a (..., r, k) @ b (..., k, c) on the CPU, with threads only where they pay."""
+        ...
+
     def matcher(self, backend: str, device: torch.device) -> Callable[..., Any]:
         """The version of `transport.match_slices` for a backend's name ("auto": the fastest) on a device."""
         ...
@@ -174,6 +182,23 @@ def kernels_for(*tensors: Tensor) -> Kernels | None:
     if not first.is_cuda or first.dtype not in _DTYPES or needs_gradient(*tensors):
         return None
     return None if _registered is None else _registered.kernels(first.device)
+
+
+def one_thread(device: torch.device) -> AbstractContextManager[None]:
+    """A context in which torch, called from this thread, uses no other; work on another device is not affected.
+
+    What pays by threads in it (sorting, large products) still uses as many as torch may.
+    """
+    if device.type != "cpu" or _registered is None or torch.compiler.is_compiling():
+        return nullcontext()
+    return _registered.one_thread()
+
+
+def multiply(a: Tensor, b: Tensor) -> Tensor:
+    """a (..., r, k) @ b (..., k, c); on a CPU, where nothing records it, with threads only where they pay."""
+    if needs_gradient(a, b) or not a.is_cpu or a.dtype not in _DTYPES or _registered is None:
+        return a @ b
+    return _registered.multiply(a, b)
 
 
 def matching_loops() -> MatchingLoops | None:

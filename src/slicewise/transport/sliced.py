@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from slicewise.support import broadcast, kernels_for
+from slicewise.support import broadcast, kernels_for, multiply
 from slicewise.transport.backproject import backproject
 from slicewise.transport.one_dim import Match, Wanted, match
 
@@ -139,7 +139,7 @@ def match_slices(
 
 def project(samples: Tensor, slices: Tensor) -> Tensor:
     """Coordinates (..., L, n) of samples (..., n, d) along slices (..., L, d)."""
-    return slices @ samples.mT
+    return multiply(slices, samples.mT)
 
 
 def sorted_lines(lines: Tensor) -> Tensor:
