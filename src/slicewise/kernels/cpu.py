@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -44,21 +44,96 @@ def as_rows(projections: Tensor, shape: tuple[int, ...]) -> Tensor:
     return projections.expand(*shape, n).clone(memory_format=torch.contiguous_format).view(-1, n)
 
 
-# Up to this many samples NumPy's vectorised sort of packed words beats a radix sort.
-_PACKED_UP_TO = 1024
-# Words by bytes of a number, integers of the same size, their bits, and the bits of a value's place in its row's range that survive arithmetic in it.
-_WORDS = {
-    4: (np.uint32, np.int32, 32, 23),
-    8: (np.uint64, np.int64, 64, 52),
-}
+# Up to this many samples NumPy's vectorized sort of words beats a radix sort; up to so many, words of 32 bits have room
+# for the index and enough of the value.
+_NUMPY_UP_TO, _SMALL_UP_TO = 1024, 4096
+_NETWORK_UP_TO = 512  # NumPy sorts so many by a network, three times as fast
+# Numbers that are worked on at once, of all rows that a thread has taken: they stay in its cache.
+_BLOCK = 1 << 16
 _NO_WEIGHTS = np.empty((1, 0))
 
 
-# What sorting and pricing take for each number, in nanoseconds of one core: up to 512 in a row (NumPy sorts those by
-# a network), up to 1024, and beyond.
-_SHORT_NS, _PACKED_NS, _RADIX_NS = 4.0, 8.0, 7.0
-# Up to this dimension gradients are taken back by a loop of our own.
-_SMALL_DIMENSION = 8
+class _Words(NamedTuple):
+    """How values become words that sort as they do."""
+
+    dtype: Any
+    shift: int  # bits of the index
+    levels: float  # of a value's place in its row's range; 0: the word has all bits of the value
+    passes: int = 0  # of a radix sort; 0: sorted by NumPy
+    digit: int = 11  # bits that one pass looks at
+
+    @property
+    def mask(self) -> int:
+        """The bits of the index."""
+        return (1 << self.shift) - 1
+
+
+@functools.lru_cache(maxsize=1024)
+def _words_for(n: int, size: int) -> _Words:
+    """The words for rows of at most n numbers of 4 or 8 bytes."""
+    shift = max(1, (n - 1).bit_length())
+    if size == 4 and n > _SMALL_UP_TO:
+        return _Words(np.uint64, 32, 0.0, passes=3)
+    word, bits, precision, passes, digit = np.uint32, 32, 23, 2, (33 - shift) // 2
+    if size == 8:
+        word, bits, precision, passes, digit = np.uint64, 64, 52, 4, 11
+    if n <= _NUMPY_UP_TO:
+        passes = 0
+    elif size == 8:
+        shift, precision = max(shift, 20), passes * digit
+    # A little under the last level, so that rounding cannot carry into the next bit.
+    levels = 2.0 ** min(precision, bits - shift) * (1 - 2.0**-20)
+    return _Words(word, shift, levels, passes, digit)
+
+
+def _sorted_words(loops: Any, rows: Array, how: _Words) -> Array:
+    """The words of rows (r, n), each row of them sorted."""
+    words = np.empty(rows.shape, how.dtype)
+    bits = rows.view(_INTEGERS[rows.itemsize])
+    if how.levels:
+        ends = np.empty(2, rows.dtype)
+        loops.pack(rows, bits, words, how.shift, how.levels, ends, ends.view(bits.dtype))
+    else:
+        loops.pack_bits(bits, words)
+    if how.passes:
+        _radix(loops, words, how.shift, how.digit, how.passes, _NO_FLIP)
+    else:
+        words.sort(axis=1)
+    return words
+
+
+_INTEGERS = {4: np.int32, 8: np.int64}
+_UNSIGNED = {4: (np.uint32, np.uint64(1 << 31), 3), 8: (np.uint64, np.uint64(1 << 63), 6)}
+_NO_FLIP = np.uint64(0)
+_NO_WORDS = {word: np.empty((0, 0), word) for word in (np.uint32, np.uint64)}
+
+
+def _sort_values(loops: Any, rows: Array) -> None:
+    """Sort each row in place, as integers of the same order: NumPy sorts those in two thirds of the time."""
+    bits = rows.view(_INTEGERS[rows.itemsize])
+    loops.mirror(bits)
+    if rows.shape[1] <= _NUMPY_UP_TO:
+        bits.sort(axis=1)
+    else:
+        word, flip, passes = _UNSIGNED[rows.itemsize]
+        _radix(loops, bits.view(word), 0, 11, passes, flip)
+    loops.mirror(bits)
+
+
+def _radix(loops: Any, words: Array, shift: int, digit: int, passes: int, flip: Any) -> None:
+    """See `numba_loops.radix`."""
+    spare = np.empty(words.shape[1], words.dtype)
+    loops.radix(words, shift, digit, passes, flip, spare, np.empty(1 << digit, np.uint32))
+
+
+def _ns_per_number(n: int) -> float:
+    """About how long it takes to sort and price a number of a row of n, in nanoseconds of one core."""
+    return 4.0 if n <= _NETWORK_UP_TO else 7.0
+
+
+# Up to this dimension gradients are taken back by a loop of our own, so many samples at once: they stay in the nearest
+# cache.
+_SMALL_DIMENSION, _TILE = 8, 512
 
 
 class NumbaMatcher(PricingMatcher):
@@ -101,43 +176,38 @@ class NumbaMatcher(PricingMatcher):
         loops = numba_loops()
         costs, u, _, shape = _rows(x, y, slices, x_weights, y_weights, p, _ONLY_X, y_sorted)
         *batch, n_lines = shape
-        elements, n = math.prod(batch), u.shape[1]
-        values, factors = np.empty(elements, u.dtype), np.empty((elements, n_lines), u.dtype)
-        costs = costs.reshape(elements, n_lines)
-        loops.weigh(costs, _weights(coefficients, shape), p, root, values, factors)
-        gradient = _taken_back(loops, u.reshape(elements, n_lines, n), slices, factors, batch)
-        return torch.from_numpy(values.reshape(batch)), gradient
+        elements, n, d = math.prod(batch), u.shape[1], slices.shape[-1]
+        if slices.dim() > 2:
+            slices = slices.expand(*batch, n_lines, d)
+        values = np.empty(elements, u.dtype)
+        # How much each line counts: a factor of its slopes or of its slice, whichever is shorter.
+        if _SMALL_DIMENSION < d and n < d:
+            rows = scaled = u
+        else:
+            rows = slices.detach().contiguous().numpy().reshape(-1, d)
+            scaled = np.empty((elements * n_lines, d), u.dtype)
+        loops.weigh(
+            costs.reshape(elements, n_lines), _weights(coefficients, shape), p, root, rows, values, scaled
+        )  # fmt: skip
+        value = torch.from_numpy(values.reshape(batch))
+        if d > _SMALL_DIMENSION:
+            on_lines = torch.from_numpy(u.reshape(*batch, n_lines, n)).mT
+            if n < d:
+                return value, multiply(on_lines, slices)
+            return value, multiply(on_lines, torch.from_numpy(scaled.reshape(*batch, n_lines, d)))
+        out = np.empty((elements, n, d), u.dtype)
+        on_lines, factors = u.reshape(elements, n_lines, n), scaled.reshape(elements, n_lines, d)
+
+        def work(start: int, stop: int) -> None:
+            loops.take_back(on_lines, factors, start, stop, np.empty((d, _TILE), u.dtype), out)
+
+        each_ns = n_lines * d * min(n, _TILE) * 0.1
+        share(work, elements * -(-n // _TILE), each_ns=each_ns)
+        return value, torch.from_numpy(out.reshape(*batch, n, d))
 
 
 match_by_numba = NumbaMatcher()
 _ONLY_X = Wanted(True, False)
-
-
-def _taken_back(
-    loops: Any, on_lines: Array, slices: Tensor, factors: Array, batch: list[int]
-) -> Tensor:
-    """Σ_l factors_l · on_lines_l ⊗ slices_l, (*batch, n, d), of on_lines (B, L, n) and factors (B, L)."""
-    elements, n_lines, n = on_lines.shape
-    d = slices.shape[-1]
-    if slices.dim() > 2:
-        slices = slices.expand(*batch, n_lines, d)
-    if n < d:  # the smaller side is multiplied by the factors
-        rows = on_lines.reshape(-1, n)
-        loops.scale_rows(rows, factors.reshape(-1), rows)
-        return multiply(torch.from_numpy(on_lines.reshape(*batch, n_lines, n)).mT, slices)
-    lines = slices.detach().contiguous().numpy().reshape(-1, d)
-    scaled = np.empty((elements, n_lines, d), lines.dtype)
-    loops.scale_rows(lines, factors.reshape(-1), scaled.reshape(-1, d))
-    if d > _SMALL_DIMENSION:
-        u, factor = on_lines.reshape(*batch, n_lines, n), scaled.reshape(*batch, n_lines, d)
-        return multiply(torch.from_numpy(u).mT, torch.from_numpy(factor))
-    out = np.empty((elements, n, d), lines.dtype)
-    share(
-        lambda start, stop: loops.take_back(on_lines, scaled, start, stop, out),
-        elements * -(-n // loops.TILE),
-        each_ns=n_lines * d * min(n, loops.TILE) * 0.1,
-    )
-    return torch.from_numpy(out.reshape(*batch, n, d))
 
 
 def _rows(
@@ -175,61 +245,53 @@ def _match_rows(
     b: Array,
     p: float,
     wanted: Wanted,
-    out: Array,
+    costs: Array,
 ) -> None:
     """Price rows (rows, n) against rows (rows, m); gradients take the place of the projections."""
     loops = numba_loops()
     (rows, n), (v_rows, m) = us.shape, vs.shape
-    word, whole, size, precision = _WORDS[us.itemsize]
-    ordered = wanted.v or b.shape[1] > 0
+    ordered = wanted.v or b.shape[1] > 0  # must it be known which number of v is which?
     paired = n == m and p == 2.0 and not ordered and a.shape[1] == 0
-    packed = max(n, m) <= _PACKED_UP_TO
-    v_bits = vs.view(whole)
-
-    def sort_v(start: int, stop: int) -> None:
-        # As integers of the same order: NumPy sorts those in two thirds of the time.
-        loops.mirror(v_bits, start, stop)
-        v_bits[start:stop].sort(axis=1)
-        loops.mirror(v_bits, start, stop)
-
-    if not v_is_sorted and not ordered and v_rows < rows:
-        share(sort_v, v_rows, each_ns=m * (_SHORT_NS if packed else 2 * _RADIX_NS))
+    how = _words_for(max(n, m), us.itemsize)
+    each_ns = _ns_per_number(max(n, m))
+    if (
+        not v_is_sorted and not ordered and v_rows < rows
+    ):  # a target that all elements of a batch share
+        share(lambda i, j: _sort_values(loops, vs[i:j]), v_rows, each_ns=m * each_ns)
         v_is_sorted = True
-    if not packed:
 
-        def radix(start: int, stop: int) -> None:
-            if paired:
-                loops.pair_radix(us, vs, start, stop, v_is_sorted, wanted.u, out)
-            else:
-                loops.price_radix(
-                    us, vs, start, stop, v_is_sorted, a, b, p, wanted.u, wanted.v, out
-                )
-
-        share(radix, rows, each_ns=_RADIX_NS * (n + m))
-        return
-    shift = max(1, (max(n, m) - 1).bit_length())
-    # A little under the last level, so that rounding cannot carry into the next bit.
-    levels = 2.0 ** min(precision, size - shift) * (1 - 2.0**-20)
-    mask = (1 << shift) - 1
-    u_bits, u_words = us.view(whole), np.empty(us.shape, word)
-    v_words = np.empty(vs.shape if ordered else (0, 0), word)
-
-    def by_words(start: int, stop: int) -> None:
-        loops.pack(us, u_bits, u_words, start, stop, shift, levels)
-        u_words[start:stop].sort(axis=1)
-        if ordered:
-            loops.pack(vs, v_bits, v_words, start, stop, shift, levels)
-            v_words[start:stop].sort(axis=1)
-        elif not v_is_sorted:
-            sort_v(start, stop)
+    def price(first: int, last: int, u_words: Array, v_words: Array, trusted: bool) -> int:
+        u, out = us[first:last], costs[first:last]
         if paired:
-            loops.pair_packed(us, u_words, vs, start, stop, mask, wanted.u, out)
-        else:
-            loops.price_packed(
-                us, u_words, vs, v_words, start, stop, mask, a, b, p, wanted.u, wanted.v, out
+            left = loops.pair(
+                u, u_words, vs, first, how.mask, trusted, wanted.u, np.empty(n, us.dtype), out
             )
+        else:
+            left = loops.price(
+                u, u_words, vs, v_words, first, rows, how.mask, trusted, a, b, p, wanted.u, wanted.v, out
+            )  # fmt: skip
+        return int(left)
 
-    share(by_words, rows, each_ns=(_SHORT_NS if max(n, m) <= 512 else _PACKED_NS) * (n + m))
+    def work(start: int, stop: int) -> None:
+        for first in range(start, stop, block):
+            last = min(first + block, stop)
+            u_words, v_words = _sorted_words(loops, us[first:last], how), none
+            if ordered:
+                v_words = _sorted_words(loops, vs[first:last], how)
+            elif not v_is_sorted:
+                _sort_values(loops, vs[first:last])
+            if price(first, last, u_words, v_words, False):
+                for r in np.flatnonzero(costs[first:last] == -1).tolist():
+                    # The range of the row hides its order, or NaN is in it.
+                    u_order = us[first + r : first + r + 1].argsort(axis=1, kind="stable")
+                    v_order = v_words
+                    if ordered:
+                        v_order = vs[first + r : first + r + 1].argsort(axis=1, kind="stable")
+                        v_order = v_order.astype(how.dtype)
+                    price(first + r, first + r + 1, u_order.astype(how.dtype), v_order, True)
+
+    none, block = _NO_WORDS[how.dtype], max(1, _BLOCK // (n + m))
+    share(work, rows, each_ns=(n + m) * each_ns)
 
 
 def _weights(weights: Tensor | None, shape: tuple[int, ...]) -> Array:

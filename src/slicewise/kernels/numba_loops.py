@@ -1,12 +1,14 @@
-"""Loops for the CPU, compiled by numba: sort, price and differentiate one row of projections after another.
+"""Loops for the CPU, compiled by numba: sort, price and differentiate rows of projections.
 
-Short rows become fixed-point numbers over the row's own range with the index in the low bits, one word each, for NumPy's
-vectorized sort; an insertion pass on the true values then repairs what rounding tied. Long rows are radix-sorted here,
-their order-preserving bits above the index. Both end in the order of a stable sort. The loops work serially and without
-the GIL, so that threads can share the rows of a call. Gradients overwrite the projections they belong to.
+Values become words: fixed-point numbers over the row's own range, or their order-preserving bits, with the index in the
+low bits. Sorted words give the order; an insertion pass on the true values then repairs what rounding tied, so that it
+is the order of a stable sort. Short rows are sorted by NumPy, vectorized, longer ones by `radix`. The loops work
+serially and without the GIL, so that threads can share the rows of a call. Gradients overwrite the projections they
+belong to.
 
-What everybody runs (p = 2, as many samples on both sides, equal weights) has functions of its own, `pair_packed` and
-`pair_radix`: their loops vectorize, and they compile in a third of the time that all other cases take.
+What everybody runs (p = 2, as many samples on both sides, equal weights) has a function of its own, `pair`: its loops
+vectorize, and it compiles in a third of the time that all other cases (`price`) take. Functions are kept few and plain,
+without array expressions: compiling them is what the first call waits for.
 
 Imports numba, which takes half a second: only to be imported once it is used.
 """
@@ -36,25 +38,20 @@ inline = njit(cache=CACHE, nogil=True, error_model="numpy", inline="always")
 # Sums in float64 may be taken in any order, which lets them vectorize; NaN and infinity still count.
 sums = njit(cache=CACHE, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})
 
-_RADIX_BITS = 11
-BUCKETS = 1 << _RADIX_BITS
-
 
 @jit
 def pack(
-    rows: Array, bits: Array, words: Array, start: int, stop: int, shift: int, levels: float
+    rows: Array, bits: Array, words: Array, shift: int, levels: float, ends: Array, end_bits: Array
 ) -> None:
     """Each value's place in its row's range, in the high bits; its index in the low `shift` bits.
 
-    `bits` are the rows seen as integers of the same size.
+    `bits` are the rows seen as integers of the same size; `ends` (2,) is memory to work in, `end_bits` the same memory.
     """
     n = rows.shape[1]
     zero = rows.dtype.type(0)
     sign = bits.dtype.type(8 * bits.itemsize - 1)
     others = bits.dtype.type((np.int64(1) << np.int64(sign)) - np.int64(1))  # all but the sign
-    ends = np.empty(2, rows.dtype)
-    end_bits = ends.view(bits.dtype)
-    for r in range(start, stop):
+    for r in range(len(rows)):
         # The least and the largest, as integers of the same order: a loop that vectorizes, and in which NaN counts.
         row_bits = bits[r]
         low_key = high_key = row_bits[0] ^ ((row_bits[0] >> sign) & others)
@@ -77,292 +74,162 @@ def pack(
 
 
 @jit
-def mirror(bits: Array, start: int, stop: int) -> None:
+def pack_bits(bits: Array, words: Array) -> None:
+    """The bits of single-precision floats as unsigned numbers of the same order, in the high half; below, the index."""
+    for r in range(len(bits)):
+        row, out = bits[r], words[r]
+        for i in range(len(row)):
+            b = row[i] if row[i] != np.int32(-(2**31)) else np.int32(0)  # −0 is 0
+            key = np.uint32(~b) if b < 0 else np.uint32(b) | np.uint32(0x80000000)
+            out[i] = (np.uint64(key) << np.uint64(32)) | np.uint64(i)
+
+
+@jit
+def mirror(bits: Array) -> None:
     """The bits of floats as integers of the same order, in place: below zero they run backwards. And back again."""
     sign = bits.dtype.type(8 * bits.itemsize - 1)
     others = bits.dtype.type((np.int64(1) << np.int64(sign)) - np.int64(1))
-    for r in range(start, stop):
+    for r in range(len(bits)):
         row = bits[r]
         for i in range(len(row)):
             row[i] ^= (row[i] >> sign) & others
 
 
 @jit
-def unpack(row: Array, words: Array, mask: int, values: Array) -> None:
-    """A row's values in order, by its sorted words; what rounding tied is repaired, also in the words' indices."""
-    of_index = words.dtype.type(mask)
-    n = len(row)
-    for i in range(n):
-        values[i] = row[np.int64(words[i] & of_index)]
-    tangled = False
-    before, after = values[: n - 1], values[1:]
-    for i in range(n - 1):
-        tangled |= not after[i] >= before[i]  # also where one of them is NaN
-    if tangled or values[0] != values[0]:
-        index = np.empty(n, np.int32)
-        for i in range(n):
-            index[i] = np.int32(words[i] & of_index)
-        _repair(row, values, index)
-        for i in range(n):
-            words[i] = words.dtype.type(index[i])
-
-
-@jit
-def _repair(row: Array, values: Array, index: Array) -> None:
-    """Insertion on nearly sorted values; a row with NaN, or whose range hid its order, is sorted outright."""
-    n = len(row)
-    budget = 64 * n
-    for i in range(n):
-        if values[i] != values[i]:
-            budget = -1  # insertion would stop at NaN; NaN belongs last
-    for i in range(1, n):
-        value = values[i]
-        if budget < 0:
-            break
-        if value < values[i - 1]:
-            j = index[i]
-            k = i - 1
-            while k >= 0 and values[k] > value:
-                values[k + 1] = values[k]
-                index[k + 1] = index[k]
-                k -= 1
-            values[k + 1] = value
-            index[k + 1] = j
-            budget -= i - k
-    if budget < 0:
-        _merge_sort(row, index)
-        for i in range(n):
-            values[i] = row[index[i]]
-
-
-@jit
-def _merge_sort(row: Array, index: Array) -> None:
-    """The stable order of a row, NaN last: runs of 1, 2, 4, ... merged. NumPy's own takes a second to compile."""
-    n = len(row)
-    runs = index
-    spare = np.empty(n, np.int32)
-    for i in range(n):
-        runs[i] = i
-    width = 1
-    while width < n:
-        for start in range(0, n, 2 * width):
-            middle, stop = min(start + width, n), min(start + 2 * width, n)
-            i, j = start, middle
-            for k in range(start, stop):
-                # From the second run only what is less, or a number before NaN.
-                second = i == middle
-                if i < middle and j < stop:
-                    a, b = row[runs[i]], row[runs[j]]
-                    second = b < a or (a != a and b == b)
-                if second:
-                    spare[k] = runs[j]
-                    j += 1
-                else:
-                    spare[k] = runs[i]
-                    i += 1
-        runs, spare = spare, runs
-        width *= 2
-    for i in range(n):
-        index[i] = runs[i]
-
-
-@jit
-def _mirrored(bits: Any) -> Any:
-    """The bits of a float as a number of the same order: below zero they run backwards."""
-    return ~bits if bits >> np.uint32(31) else bits | np.uint32(0x80000000)
-
-
-@jit
-def _accumulate(counts: Array) -> None:
-    """From how many to where the first goes."""
-    total = 0
-    for bucket in range(len(counts)):
-        here = counts[bucket]
-        counts[bucket] = total
-        total += here
-
-
-@jit
 def radix(
-    row: Array, values: Array, index: Array, words: Array, spare: Array, counts: Array
+    rows: Array, shift: int, digit: int, passes: int, flip: int, spare_row: Array, counts: Array
 ) -> None:
-    """Stable LSD radix sort of a row: three passes over single precision, four over double."""
-    n = len(row)
-    if row.itemsize == 4:
-        bits = (row + row.dtype.type(0)).view(np.uint32)  # + 0 makes −0 the same bits as 0
-        for i in range(n):
-            words[i] = (np.uint64(_mirrored(bits[i])) << np.uint64(32)) | np.uint64(i)
-        shift, passes = 32, 3
-    else:
-        shift = 1
-        while (1 << shift) < n:
-            shift += 1
-        shift, passes = max(shift, 20), 4
-        low, high = row.min(), row.max()
-        scale = (2.0 ** min(44, 64 - shift) - 1) / (high - low) if high > low else 0.0
-        if not (scale < np.inf and high - low < np.inf):
-            scale = 0.0
-        for i in range(n):
-            place = (row[i] - low) * scale
-            level = np.uint64(np.int64(place)) if place > 0 else np.uint64(0)
-            words[i] = (level << np.uint64(shift)) | np.uint64(i)
-    counts[:passes] = 0
-    digit = np.uint64(BUCKETS - 1)
-    for i in range(n):
-        word = words[i] >> np.uint64(shift)
+    """Sort rows of unsigned words by so many digits above `shift` and by nothing else, stably.
+
+    A digit has `digit` bits. `flip` is XORed to each word that is looked at; `spare_row` (n,) and `counts` (2^digit,)
+    are memory to work in.
+    """
+    n = rows.shape[1]
+    number = rows.dtype.type
+    count = counts.dtype.type
+    last, flipped = number(len(counts) - 1), number(flip)
+    for r in range(len(rows)):
+        words, spare = rows[r], spare_row
         for k in range(passes):
-            counts[k, (word >> np.uint64(_RADIX_BITS * k)) & digit] += 1
-    for k in range(passes):
-        place_of = counts[k]
-        _accumulate(place_of)
-        by = np.uint64(shift + _RADIX_BITS * k)
-        for i in range(n):
-            bucket = (words[i] >> by) & digit
-            spare[place_of[bucket]] = words[i]
-            place_of[bucket] += 1
-        words, spare = spare, words
-    mask = np.uint64((1 << shift) - 1)
-    for i in range(n):
-        j = np.int64(words[i] & mask)
-        index[i] = j
-        values[i] = row[j]
-    if row.itemsize == 8:
-        _repair(row, values, index)
+            by = number(shift + digit * k)
+            for bucket in range(len(counts)):
+                counts[bucket] = 0
+            for i in range(n):
+                counts[number(number(words[i] ^ flipped) >> by) & last] += count(1)
+            total = count(0)
+            for bucket in range(len(counts)):  # from how many to where the first goes
+                here = counts[bucket]
+                counts[bucket] = total
+                total = count(total + here)
+            for i in range(n):
+                word = words[i]
+                bucket = number(number(word ^ flipped) >> by) & last
+                place = counts[bucket]
+                spare[place] = word
+                counts[bucket] = count(place + count(1))
+            words, spare = spare, words
+        if passes % 2:
+            for i in range(n):
+                spare[i] = words[i]
 
 
-@jit
-def radix_values(row: Array, values: Array, keys: Array, spare: Array, counts: Array) -> None:
-    """A single-precision row's values in order, where nobody asks which came from where."""
+@inline
+def unpack(row: Array, words: Array, of_index: Any, values: Array) -> bool:
+    """A row's values in order, by its sorted words. What rounding tied is repaired, in the words too.
+
+    False where that would take too long: the range of the row hid its order, or NaN is in it.
+    """
     n = len(row)
-    bits = (row + row.dtype.type(0)).view(np.uint32)
     for i in range(n):
-        keys[i] = _mirrored(bits[i])
-    counts[:3] = 0
-    digit = np.uint32(BUCKETS - 1)
-    for i in range(n):
-        key = keys[i]
-        counts[0, key & digit] += 1
-        counts[1, (key >> np.uint32(_RADIX_BITS)) & digit] += 1
-        counts[2, key >> np.uint32(2 * _RADIX_BITS)] += 1
-    for k in range(3):
-        place_of = counts[k]
-        _accumulate(place_of)
-        by = np.uint32(_RADIX_BITS * k)
-        for i in range(n):
-            bucket = (keys[i] >> by) & digit
-            spare[place_of[bucket]] = keys[i]
-            place_of[bucket] += 1
-        keys, spare = spare, keys
-    for i in range(n):
-        key = keys[i]
-        keys[i] = key & np.uint32(0x7FFFFFFF) if key >> np.uint32(31) else ~key
-    values[:] = keys[:n].view(np.float32)
-
-
-@jit
-def pair_packed(
-    u: Array, u_words: Array, v: Array, start: int, stop: int, mask: int, want_u: bool, costs: Array
-) -> None:  # fmt: skip
-    """`price_packed` for p = 2, equal weights, as many samples on both sides, and v sorted."""
-    values = np.empty(u.shape[1], u.dtype)
-    of_index = u_words.dtype.type(mask)
-    for r in range(start, stop):
-        row, words = u[r], u_words[r]
-        unpack(row, words, mask, values)
-        costs[r] = _pair(values, v[r % len(v)])
-        if want_u:
-            rate = u.dtype.type(2.0 / len(row))
-            for i in range(len(row)):
-                row[np.int64(words[i] & of_index)] = rate * values[i]
+        values[i] = row[words[i] & of_index]
+    tangled = False
+    for i in range(1, n):
+        tangled |= not values[i] >= values[i - 1]  # also where one of them is NaN
+    if not tangled:
+        return True
+    budget = 64 * n
+    for i in range(1, n):
+        value, word = values[i], words[i]
+        if value >= values[i - 1]:
+            continue
+        k = i - 1
+        while k >= 0 and values[k] > value:
+            values[k + 1] = values[k]
+            words[k + 1] = words[k]
+            k -= 1
+        values[k + 1] = value
+        words[k + 1] = word
+        budget -= i - k
+        if budget < 0 or value != value or values[k] != values[k]:
+            return False
+    return True
 
 
 @sums
-def _pair(values: Array, others: Array) -> float:
-    """The mean square of the differences, which take the place of the values."""
-    total = 0.0
-    for i in range(len(values)):
-        gap = values[i] - others[i]
-        values[i] = gap
-        total += np.float64(gap) * np.float64(gap)
-    return total / len(values)
-
-
-@jit
-def pair_radix(
-    u: Array, v: Array, start: int, stop: int, v_is_sorted: bool, want_u: bool, costs: Array
-) -> None:  # fmt: skip
-    """`price_radix` for p = 2, equal weights and as many samples on both sides."""
+def pair(
+    u: Array, u_words: Array, v: Array, first: int, mask: int, trusted: bool, want_u: bool,
+    values: Array, costs: Array,
+) -> int:  # fmt: skip
+    """`price` for p = 2, equal weights, as many samples on both sides, and v sorted; `values` (n,) is to work in."""
     n = u.shape[1]
-    values, index = np.empty(n, u.dtype), np.empty(n, np.int32)
-    others, other_index = np.empty(n, u.dtype), np.empty(n, np.int32)
-    words, spare = np.empty(n, np.uint64), np.empty(n, np.uint64)
-    counts = np.empty((4, BUCKETS), np.int64)
-    keys, spare_keys = np.empty(n, np.uint32), np.empty(n, np.uint32)
-    for r in range(start, stop):
-        row, other = u[r], v[r % len(v)]
-        radix(row, values, index, words, spare, counts)
-        if not v_is_sorted:
-            if u.itemsize == 4:
-                radix_values(other, others, keys, spare_keys, counts)
-            else:
-                radix(other, others, other_index, words, spare, counts)
-            other = others
-        costs[r] = _pair(values, other)
+    of_index = u_words.dtype.type(mask)
+    left = 0
+    for r in range(len(u)):
+        row, words = u[r], u_words[r]
+        if not unpack(row, words, of_index, values) and not trusted:
+            costs[r] = -1
+            left += 1
+            continue
+        others = v[(first + r) % len(v)]
+        total = 0.0
+        for i in range(n):
+            gap = values[i] - others[i]
+            values[i] = gap
+            total += np.float64(gap) * np.float64(gap)
+        costs[r] = total / n
         if want_u:
             rate = u.dtype.type(2.0 / n)
             for i in range(n):
-                row[index[i]] = rate * values[i]
+                row[words[i] & of_index] = rate * values[i]
+    return left
 
 
 @jit
-def price_packed(
-    u: Array, u_words: Array, v: Array, v_words: Array, start: int, stop: int, mask: int,
+def price(
+    u: Array, u_words: Array, v: Array, v_words: Array, first: int, rows: int, mask: int, trusted: bool,
     a: Array, b: Array, p: float, want_u: bool, want_v: bool, costs: Array,
-) -> None:  # fmt: skip
-    """Price rows whose packed words are sorted. Where v has no words, it is sorted itself."""
+) -> int:  # fmt: skip
+    """Price rows whose words are sorted; where v has no words, it is sorted itself. How many rows are left undone.
+
+    These are the rows `first`, ... of as many as `rows`, of which v and the weights a and b may have fewer. A row whose
+    order its words do not tell is left as it is, with cost −1; unless the words are trusted.
+    """
     n, m = u.shape[1], v.shape[1]
     us, ui = np.empty(n, u.dtype), np.empty(n, np.int32)
-    vs, vi = np.empty(m, v.dtype), np.arange(m).astype(np.int32)
-    for r in range(start, stop):
-        unpack(u[r], u_words[r], mask, us)
-        for i in range(n):
-            ui[i] = np.int64(u_words[r, i]) & mask
-        row = v[r % v.shape[0]]
+    vs, vi = np.empty(m, v.dtype), np.empty(m, np.int32)
+    for j in range(m):
+        vi[j] = j
+    of_index = u_words.dtype.type(mask)
+    left = 0
+    for r in range(len(u)):
+        known = unpack(u[r], u_words[r], of_index, us)
+        row = v[(first + r) % len(v)]
         sorted_row = row
         if len(v_words):
-            unpack(row, v_words[r], mask, vs)
-            for i in range(m):
-                vi[i] = np.int64(v_words[r, i]) & mask
+            known &= unpack(row, v_words[r], of_index, vs)
             sorted_row = vs
-        aw, bw = a[r * len(a) // len(u)], b[r * len(b) // len(u)]
+        if not known and not trusted:
+            costs[r] = -1
+            left += 1
+            continue
+        for i in range(n):
+            ui[i] = u_words[r, i] & of_index
+        if len(v_words):
+            for j in range(m):
+                vi[j] = v_words[r, j] & of_index
+        aw, bw = a[(first + r) * len(a) // rows], b[(first + r) * len(b) // rows]
         costs[r] = _price(us, ui, sorted_row, vi, aw, bw, p, want_u, want_v, u[r], row)
-
-
-@jit
-def price_radix(
-    u: Array, v: Array, start: int, stop: int, v_is_sorted: bool,
-    a: Array, b: Array, p: float, want_u: bool, want_v: bool, costs: Array,
-) -> None:  # fmt: skip
-    """Sort and price rows, one at a time so that all of a row's work stays in the cache."""
-    n, m = u.shape[1], v.shape[1]
-    us, ui = np.empty(n, u.dtype), np.empty(n, np.int32)
-    vs, vi = np.empty(m, v.dtype), np.arange(m).astype(np.int32)
-    words, spare = np.empty(max(n, m), np.uint64), np.empty(max(n, m), np.uint64)
-    counts = np.empty((4, BUCKETS), np.int64)
-    bare = u.itemsize == 4 and not want_v and b.shape[1] == 0
-    keys, spare_keys = np.empty(m, np.uint32), np.empty(m, np.uint32)
-    for r in range(start, stop):
-        radix(u[r], us, ui, words, spare, counts)
-        row = v[r % v.shape[0]]
-        sorted_row = row
-        if not v_is_sorted:
-            if bare:
-                radix_values(row, vs, keys, spare_keys, counts)
-            else:
-                radix(row, vs, vi, words, spare, counts)
-            sorted_row = vs
-        aw, bw = a[r * len(a) // len(u)], b[r * len(b) // len(u)]
-        costs[r] = _price(us, ui, sorted_row, vi, aw, bw, p, want_u, want_v, u[r], row)
+    return left
 
 
 @jit
@@ -454,7 +321,7 @@ def _knot(i: int, n: int, running: float, total: float, weighted: bool, whole: f
 
 @sums
 def _sum_of_squares(values: Array) -> float:
-    # Not as `_pair` adds up: in this order, stored flows of `vdsw`, which amplify the last bit, stay what they were.
+    # Not as `pair` adds up: in this order, stored flows of `vdsw`, which amplify the last bit, stay what they were.
     total = 0.0
     for value in values:
         total += np.float64(value) * np.float64(value)
@@ -486,20 +353,19 @@ def _slope(gap: float, p: float) -> float:
 
 @jit
 def weigh(
-    costs: Array, coefficients: Array, p: float, root: bool, values: Array, factors: Array
-) -> None:
-    """Values (B,) of costs (B, L): Σ coefficients · costs, or its p-th root; and the derivatives in each cost (B, L).
+    costs: Array, coefficients: Array, p: float, root: bool, rows: Array, values: Array, scaled: Array
+) -> None:  # fmt: skip
+    """Values (B,) of costs (B, L): Σ coefficients · costs, or its p-th root; and rows times the derivatives in the costs.
 
-    Coefficients are (1, L) or (B, L); empty ones mean 1/L each.
+    Coefficients are (1, L) or (B, L); empty ones mean 1/L each. Rows are (L, k), for all elements, or (B L, k), and
+    `scaled` is (B L, k).
     """
     n_lines = costs.shape[1]
     for e in range(len(costs)):
         given = coefficients[e % len(coefficients)]
         total = 0.0
         for i in range(n_lines):
-            total += np.float64(costs[e, i]) * (given[i] if len(given) else 1.0)
-        if len(given) == 0:
-            total /= n_lines
+            total += np.float64(costs[e, i]) * (given[i] if len(given) else 1.0 / n_lines)
         outer = 1.0
         if root and p != 1.0:
             # The root of zero, and of an estimate below it, is zero and flat; NaN stays NaN.
@@ -507,44 +373,41 @@ def weigh(
             total = 0.0 if total <= 0 else total ** (1.0 / p)
         values[e] = total
         for i in range(n_lines):
-            factors[e, i] = outer * (given[i] if len(given) else 1.0 / n_lines)
+            r = e * n_lines + i
+            factor = scaled.dtype.type(outer * (given[i] if len(given) else 1.0 / n_lines))
+            row, out = rows[r % len(rows)], scaled[r]
+            for k in range(len(row)):
+                out[k] = factor * row[k]
 
 
 @jit
-def scale_rows(rows: Array, factors: Array, out: Array) -> None:
-    """Each row (R, n) times its factor (R,) or, of more factors than rows, each factor times row r mod R."""
-    for r in range(len(factors)):
-        row, target, factor = rows[r % len(rows)], out[r], factors[r]
-        for i in range(len(row)):
-            target[i] = factor * row[i]
+def take_back(
+    on_lines: Array, scaled: Array, start: int, stop: int, sums_of: Array, out: Array
+) -> None:
+    """Σ_l on_lines_l ⊗ scaled_l into out (B, n, d), of on_lines (B, L, n) and scaled (B, L, d), for small d.
 
-
-TILE = 512  # samples whose gradients are accumulated at once: they stay in the nearest cache
-
-
-@jit
-def take_back(on_lines: Array, scaled: Array, start: int, stop: int, out: Array) -> None:
-    """Σ_l on_lines_l ⊗ scaled_l into out (B, n, d), of on_lines (B, L, n) and scaled (B or 1, L, d), for small d.
-
-    Work is counted in tiles of samples, those of each element of the batch after another.
+    Work is counted in tiles of samples, those of each element of the batch after another; `sums_of` (d, tile) is memory
+    to work in.
     """
     n_lines, n = on_lines.shape[1], on_lines.shape[2]
     d = scaled.shape[2]
-    tiles = (n + TILE - 1) // TILE
-    sums_of = np.empty((d, TILE), on_lines.dtype)
+    tile = sums_of.shape[1]
+    tiles = (n + tile - 1) // tile
     for t in range(start, stop):
         e = t // tiles
-        first = (t % tiles) * TILE
-        last = min(n, first + TILE)
-        sums_of[:] = 0
-        for line in range(n_lines):
-            some = on_lines[e, line, first:last]
-            for k in range(d):
-                factor = scaled[e % len(scaled), line, k]
-                total = sums_of[k, : last - first]
-                for i in range(len(some)):
-                    total[i] += factor * some[i]
+        first = (t % tiles) * tile
+        size = min(n - first, tile)
         for k in range(d):
             total = sums_of[k]
-            for i in range(last - first):
+            for i in range(size):
+                total[i] = 0
+        for line in range(n_lines):
+            row = on_lines[e, line]
+            for k in range(d):
+                factor, total = scaled[e, line, k], sums_of[k]
+                for i in range(size):
+                    total[i] += factor * row[np.uint64(first + i)]
+        for k in range(d):
+            total = sums_of[k]
+            for i in range(size):
                 out[e, first + i, k] = total[i]
