@@ -181,7 +181,7 @@ class NumbaMatcher(PricingMatcher):
             slices = slices.expand(*batch, n_lines, d)
         values = np.empty(elements, u.dtype)
         # How much each line counts: a factor of its slopes or of its slice, whichever is shorter.
-        if _SMALL_DIMENSION < d and n < d:
+        if d > _SMALL_DIMENSION and n < d:
             rows = scaled = u
         else:
             rows = slices.detach().contiguous().numpy().reshape(-1, d)

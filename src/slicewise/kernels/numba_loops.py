@@ -166,6 +166,20 @@ def unpack(row: Array, words: Array, of_index: Any, values: Array) -> bool:
 
 
 @sums
+def _sum_of_squares(values: Array) -> float:
+    total = 0.0
+    if values.itemsize == 4:
+        for i in range(len(values)):
+            total += np.float64(values[i]) * np.float64(values[i])
+        return total
+    # A loop of this kind is added up in another order, more slowly: the one in which stored flows of variants that
+    # amplify the last bit (vdsw, vimsw) were computed.
+    for value in values:
+        total += value * value
+    return total
+
+
+@jit
 def pair(
     u: Array, u_words: Array, v: Array, first: int, mask: int, trusted: bool, want_u: bool,
     values: Array, costs: Array,
@@ -181,12 +195,9 @@ def pair(
             left += 1
             continue
         others = v[(first + r) % len(v)]
-        total = 0.0
         for i in range(n):
-            gap = values[i] - others[i]
-            values[i] = gap
-            total += np.float64(gap) * np.float64(gap)
-        costs[r] = total / n
+            values[i] -= others[i]
+        costs[r] = _sum_of_squares(values) / n
         if want_u:
             rate = u.dtype.type(2.0 / n)
             for i in range(n):
@@ -317,15 +328,6 @@ def _knot(i: int, n: int, running: float, total: float, weighted: bool, whole: f
     if i == n - 1:
         return whole
     return running / total if weighted else (i + 1) * whole / n
-
-
-@sums
-def _sum_of_squares(values: Array) -> float:
-    # Not as `pair` adds up: in this order, stored flows of `vdsw`, which amplify the last bit, stay what they were.
-    total = 0.0
-    for value in values:
-        total += np.float64(value) * np.float64(value)
-    return total
 
 
 @jit
