@@ -74,7 +74,8 @@ def _words_for(n: int, size: int) -> _Words:
     shift = max(1, (n - 1).bit_length())
     if size == 4 and n > _SMALL_UP_TO:
         return _Words(np.uint64, 32, 0.0, passes=3)
-    word, bits, precision, passes, digit = np.uint32, 32, 23, 2, (33 - shift) // 2
+    word: Any = np.uint32
+    bits, precision, passes, digit = 32, 23, 2, (33 - shift) // 2
     if size == 8:
         word, bits, precision, passes, digit = np.uint64, 64, 52, 4, 11
     if n <= _NUMPY_UP_TO:

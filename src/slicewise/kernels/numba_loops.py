@@ -15,10 +15,13 @@ Imports numba, which takes half a second: only to be imported once it is used.
 
 from __future__ import annotations
 
+import logging
+import sys
 from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.core import event
 
 Array = Any  # numba specialises on dtypes: float32 and float64
 
@@ -31,6 +34,35 @@ def _can_cache() -> bool:
         return False
     return True
 
+
+class _Notice(event.Listener):
+    """Says once in a process that the first call waits for a compiler."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        """Called before a function is compiled, not where compiled code was found on disk."""
+        function = event.data["dispatcher"]
+        if self.said or not function.py_func.__module__.startswith("slicewise."):
+            return
+        self.said = True
+        kept = f"kept in {function.stats.cache_path}"
+        if not CACHE:
+            kept = "in every process, since no folder to keep them in can be written (set NUMBA_CACHE_DIR)"
+        # A warning is printed to people who wait, not to the error stream of a script.
+        seen = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+        level = logging.WARNING if seen else logging.INFO
+        logging.getLogger("slicewise").log(
+            level,
+            "compiling kernels for this machine, once for each kind of call: 1 to 3 s; %s",
+            kept,
+        )
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to say."""
+
+
+event.register("numba:compile", _Notice())
 
 CACHE = _can_cache()
 jit = njit(cache=CACHE, nogil=True, error_model="numpy")
