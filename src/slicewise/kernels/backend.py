@@ -106,6 +106,14 @@ class Chosen:
         """See `matcher`."""
         return matcher(backend, device)
 
+    def sort_lines(self, lines: Tensor) -> Tensor | None:
+        """See `cpu.sort_lines`, where numba works."""
+        if _fastest_on_cpu() != "numba":
+            return None
+        from slicewise.kernels.cpu import sort_lines
+
+        return sort_lines(lines)
+
     def one_thread(self) -> AbstractContextManager[None]:
         """See `threads.one_thread`."""
         return one_thread()

@@ -121,6 +121,16 @@ def _sort_values(loops: Any, rows: Array) -> None:
     loops.mirror(bits)
 
 
+def sort_lines(lines: Tensor) -> Tensor:
+    """Each line (..., n) sorted, in new memory."""
+    found = lines.detach().clone(memory_format=torch.contiguous_format)
+    rows = found.numpy().reshape(-1, lines.shape[-1])
+    loops, each_ns = numba_loops(), _ns_per_number(rows.shape[1])
+    if rows.size:
+        share(lambda i, j: _sort_values(loops, rows[i:j]), len(rows), each_ns=rows.shape[1] * each_ns)
+    return found
+
+
 def _radix(loops: Any, words: Array, shift: int, digit: int, passes: int, flip: Any) -> None:
     """See `numba_loops.radix`."""
     spare = np.empty(words.shape[1], words.dtype)

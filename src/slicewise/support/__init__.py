@@ -46,6 +46,7 @@ from slicewise.support.dispatch import (
     one_thread,
     register,
     registered,
+    sort_lines,
 )
 from slicewise.support.files import check_writable, write_whole
 from slicewise.support.graphs import CapturedGraph, side_stream

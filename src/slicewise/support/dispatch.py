@@ -141,6 +141,10 @@ class Backend(Protocol):
         """Kernels for a device, if there are any."""
         ...
 
+    def sort_lines(self, lines: Tensor) -> Tensor | None:
+        """Each line (..., n) sorted, on the CPU; None where plain PyTorch must do it."""
+        ...
+
     def one_thread(self) -> AbstractContextManager[None]:
         """A context in which torch, called from this thread, uses no other on the CPU."""
         ...
@@ -182,6 +186,16 @@ def kernels_for(*tensors: Tensor) -> Kernels | None:
     if not first.is_cuda or first.dtype not in _DTYPES or needs_gradient(*tensors):
         return None
     return None if _registered is None else _registered.kernels(first.device)
+
+
+def sort_lines(lines: Tensor) -> Tensor | None:
+    """Each line (..., n) sorted by a kernel; None where plain PyTorch must do it."""
+    kernels = kernels_for(lines)
+    if kernels is not None:
+        return kernels.sort_rows(lines)
+    if needs_gradient(lines) or not lines.is_cpu or lines.dtype not in _DTYPES:
+        return None
+    return None if _registered is None else _registered.sort_lines(lines)
 
 
 def one_thread(device: torch.device) -> AbstractContextManager[None]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from slicewise.support import broadcast, kernels_for, multiply
+from slicewise.support import broadcast, multiply, sort_lines
 from slicewise.transport.backproject import backproject
 from slicewise.transport.one_dim import Match, Wanted, match
 
@@ -144,8 +144,7 @@ def project(samples: Tensor, slices: Tensor) -> Tensor:
 
 def sorted_lines(lines: Tensor) -> Tensor:
     """Each line (..., n) in order."""
-    kernels = kernels_for(lines)
-    found = None if kernels is None else kernels.sort_rows(lines)
+    found = sort_lines(lines)
     return lines.sort(dim=-1).values if found is None else found
 
 
