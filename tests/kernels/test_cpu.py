@@ -12,8 +12,8 @@ import torch
 import slicewise as sw
 from slicewise.kernels import backend as kernel_backend
 from slicewise.kernels import cpu as cpu_kernels
-from slicewise.kernels import threads
-from slicewise.kernels.cpu import match_by_numba, match_by_numpy
+from slicewise.kernels.cpu import match_by_numba
+from slicewise.kernels.numpy_match import match_by_numpy
 from slicewise.transport import sliced
 from slicewise.transport.one_dim import Wanted
 from slicewise.transport.sliced import match_slices as plain
@@ -268,7 +268,7 @@ def test_targets_with_weights_other_sizes_and_mistakes():
 @both_dtypes
 @pytest.mark.parametrize(("n", "m"), [(300, 300), (3000, 3000), (3000, 1000)])
 def test_one_thread_or_two(monkeypatch, dtype, n, m):
-    monkeypatch.setattr(threads, "SERIAL_NS", 5000.0)
+    monkeypatch.setattr(cpu_kernels, "SERIAL_NS", 5000.0)
     x, y, slices = problem(n, m, dtype, n_slices=40)
     results = []
     before = torch.get_num_threads()

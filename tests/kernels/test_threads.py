@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import slicewise as sw
-from slicewise.kernels import numba_loops, products, threads
+from slicewise.kernels import cpu, numba_loops
 from slicewise.support import multiply
 from tests.tolerances import assert_close
 
@@ -26,12 +26,12 @@ def two_threads():
 
 @pytest.fixture
 def crew(monkeypatch):
-    fresh = threads._Crew()
-    monkeypatch.setattr(threads, "_crew", fresh)
+    fresh = cpu._Crew()
+    monkeypatch.setattr(cpu, "_crew", fresh)
     return fresh
 
 
-needs_control = pytest.mark.skipif(not threads.controlled(), reason="OpenMP's settings not found")
+needs_control = pytest.mark.skipif(not cpu.controlled(), reason="OpenMP's settings not found")
 
 
 @pytest.mark.parametrize("rows", [1, 5, 16, 103])
@@ -43,16 +43,16 @@ def test_every_row_once(two_threads, crew, rows, each_ns):
         for r in range(start, stop):
             seen[r] += 1
 
-    threads.share(work, rows, each_ns=each_ns)
+    cpu.share(work, rows, each_ns=each_ns)
     assert seen == [1] * rows
 
 
 def test_a_thread_is_woken_only_for_work_that_pays(two_threads, crew):
-    assert crew.number_for(100, 0.5 * threads.SERIAL_NS) == 1
-    assert crew.number_for(100, 5 * threads.SERIAL_NS) == 2
-    assert crew.number_for(1, 5 * threads.SERIAL_NS) == 1
+    assert crew.number_for(100, 0.5 * cpu.SERIAL_NS) == 1
+    assert crew.number_for(100, 5 * cpu.SERIAL_NS) == 2
+    assert crew.number_for(1, 5 * cpu.SERIAL_NS) == 1
     torch.set_num_threads(1)
-    assert crew.number_for(100, 5 * threads.SERIAL_NS) == 1
+    assert crew.number_for(100, 5 * cpu.SERIAL_NS) == 1
 
 
 def test_threads_that_keep_a_call_waiting_are_left_alone_for_a_while(two_threads, crew):
@@ -62,11 +62,11 @@ def test_threads_that_keep_a_call_waiting_are_left_alone_for_a_while(two_threads
             time.sleep(0.02)  # as one that has lost its core
 
     both = threading.Barrier(2)
-    threads.share_pieces(slow, 2, n_threads=2)
+    cpu.share_pieces(slow, 2, n_threads=2)
     assert crew.number_for(100, 1e9) == 1
     assert crew._alone_until > time.perf_counter() + 0.5
     first = crew._rest
-    threads.share_pieces(slow, 2, n_threads=2)
+    cpu.share_pieces(slow, 2, n_threads=2)
     assert crew._rest == 2 * first
 
 
@@ -75,24 +75,24 @@ def test_an_error_in_a_piece_is_raised(two_threads, crew):
         raise ValueError(f"piece {k}")
 
     with pytest.raises(ValueError, match="piece"):
-        threads.share_pieces(work, 4, n_threads=2)
+        cpu.share_pieces(work, 4, n_threads=2)
 
 
 @needs_control
 def test_one_thread_is_a_setting_of_the_calling_thread(two_threads):
     seen = []
-    with threads.one_thread():
+    with cpu.one_thread():
         assert torch.get_num_threads() == 1
-        assert threads.allowed() == 2
-        with threads.one_thread():
-            assert threads.allowed() == 2
+        assert cpu.allowed() == 2
+        with cpu.one_thread():
+            assert cpu.allowed() == 2
         assert torch.get_num_threads() == 1
         other = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
         other.start()
         other.join()
     assert seen == [2]
     assert torch.get_num_threads() == 2
-    with pytest.raises(RuntimeError, match="out"), threads.one_thread():
+    with pytest.raises(RuntimeError, match="out"), cpu.one_thread():
         raise RuntimeError("out")
     assert torch.get_num_threads() == 2
 
@@ -106,7 +106,7 @@ def test_our_threads_start_none_of_torchs(two_threads, crew):
         hold.wait(timeout=5)  # both threads take a piece
         seen.append(torch.get_num_threads())
 
-    threads.share_pieces(work, 2, n_threads=2)
+    cpu.share_pieces(work, 2, n_threads=2)
     assert seen == [1, 1]
     assert torch.get_num_threads() == 2
 
@@ -126,9 +126,9 @@ def test_our_threads_start_none_of_torchs(two_threads, crew):
 )
 def test_products_in_pieces(monkeypatch, two_threads, crew, dtype, a, b):
     """Those of torch; and the same bits whether another thread helps or not."""
-    monkeypatch.setattr(products, "_WHOLE", 1e5)
-    monkeypatch.setattr(products, "_PIECE", 1e6)
-    monkeypatch.setattr(threads, "SERIAL_NS", 1e3)
+    monkeypatch.setattr(cpu, "_WHOLE", 1e5)
+    monkeypatch.setattr(cpu, "_PIECE", 1e6)
+    monkeypatch.setattr(cpu, "SERIAL_NS", 1e3)
     left, right = torch.randn(a, dtype=dtype), torch.randn(b, dtype=dtype)
     helped = multiply(left, right)
     assert_close(helped, left @ right)
@@ -144,8 +144,8 @@ def test_products_that_are_recorded_are_torchs_own(two_threads):
 
 @needs_control
 def test_a_step_is_the_same_with_helpers_or_without(monkeypatch, two_threads, crew):
-    monkeypatch.setattr(threads, "SERIAL_NS", 1e3)
-    monkeypatch.setattr(products, "_WHOLE", 1e5)
+    monkeypatch.setattr(cpu, "SERIAL_NS", 1e3)
+    monkeypatch.setattr(cpu, "_WHOLE", 1e5)
     for n, d in ((300, 2), (2000, 3), (1500, 60)):
         x, y = torch.randn(n, d), torch.randn(n, d) + 1
         crew._alone_until = 0.0

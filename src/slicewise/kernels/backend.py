@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from slicewise.kernels.products import multiply
-from slicewise.kernels.threads import one_thread
+from slicewise.kernels.cpu import multiply, one_thread
 from slicewise.support import DeviceDraws, Kernels, MatchingLoops
 from slicewise.transport import Matcher, match_slices
 
@@ -61,7 +60,7 @@ def matcher(backend: str, device: torch.device) -> Matcher:
 
         return match_by_numba
     if backend == "numpy":
-        from slicewise.kernels.cpu import match_by_numpy
+        from slicewise.kernels.numpy_match import match_by_numpy
 
         return match_by_numpy
     return match_slices

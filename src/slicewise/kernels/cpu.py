@@ -1,23 +1,263 @@
-"""`match_slices` on the CPU: through loops compiled by numba, or with NumPy alone; rows are shared among threads."""
+"""The work of the CPU: threads, matrix products, and `match_slices` through loops compiled by numba.
+
+Threads are our own. Work is cut into pieces that do not depend on who is there to take them, so that results are the
+same bit for bit on a busy machine, and each thread takes the next piece when it has finished one: a thread that loses
+its core delays one piece. torch would wake its threads for products that take microseconds, which is slower than one
+thread, and waits at a barrier for all of them, also for one whose core another process has taken.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
 import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.kernels.products import multiply
-from slicewise.kernels.threads import share
 from slicewise.support import broadcast
-from slicewise.transport import Match, PricingMatcher, Wanted, project
+from slicewise.transport import Match, PricingMatcher, Wanted
 from slicewise.transport import match_slices as plain_match_slices
 
 Array = Any
+
+# A further thread for each so many nanoseconds of work. Waking one takes 50 µs, and two threads were measured to be
+# slower than one for less than half a millisecond of work.
+SERIAL_NS = 1_000_000.0
+# A call that lost more than this part of its time, waiting for other threads or for a core, is followed by a rest:
+# threads work alone for so many times as long as that call took, and twice as long each time it happens again, up to
+# so many seconds.
+_LOST_PART = 0.2
+_REST, _MOST_REST, _LONGEST_REST = 100.0, 3200.0, 20.0
+
+
+class _Crew:
+    """Threads that help with a call, and whether they were of help in the last ones."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        self._size = 0
+        self._alone_until = 0.0
+        self._rest = _REST
+
+    def number_for(self, pieces: int, nanoseconds: float) -> int:
+        """How many threads shall work: as many as torch may use, as pay, and as have not been in each other's way."""
+        n = min(allowed(), pieces, 1 + int(nanoseconds / SERIAL_NS))
+        return 1 if n < 2 or time.perf_counter() < self._alone_until else n
+
+    def work_off(self, take: Callable[[], None], n_threads: int) -> None:
+        """Call `take` on this thread and on n_threads − 1 others, and wait for all that have begun."""
+        began, used = time.perf_counter(), time.thread_time()
+        pool = self._threads(n_threads - 1)
+        others = [pool.submit(take) for _ in range(n_threads - 1)]
+        try:
+            take()
+        finally:
+            for other in others:
+                if not other.cancel():  # one that has not begun finds nothing left to do
+                    other.result()
+        ended = time.perf_counter()
+        elapsed = ended - began
+        if elapsed - (time.thread_time() - used) > _LOST_PART * elapsed:
+            self._alone_until = ended + min(self._rest * elapsed, _LONGEST_REST)
+            self._rest = min(2 * self._rest, _MOST_REST)
+        else:
+            self._rest = max(self._rest / 2, _REST)
+
+    def forget(self) -> None:
+        """Leave the pool behind: a forked process inherits its record but none of its threads."""
+        self._pool = None
+
+    def _threads(self, n: int) -> ThreadPoolExecutor:
+        if self._pool is None or self._size < n:
+            self._pool = ThreadPoolExecutor(
+                n, thread_name_prefix="slicewise", initializer=_without_torch_threads
+            )
+            self._size = n
+        return self._pool
+
+
+_crew = _Crew()
+if hasattr(os, "register_at_fork"):  # a DataLoader worker, say
+    os.register_at_fork(after_in_child=_crew.forget)
+
+
+def share(work: Callable[[int, int], None], rows: int, *, each_ns: float, pieces: int = 16) -> None:
+    """Call `work(start, stop)` over all rows, on as many threads as pay.
+
+    Args:
+        work: must give each row the same result whatever range it is in, and release the GIL.
+        rows: how many.
+        each_ns: about how many nanoseconds one row takes.
+        pieces: into how many ranges to divide the rows at most.
+    """
+    n_threads = _crew.number_for(rows, rows * each_ns)
+    if n_threads < 2:
+        work(0, rows)
+        return
+    n_pieces = min(rows, pieces)
+    share_pieces(
+        lambda k: work(rows * k // n_pieces, rows * (k + 1) // n_pieces),
+        n_pieces,
+        n_threads=n_threads,
+    )
+
+
+def share_pieces(
+    work: Callable[[int], None],
+    pieces: int,
+    *,
+    each_ns: float = 0.0,
+    n_threads: int | None = None,
+) -> None:
+    """Call `work(k)` for each piece, on as many threads as pay or as are given."""
+    if n_threads is None:
+        n_threads = _crew.number_for(pieces, pieces * each_ns)
+    left = iter(range(pieces))  # `next` on it is atomic
+
+    def take() -> None:
+        for k in left:
+            work(k)
+
+    with one_thread():
+        if n_threads < 2:
+            take()
+        else:
+            _crew.work_off(take, n_threads)
+
+
+@functools.cache
+def _controls() -> tuple[Any, Any, Any] | None:
+    """OpenMP's and MKL's own settings for the calling thread: read, set, and set MKL's; None where they are not found.
+
+    `torch.set_num_threads` would do the same, and also change what threads that start in the meantime are given.
+    """
+    suffix = "dylib" if sys.platform == "darwin" else "so"
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / f"libtorch_cpu.{suffix}"))
+        read, set_ = library.omp_get_max_threads, library.omp_set_num_threads
+    except (OSError, AttributeError):
+        return None
+    set_.restype = None
+    mkl = getattr(library, "MKL_Set_Num_Threads_Local", None)  # returns what was set before
+    if mkl is None and torch.backends.mkl.is_available():
+        return None
+    return read, set_, mkl
+
+
+def controlled() -> bool:
+    """Can torch's products be kept to the calling thread?"""
+    return _controls() is not None
+
+
+def _without_torch_threads() -> None:
+    """Keep torch's products on the calling thread to it, for good."""
+    controls = _controls()
+    if controls is not None:
+        torch.get_num_threads()  # torch sets up a thread when it is first asked: before, not after
+        controls[1](1)
+        if controls[2] is not None:
+            controls[2](1)
+
+
+_local = (
+    threading.local()
+)  # what `one_thread` took away: how many threads torch may use outside of it
+
+
+def allowed() -> int:
+    """How many threads this thread may use: what torch may, also inside of `one_thread`."""
+    return getattr(_local, "threads", 0) or torch.get_num_threads()
+
+
+class one_thread:
+    """A context in which torch, called from this thread, uses no other; other threads are not affected.
+
+    torch starts its threads for any operation on more than 32,768 numbers, and waits at a barrier for all of them: with
+    another process on the cores that was measured to take up to 40 times as long as one thread.
+    """
+
+    __slots__ = ("_before", "_mkl_before")
+
+    def __enter__(self) -> None:
+        controls = _controls()
+        self._before = 1 if controls is None else controls[0]()
+        if controls is not None and self._before > 1:
+            controls[1](1)
+            self._mkl_before = None if controls[2] is None else controls[2](1)
+            _local.threads = self._before
+
+    def __exit__(self, *_: object) -> None:
+        controls = _controls()
+        if controls is not None and self._before > 1:
+            _local.threads = 0
+            controls[1](self._before)
+            if controls[2] is not None:
+                controls[2](self._mkl_before)
+
+
+# Products up to this many operations are one piece: they take less than half a millisecond. Longer ones are cut into so
+# many pieces for each thread that torch may use, of at least so many operations: pieces of 512 columns cost the
+# products of 2048 samples of dimension 512 one to four percent on one thread, pieces of 64 up to 16.
+_WHOLE = 4e7
+_PIECES_EACH, _PIECE = 2, 2.5e7
+_PER_NS = 80.0  # operations a nanosecond of one core, about
+_STEP = 64  # rows or columns: pieces are multiples of it
+
+
+def multiply(a: Tensor, b: Tensor) -> Tensor:
+    """a (..., r, k) @ b (..., k, c).
+
+    Its pieces depend on shapes and on how many threads torch may use, not on how many were there to help: the result
+    is the same on a busy machine. Where torch has one thread, it is one product.
+    """
+    n_threads = allowed()
+    if n_threads == 1:
+        return a @ b
+    if a.dim() == b.dim() == 2 and 2.0 * a.shape[0] * a.shape[1] * b.shape[1] <= _WHOLE:
+        with one_thread():
+            return a @ b
+    batch = broadcast(a.shape[:-2], b.shape[:-2])
+    elements, r, k, c = math.prod(batch), a.shape[-2], a.shape[-1], b.shape[-1]
+    operations = 2.0 * elements * r * k * c
+    if operations <= _WHOLE or not controlled():
+        with one_thread():
+            return a @ b
+    out = torch.empty(*batch, r, c, dtype=a.dtype)
+    left, right = (t.expand(*batch, *t.shape[-2:]).reshape(elements, *t.shape[-2:]) for t in (a, b))
+    target = out.view(elements, r, c)
+    # Divided along the longest of what the product has: elements of the batch, rows or columns.
+    rows = elements if elements > 1 else max(r, c)
+
+    def work(start: int, stop: int) -> None:
+        if elements > 1:
+            torch.bmm(left[start:stop], right[start:stop], out=target[start:stop])
+        elif r >= c:
+            torch.mm(left[0, start:stop], right[0], out=target[0, start:stop])
+        else:
+            torch.mm(left[0], right[0, :, start:stop], out=target[0, :, start:stop])
+
+    each = operations / rows
+    step = 1 if elements > 1 else _STEP
+    size = step * max(
+        1, round(_PIECE / (each * step)), -(-rows // (_PIECES_EACH * n_threads * step))
+    )
+    share_pieces(
+        lambda i: work(i * size, min(rows, (i + 1) * size)),
+        -(-rows // size),
+        each_ns=size * each / _PER_NS,
+    )
+    return out
 
 
 @functools.cache
@@ -127,7 +367,9 @@ def sort_lines(lines: Tensor) -> Tensor:
     rows = found.numpy().reshape(-1, lines.shape[-1])
     loops, each_ns = numba_loops(), _ns_per_number(rows.shape[1])
     if rows.size:
-        share(lambda i, j: _sort_values(loops, rows[i:j]), len(rows), each_ns=rows.shape[1] * each_ns)
+        share(
+            lambda i, j: _sort_values(loops, rows[i:j]), len(rows), each_ns=rows.shape[1] * each_ns
+        )
     return found
 
 
@@ -314,82 +556,6 @@ def _weights(weights: Tensor | None, shape: tuple[int, ...]) -> Array:
     if weights.dim() > 1:
         rows = rows.expand(*shape[:-1], n)
     return rows.reshape(-1, n).contiguous().numpy()
-
-
-_NO_ORDER = np.empty((0, 0), np.int64)
-
-
-def match_by_numpy(
-    x: Tensor,
-    y: Tensor,
-    slices: Tensor,
-    x_weights: Tensor | None = None,
-    y_weights: Tensor | None = None,
-    *,
-    p: float,
-    wanted: Wanted = Wanted(),
-    y_sorted: Tensor | None = None,
-) -> Match:
-    """`transport.match_slices` by NumPy, where it is the faster."""
-    weighted = x_weights is not None or y_weights is not None
-    if weighted or x.dtype != torch.float32 or x.shape[-2] != y.shape[-2]:
-        return plain_match_slices(
-            x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=y_sorted
-        )
-    known = y_sorted is not None and not wanted.v
-    u = project(x, slices)
-    v = y_sorted if known and y_sorted is not None else project(y, slices)
-    shape = joint_shape(u, v)
-    us, vs = as_rows(u, shape).numpy(), as_rows(v, shape).numpy()
-    costs = np.empty(len(us), np.float32)
-
-    def work(start: int, stop: int) -> None:
-        _match(us[start:stop], vs[start:stop], known, p, wanted, costs[start:stop])
-
-    share(work, len(us), each_ns=20.0 * us.shape[1])
-    u_grad = torch.from_numpy(us).view(*shape, -1) if wanted.u else None
-    v_grad = torch.from_numpy(vs).view(*shape, -1) if wanted.v else None
-    return Match(torch.from_numpy(costs).view(shape), u_grad, v_grad, None, None)
-
-
-def _match(u: Array, v: Array, v_is_sorted: bool, p: float, wanted: Wanted, costs: Array) -> None:
-    """Price rows; gradients take the place of the projections."""
-    u_sorted, u_order = _sort(u, wanted.u)
-    v_sorted, v_order = (v, _NO_ORDER) if v_is_sorted else _sort(v, wanted.v)
-    gap = np.subtract(u_sorted, v_sorted, out=u_sorted)
-    if p == 2:
-        np.einsum("rn,rn->r", gap, gap, out=costs)
-        slope = gap
-        slope *= np.float32(2 / u.shape[1])
-    else:
-        size = np.abs(gap)
-        (size**p).sum(axis=1, out=costs)
-        slope = np.sign(gap) * size ** (p - 1) * np.float32(p / u.shape[1])
-    costs /= u.shape[1]
-    if wanted.u:
-        u.reshape(-1)[u_order] = slope.reshape(-1)
-    if wanted.v:
-        v.reshape(-1)[v_order] = -slope.reshape(-1)
-
-
-def _sort(rows: Array, with_order: bool) -> tuple[Array, Array]:
-    """Rows in stable order and, if wanted, the place in the whole array each value came from."""
-    if not with_order:
-        return np.sort(rows, axis=1), _NO_ORDER
-    halves = np.empty((*rows.shape, 2), np.int32)  # of a little-endian int64: low, high
-    halves[..., 0] = np.arange(rows.size, dtype=np.int32).reshape(rows.shape)
-    halves[..., 1] = _mirrored((rows + np.float32(0)).view(np.int32))  # + 0: −0 is 0
-    words = halves.view(np.int64)[..., 0]
-    words.sort(axis=1)
-    return _mirrored(halves[..., 1]).view(np.float32), (words & 0xFFFFFFFF).reshape(-1)
-
-
-def _mirrored(bits: Array) -> Array:
-    """Between the bits of a float and an integer of the same order: below zero they run backwards."""
-    sign = bits >> 31
-    sign &= 0x7FFFFFFF
-    sign ^= bits
-    return sign
 
 
 class NumbaMatching:

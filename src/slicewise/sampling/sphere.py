@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -24,6 +25,8 @@ Law = tuple[Number, Number, Number]
 # sqrt(pi / 2e) = 0.658 (other d and kappa measured: 0.66 to 1). 32 rounds leave a draw without an
 # accepted proposal with probability at most 0.342^32 < 2e-15.
 _VMF_ROUNDS = 32
+
+_TORCH_SERIAL = 32_768
 
 
 def normalize(vectors: Tensor) -> Tensor:
@@ -55,7 +58,8 @@ def uniform(shape: Shape, rng: Randomness, dtype: torch.dtype = torch.float64) -
     """Independent directions, uniform on the sphere."""
     if rng.fused is not None:
         return rng.fused.directions(shape, dtype)
-    with one_thread(rng.device):
+    # Up to so many numbers torch uses one thread by itself.
+    with one_thread(rng.device) if math.prod(shape) > _TORCH_SERIAL else nullcontext():
         draw = rng.normal(*shape).to(dtype)
         if shape[-1] == 1:
             return torch.where(draw < 0, -1, 1).to(dtype)
