@@ -11,8 +11,9 @@ import torch
 
 import slicewise as sw
 from slicewise.kernels import backend as kernel_backend
-from slicewise.kernels import cpu as threads_module
-from slicewise.kernels.cpu import match_by_numba, match_by_numpy
+from slicewise.kernels import cpu as cpu_kernels
+from slicewise.kernels.cpu import match_by_numba
+from slicewise.kernels.numpy_match import match_by_numpy
 from slicewise.transport import sliced
 from slicewise.transport.one_dim import Wanted
 from slicewise.transport.sliced import match_slices as plain
@@ -267,16 +268,16 @@ def test_targets_with_weights_other_sizes_and_mistakes():
 @both_dtypes
 @pytest.mark.parametrize(("n", "m"), [(300, 300), (3000, 3000), (3000, 1000)])
 def test_one_thread_or_two(monkeypatch, dtype, n, m):
-    monkeypatch.setattr(threads_module, "_SERIAL_KEYS", 1000)
+    monkeypatch.setattr(cpu_kernels, "SERIAL_NS", 5000.0)
     x, y, slices = problem(n, m, dtype, n_slices=40)
     results = []
-    threads = torch.get_num_threads()
+    before = torch.get_num_threads()
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
             results.append(match_by_numba(x, y, slices, p=2.0)[:3])
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
     for one, two in zip(*results, strict=True):
         assert_close(two, one)
 
@@ -317,7 +318,7 @@ def test_compiled_code_is_kept_between_processes(tmp_path):
         "import torch, slicewise as sw\n"
         "from slicewise.kernels import numba_loops as loops\n"
         "sw.value_and_grad(torch.randn(50, 2), torch.randn(50, 2))\n"
-        "print([sum(f.stats.cache_misses.values()) for f in (loops.pack, loops.price_packed)])"
+        "print([sum(f.stats.cache_misses.values()) for f in (loops.pack, loops.pair)])"
     )
     own = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     runs = [
@@ -353,7 +354,7 @@ def test_numba_that_cannot_be_imported_is_done_without(monkeypatch, request):
     def broken():
         raise ImportError("Numba needs another NumPy")
 
-    monkeypatch.setattr(threads_module, "numba_loops", broken)
+    monkeypatch.setattr(cpu_kernels, "numba_loops", broken)
     kernel_backend.matcher.cache_clear()
     request.addfinalizer(kernel_backend.matcher.cache_clear)
     with pytest.warns(UserWarning, match="sorting with NumPy instead"):

@@ -12,6 +12,7 @@ from slicewise.distance.objective import Objective, total_and_slope, value_and_s
 from slicewise.distance.request import Prepared
 from slicewise.parts import constant_weights
 from slicewise.problem import Problem, WeightingPart, declared
+from slicewise.support import one_thread
 from slicewise.transport import Gradients, Match, Needs, descend, pull_back
 from slicewise.variants import Recipe
 
@@ -22,7 +23,17 @@ def priced(
     recipe: Recipe, problem: Problem, slices: Tensor, objective: Objective
 ) -> tuple[Tensor, Tensor]:
     """The value (*batch,) in the recipe's convention, and its gradient in x (*batch, n, d)."""
+    with one_thread(slices.device):
+        return _priced(recipe, problem, slices, objective)
+
+
+def _priced(
+    recipe: Recipe, problem: Problem, slices: Tensor, objective: Objective
+) -> tuple[Tensor, Tensor]:
     if problem.fits(slices, _OF_X):
+        done = _priced_in_one(recipe, problem, slices, objective)
+        if done is not None:
+            return done
         value, found, factor = _priced_whole(recipe, problem, slices, objective)
         gradients = pull_back(found, problem.x, problem.y, slices, factor, _OF_X)
         assert gradients.x is not None
@@ -41,6 +52,20 @@ def priced(
     assert gradients.x is not None
     value, outer = value_and_slope(total, problem, objective)
     return value, gradients.x.mul_(outer.unsqueeze(-1) if isinstance(outer, Tensor) else outer)
+
+
+def _priced_in_one(
+    recipe: Recipe, problem: Problem, slices: Tensor, objective: Objective
+) -> tuple[Tensor, Tensor] | None:
+    """`priced` by a matcher that adds up itself, where slice weights are known beforehand."""
+    if objective == "mean_root" or problem.convention != "mean":
+        return None
+    weights = None
+    if not declared(recipe.weighting, WeightingPart).is_mean:
+        weights = constant_weights(recipe.weighting, slices, problem)
+        if weights is None:
+            return None
+    return problem.priced(slices, weights, root=objective == "root")
 
 
 def differentiated(

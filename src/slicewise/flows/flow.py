@@ -33,6 +33,7 @@ from slicewise.support import (
     full_precision,
     level_of_caller,
     meant,
+    one_thread,
     takes_arrays,
 )
 from slicewise.variants import VARIANTS, Recipe, Variant
@@ -173,7 +174,7 @@ def flow(
             # Of another batch, and so of another flow: refused as such, below.
             seeds = None
     device = problem.x.device
-    with torch.no_grad(), full_precision(device.type), current(device):
+    with torch.no_grad(), full_precision(device.type), current(device), one_thread(device):
         runs = runs_of(problem, settings, lr, seeds, generator)
         check_finite(x=runs.problem.x, y=runs.problem.y)
         stopping = settings.resolved(stopping, problem)

@@ -6,11 +6,13 @@ import functools
 import importlib
 import importlib.util
 import warnings
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from slicewise.kernels.cpu import multiply, one_thread
 from slicewise.support import DeviceDraws, Kernels, MatchingLoops
 from slicewise.transport import Matcher, match_slices
 
@@ -58,7 +60,7 @@ def matcher(backend: str, device: torch.device) -> Matcher:
 
         return match_by_numba
     if backend == "numpy":
-        from slicewise.kernels.cpu import match_by_numpy
+        from slicewise.kernels.numpy_match import match_by_numpy
 
         return match_by_numpy
     return match_slices
@@ -102,6 +104,22 @@ class Chosen:
     def matcher(self, backend: str, device: torch.device) -> Matcher:
         """See `matcher`."""
         return matcher(backend, device)
+
+    def sort_lines(self, lines: Tensor) -> Tensor | None:
+        """See `cpu.sort_lines`, where numba works."""
+        if _fastest_on_cpu() != "numba":
+            return None
+        from slicewise.kernels.cpu import sort_lines
+
+        return sort_lines(lines)
+
+    def one_thread(self) -> AbstractContextManager[None]:
+        """See `threads.one_thread`."""
+        return one_thread()
+
+    def multiply(self, a: Tensor, b: Tensor) -> Tensor:
+        """See `products.multiply`."""
+        return multiply(a, b)
 
     def matching_loops(self) -> MatchingLoops | None:
         """The loops of `numba_matching`, where numba works."""

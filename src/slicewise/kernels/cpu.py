@@ -1,23 +1,263 @@
-"""`match_slices` on the CPU: through loops compiled by numba, or with NumPy alone; rows are shared among threads."""
+"""The work of the CPU: threads, matrix products, and `match_slices` through loops compiled by numba.
+
+Threads are our own. Work is cut into pieces that do not depend on who is there to take them, so that results are the
+same bit for bit on a busy machine, and each thread takes the next piece when it has finished one: a thread that loses
+its core delays one piece. torch would wake its threads for products that take microseconds, which is slower than one
+thread, and waits at a barrier for all of them, also for one whose core another process has taken.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
+import math
 import os
+import sys
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from slicewise.support import broadcast
-from slicewise.transport import Match, Wanted, project
+from slicewise.transport import Match, PricingMatcher, Wanted
 from slicewise.transport import match_slices as plain_match_slices
 
 Array = Any
+
+# A further thread for each so many nanoseconds of work. Waking one takes 50 µs, and two threads were measured to be
+# slower than one for less than half a millisecond of work.
+SERIAL_NS = 1_000_000.0
+# A call that lost more than this part of its time, waiting for other threads or for a core, is followed by a rest:
+# threads work alone for so many times as long as that call took, and twice as long each time it happens again, up to
+# so many seconds.
+_LOST_PART = 0.2
+_REST, _MOST_REST, _LONGEST_REST = 100.0, 3200.0, 20.0
+
+
+class _Crew:
+    """Threads that help with a call, and whether they were of help in the last ones."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        self._size = 0
+        self._alone_until = 0.0
+        self._rest = _REST
+
+    def number_for(self, pieces: int, nanoseconds: float) -> int:
+        """How many threads shall work: as many as torch may use, as pay, and as have not been in each other's way."""
+        n = min(allowed(), pieces, 1 + int(nanoseconds / SERIAL_NS))
+        return 1 if n < 2 or time.perf_counter() < self._alone_until else n
+
+    def work_off(self, take: Callable[[], None], n_threads: int) -> None:
+        """Call `take` on this thread and on n_threads − 1 others, and wait for all that have begun."""
+        began, used = time.perf_counter(), time.thread_time()
+        pool = self._threads(n_threads - 1)
+        others = [pool.submit(take) for _ in range(n_threads - 1)]
+        try:
+            take()
+        finally:
+            for other in others:
+                if not other.cancel():  # one that has not begun finds nothing left to do
+                    other.result()
+        ended = time.perf_counter()
+        elapsed = ended - began
+        if elapsed - (time.thread_time() - used) > _LOST_PART * elapsed:
+            self._alone_until = ended + min(self._rest * elapsed, _LONGEST_REST)
+            self._rest = min(2 * self._rest, _MOST_REST)
+        else:
+            self._rest = max(self._rest / 2, _REST)
+
+    def forget(self) -> None:
+        """Leave the pool behind: a forked process inherits its record but none of its threads."""
+        self._pool = None
+
+    def _threads(self, n: int) -> ThreadPoolExecutor:
+        if self._pool is None or self._size < n:
+            self._pool = ThreadPoolExecutor(
+                n, thread_name_prefix="slicewise", initializer=_without_torch_threads
+            )
+            self._size = n
+        return self._pool
+
+
+_crew = _Crew()
+if hasattr(os, "register_at_fork"):  # a DataLoader worker, say
+    os.register_at_fork(after_in_child=_crew.forget)
+
+
+def share(work: Callable[[int, int], None], rows: int, *, each_ns: float, pieces: int = 16) -> None:
+    """Call `work(start, stop)` over all rows, on as many threads as pay.
+
+    Args:
+        work: must give each row the same result whatever range it is in, and release the GIL.
+        rows: how many.
+        each_ns: about how many nanoseconds one row takes.
+        pieces: into how many ranges to divide the rows at most.
+    """
+    n_threads = _crew.number_for(rows, rows * each_ns)
+    if n_threads < 2:
+        work(0, rows)
+        return
+    n_pieces = min(rows, pieces)
+    share_pieces(
+        lambda k: work(rows * k // n_pieces, rows * (k + 1) // n_pieces),
+        n_pieces,
+        n_threads=n_threads,
+    )
+
+
+def share_pieces(
+    work: Callable[[int], None],
+    pieces: int,
+    *,
+    each_ns: float = 0.0,
+    n_threads: int | None = None,
+) -> None:
+    """Call `work(k)` for each piece, on as many threads as pay or as are given."""
+    if n_threads is None:
+        n_threads = _crew.number_for(pieces, pieces * each_ns)
+    left = iter(range(pieces))  # `next` on it is atomic
+
+    def take() -> None:
+        for k in left:
+            work(k)
+
+    with one_thread():
+        if n_threads < 2:
+            take()
+        else:
+            _crew.work_off(take, n_threads)
+
+
+@functools.cache
+def _controls() -> tuple[Any, Any, Any] | None:
+    """OpenMP's and MKL's own settings for the calling thread: read, set, and set MKL's; None where they are not found.
+
+    `torch.set_num_threads` would do the same, and also change what threads that start in the meantime are given.
+    """
+    suffix = "dylib" if sys.platform == "darwin" else "so"
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / f"libtorch_cpu.{suffix}"))
+        read, set_ = library.omp_get_max_threads, library.omp_set_num_threads
+    except (OSError, AttributeError):
+        return None
+    set_.restype = None
+    mkl = getattr(library, "MKL_Set_Num_Threads_Local", None)  # returns what was set before
+    if mkl is None and torch.backends.mkl.is_available():
+        return None
+    return read, set_, mkl
+
+
+def controlled() -> bool:
+    """Can torch's products be kept to the calling thread?"""
+    return _controls() is not None
+
+
+def _without_torch_threads() -> None:
+    """Keep torch's products on the calling thread to it, for good."""
+    controls = _controls()
+    if controls is not None:
+        torch.get_num_threads()  # torch sets up a thread when it is first asked: before, not after
+        controls[1](1)
+        if controls[2] is not None:
+            controls[2](1)
+
+
+_local = (
+    threading.local()
+)  # what `one_thread` took away: how many threads torch may use outside of it
+
+
+def allowed() -> int:
+    """How many threads this thread may use: what torch may, also inside of `one_thread`."""
+    return getattr(_local, "threads", 0) or torch.get_num_threads()
+
+
+class one_thread:
+    """A context in which torch, called from this thread, uses no other; other threads are not affected.
+
+    torch starts its threads for any operation on more than 32,768 numbers, and waits at a barrier for all of them: with
+    another process on the cores that was measured to take up to 40 times as long as one thread.
+    """
+
+    __slots__ = ("_before", "_mkl_before")
+
+    def __enter__(self) -> None:
+        controls = _controls()
+        self._before = 1 if controls is None else controls[0]()
+        if controls is not None and self._before > 1:
+            controls[1](1)
+            self._mkl_before = None if controls[2] is None else controls[2](1)
+            _local.threads = self._before
+
+    def __exit__(self, *_: object) -> None:
+        controls = _controls()
+        if controls is not None and self._before > 1:
+            _local.threads = 0
+            controls[1](self._before)
+            if controls[2] is not None:
+                controls[2](self._mkl_before)
+
+
+# Products up to this many operations are one piece: they take less than half a millisecond. Longer ones are cut into so
+# many pieces for each thread that torch may use, of at least so many operations: pieces of 512 columns cost the
+# products of 2048 samples of dimension 512 one to four percent on one thread, pieces of 64 up to 16.
+_WHOLE = 4e7
+_PIECES_EACH, _PIECE = 2, 2.5e7
+_PER_NS = 80.0  # operations a nanosecond of one core, about
+_STEP = 64  # rows or columns: pieces are multiples of it
+
+
+def multiply(a: Tensor, b: Tensor) -> Tensor:
+    """a (..., r, k) @ b (..., k, c).
+
+    Its pieces depend on shapes and on how many threads torch may use, not on how many were there to help: the result
+    is the same on a busy machine. Where torch has one thread, it is one product.
+    """
+    n_threads = allowed()
+    if n_threads == 1:
+        return a @ b
+    if a.dim() == b.dim() == 2 and 2.0 * a.shape[0] * a.shape[1] * b.shape[1] <= _WHOLE:
+        with one_thread():
+            return a @ b
+    batch = broadcast(a.shape[:-2], b.shape[:-2])
+    elements, r, k, c = math.prod(batch), a.shape[-2], a.shape[-1], b.shape[-1]
+    operations = 2.0 * elements * r * k * c
+    if operations <= _WHOLE or not controlled():
+        with one_thread():
+            return a @ b
+    out = torch.empty(*batch, r, c, dtype=a.dtype)
+    left, right = (t.expand(*batch, *t.shape[-2:]).reshape(elements, *t.shape[-2:]) for t in (a, b))
+    target = out.view(elements, r, c)
+    # Divided along the longest of what the product has: elements of the batch, rows or columns.
+    rows = elements if elements > 1 else max(r, c)
+
+    def work(start: int, stop: int) -> None:
+        if elements > 1:
+            torch.bmm(left[start:stop], right[start:stop], out=target[start:stop])
+        elif r >= c:
+            torch.mm(left[0, start:stop], right[0], out=target[0, start:stop])
+        else:
+            torch.mm(left[0], right[0, :, start:stop], out=target[0, :, start:stop])
+
+    each = operations / rows
+    step = 1 if elements > 1 else _STEP
+    size = step * max(
+        1, round(_PIECE / (each * step)), -(-rows // (_PIECES_EACH * n_threads * step))
+    )
+    share_pieces(
+        lambda i: work(i * size, min(rows, (i + 1) * size)),
+        -(-rows // size),
+        each_ns=size * each / _PER_NS,
+    )
+    return out
 
 
 @functools.cache
@@ -44,145 +284,267 @@ def as_rows(projections: Tensor, shape: tuple[int, ...]) -> Tensor:
     return projections.expand(*shape, n).clone(memory_format=torch.contiguous_format).view(-1, n)
 
 
-# A further thread for each so many numbers to sort: about a millisecond's work. Waking one takes 50 µs,
-# and with 30,000 numbers two threads were measured to be half as fast as one.
-_SERIAL_KEYS = 200_000
-# Pieces for each thread: enough to even out unequal progress, few enough to stay long.
-_PIECES_EACH = 8
-
-_pool: ThreadPoolExecutor | None = None
-_pool_size = 0
-
-
-def share(work: Callable[[int, int], None], rows: int, *, keys: int) -> None:
-    """Call `work(start, stop)` over all rows, by as many threads as torch may use.
-
-    Python threads suffice because the kernels release the GIL. Each takes the next piece when it has
-    finished one: torch's own threads spin for milliseconds after a matrix product, and whoever shares
-    a core with them gets less done.
-    """
-    n_threads = min(torch.get_num_threads(), rows, 1 + keys // _SERIAL_KEYS)
-    if n_threads < 2:
-        work(0, rows)
-        return
-    n_pieces = min(rows, _PIECES_EACH * n_threads)
-    edges = [rows * k // n_pieces for k in range(n_pieces + 1)]
-    pieces = iter(range(n_pieces))  # `next` on it is atomic
-
-    def take() -> None:
-        for k in pieces:
-            work(edges[k], edges[k + 1])
-
-    pool = _threads(n_threads - 1)
-    others = [pool.submit(take) for _ in range(n_threads - 1)]
-    take()
-    for other in others:
-        if not other.cancel():  # one that has not begun finds nothing left to do
-            other.result()
-
-
-def _threads(n: int) -> ThreadPoolExecutor:
-    global _pool, _pool_size
-    if _pool is None or _pool_size < n:
-        _pool, _pool_size = ThreadPoolExecutor(n, thread_name_prefix="slicewise"), n
-    return _pool
-
-
-def _forget() -> None:
-    global _pool
-    _pool = None
-
-
-# A forked process (a DataLoader worker, say) inherits the pool's record but none of its threads.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
-
-
-# Up to this many samples NumPy's vectorised sort of packed words beats a radix sort.
-_PACKED_UP_TO = 1024
-# Words by precision, and the bits of a value's place in its row's range that survive arithmetic in it.
-_WORDS = {torch.float32: (np.uint32, 32, 23), torch.float64: (np.uint64, 64, 52)}
+# Up to this many samples NumPy's vectorized sort of words beats a radix sort; up to so many, words of 32 bits have room
+# for the index and enough of the value.
+_NUMPY_UP_TO, _SMALL_UP_TO = 1024, 4096
+_NETWORK_UP_TO = 512  # NumPy sorts so many by a network, three times as fast
+# Numbers that are worked on at once, of all rows that a thread has taken: they stay in its cache.
+_BLOCK = 1 << 16
 _NO_WEIGHTS = np.empty((1, 0))
 
 
-def match_by_numba(
+class _Words(NamedTuple):
+    """How values become words that sort as they do."""
+
+    dtype: Any
+    shift: int  # bits of the index
+    levels: float  # of a value's place in its row's range; 0: the word has all bits of the value
+    passes: int = 0  # of a radix sort; 0: sorted by NumPy
+    digit: int = 11  # bits that one pass looks at
+
+    @property
+    def mask(self) -> int:
+        """The bits of the index."""
+        return (1 << self.shift) - 1
+
+
+@functools.lru_cache(maxsize=1024)
+def _words_for(n: int, size: int) -> _Words:
+    """The words for rows of at most n numbers of 4 or 8 bytes."""
+    shift = max(1, (n - 1).bit_length())
+    if size == 4 and n > _SMALL_UP_TO:
+        return _Words(np.uint64, 32, 0.0, passes=3)
+    word: Any = np.uint32
+    bits, precision, passes, digit = 32, 23, 2, (33 - shift) // 2
+    if size == 8:
+        word, bits, precision, passes, digit = np.uint64, 64, 52, 4, 11
+    if n <= _NUMPY_UP_TO:
+        passes = 0
+    elif size == 8:
+        shift, precision = max(shift, 20), passes * digit
+    # A little under the last level, so that rounding cannot carry into the next bit.
+    levels = 2.0 ** min(precision, bits - shift) * (1 - 2.0**-20)
+    return _Words(word, shift, levels, passes, digit)
+
+
+def _sorted_words(loops: Any, rows: Array, how: _Words) -> Array:
+    """The words of rows (r, n), each row of them sorted."""
+    words = np.empty(rows.shape, how.dtype)
+    bits = rows.view(_INTEGERS[rows.itemsize])
+    if how.levels:
+        ends = np.empty(2, rows.dtype)
+        loops.pack(rows, bits, words, how.shift, how.levels, ends, ends.view(bits.dtype))
+    else:
+        loops.pack_bits(bits, words)
+    if how.passes:
+        _radix(loops, words, how.shift, how.digit, how.passes, _NO_FLIP)
+    else:
+        words.sort(axis=1)
+    return words
+
+
+_INTEGERS = {4: np.int32, 8: np.int64}
+_UNSIGNED = {4: (np.uint32, np.uint64(1 << 31), 3), 8: (np.uint64, np.uint64(1 << 63), 6)}
+_NO_FLIP = np.uint64(0)
+_NO_WORDS = {word: np.empty((0, 0), word) for word in (np.uint32, np.uint64)}
+
+
+def _sort_values(loops: Any, rows: Array) -> None:
+    """Sort each row in place, as integers of the same order: NumPy sorts those in two thirds of the time."""
+    bits = rows.view(_INTEGERS[rows.itemsize])
+    loops.mirror(bits)
+    if rows.shape[1] <= _NUMPY_UP_TO:
+        bits.sort(axis=1)
+    else:
+        word, flip, passes = _UNSIGNED[rows.itemsize]
+        _radix(loops, bits.view(word), 0, 11, passes, flip)
+    loops.mirror(bits)
+
+
+def sort_lines(lines: Tensor) -> Tensor:
+    """Each line (..., n) sorted, in new memory."""
+    found = lines.detach().clone(memory_format=torch.contiguous_format)
+    rows = found.numpy().reshape(-1, lines.shape[-1])
+    loops, each_ns = numba_loops(), _ns_per_number(rows.shape[1])
+    if rows.size:
+        share(
+            lambda i, j: _sort_values(loops, rows[i:j]), len(rows), each_ns=rows.shape[1] * each_ns
+        )
+    return found
+
+
+def _radix(loops: Any, words: Array, shift: int, digit: int, passes: int, flip: Any) -> None:
+    """See `numba_loops.radix`."""
+    spare = np.empty(words.shape[1], words.dtype)
+    loops.radix(words, shift, digit, passes, flip, spare, np.empty(1 << digit, np.uint32))
+
+
+def _ns_per_number(n: int) -> float:
+    """About how long it takes to sort and price a number of a row of n, in nanoseconds of one core."""
+    return 4.0 if n <= _NETWORK_UP_TO else 7.0
+
+
+# Up to this dimension gradients are taken back by a loop of our own, so many samples at once: they stay in the nearest
+# cache.
+_SMALL_DIMENSION, _TILE = 8, 512
+
+
+class NumbaMatcher(PricingMatcher):
+    """`transport.match_slices` through compiled kernels; gradients to weights by the plain version."""
+
+    def __call__(
+        self,
+        x: Tensor,
+        y: Tensor,
+        slices: Tensor,
+        x_weights: Tensor | None = None,
+        y_weights: Tensor | None = None,
+        *,
+        p: float,
+        wanted: Wanted = Wanted(),
+        y_sorted: Tensor | None = None,
+    ) -> Match:
+        """See `transport.match_slices`."""
+        if wanted.u_weights or wanted.v_weights:
+            return plain_match_slices(x, y, slices, x_weights, y_weights, p=p, wanted=wanted)
+        costs, u, v, shape = _rows(x, y, slices, x_weights, y_weights, p, wanted, y_sorted)
+        u_grad = torch.from_numpy(u.reshape(*shape, -1)) if wanted.u else None
+        v_grad = torch.from_numpy(v.reshape(*shape, -1)) if wanted.v else None
+        return Match(torch.from_numpy(costs.reshape(shape)), u_grad, v_grad, None, None)
+
+    def priced(
+        self,
+        x: Tensor,
+        y: Tensor,
+        slices: Tensor,
+        x_weights: Tensor | None,
+        y_weights: Tensor | None,
+        coefficients: Tensor | None,
+        *,
+        p: float,
+        root: bool,
+        y_sorted: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """See `PricingMatcher.priced`."""
+        loops = numba_loops()
+        costs, u, _, shape = _rows(x, y, slices, x_weights, y_weights, p, _ONLY_X, y_sorted)
+        *batch, n_lines = shape
+        elements, n, d = math.prod(batch), u.shape[1], slices.shape[-1]
+        if slices.dim() > 2:
+            slices = slices.expand(*batch, n_lines, d)
+        values = np.empty(elements, u.dtype)
+        # How much each line counts: a factor of its slopes or of its slice, whichever is shorter.
+        if d > _SMALL_DIMENSION and n < d:
+            rows = scaled = u
+        else:
+            rows = slices.detach().contiguous().numpy().reshape(-1, d)
+            scaled = np.empty((elements * n_lines, d), u.dtype)
+        loops.weigh(
+            costs.reshape(elements, n_lines), _weights(coefficients, shape), p, root, rows, values, scaled
+        )  # fmt: skip
+        value = torch.from_numpy(values.reshape(batch))
+        if d > _SMALL_DIMENSION:
+            on_lines = torch.from_numpy(u.reshape(*batch, n_lines, n)).mT
+            if n < d:
+                return value, multiply(on_lines, slices)
+            return value, multiply(on_lines, torch.from_numpy(scaled.reshape(*batch, n_lines, d)))
+        out = np.empty((elements, n, d), u.dtype)
+        on_lines, factors = u.reshape(elements, n_lines, n), scaled.reshape(elements, n_lines, d)
+
+        def work(start: int, stop: int) -> None:
+            loops.take_back(on_lines, factors, start, stop, np.empty((d, _TILE), u.dtype), out)
+
+        each_ns = n_lines * d * min(n, _TILE) * 0.1
+        share(work, elements * -(-n // _TILE), each_ns=each_ns)
+        return value, torch.from_numpy(out.reshape(*batch, n, d))
+
+
+match_by_numba = NumbaMatcher()
+_ONLY_X = Wanted(True, False)
+
+
+def _rows(
     x: Tensor,
     y: Tensor,
     slices: Tensor,
-    x_weights: Tensor | None = None,
-    y_weights: Tensor | None = None,
-    *,
+    x_weights: Tensor | None,
+    y_weights: Tensor | None,
     p: float,
-    wanted: Wanted = Wanted(),
-    y_sorted: Tensor | None = None,
-) -> Match:
-    """`transport.match_slices` through compiled kernels; gradients to weights by the plain version."""
-    if wanted.u_weights or wanted.v_weights:
-        return plain_match_slices(x, y, slices, x_weights, y_weights, p=p, wanted=wanted)
-    u = project(x, slices)
+    wanted: Wanted,
+    y_sorted: Tensor | None,
+) -> tuple[Array, Array, Array, tuple[int, ...]]:
+    """Costs (rows,), wanted gradients on the lines (rows, n) and (rows, m), and the shape (*batch, L) of the rows."""
+    u = multiply(slices, x.mT)
     ordered = wanted.v or y_weights is not None  # must it be known which sample of y is which?
     known = y_sorted is not None and not ordered
-    v = y_sorted if known and y_sorted is not None else project(y, slices)
+    v = y_sorted if known and y_sorted is not None else multiply(slices, y.mT)
     shape = joint_shape(u, v, x_weights, y_weights)
     u_rows = as_rows(u, shape)
     # A target shared by the whole batch is sorted once; gradients to it need a row for each.
     shared = v.dim() == 2 and len(shape) > 1 and not ordered
     v_rows = v.contiguous() if shared else as_rows(v, shape)
-    if shared and not known:
-        v_rows.numpy().sort(axis=1)
-        known = True
-    costs = torch.empty(u_rows.shape[0], dtype=u.dtype)
+    us, vs = u_rows.numpy(), v_rows.numpy()
+    costs = np.empty(len(us), us.dtype)
     a, b = _weights(x_weights, shape), _weights(y_weights, shape)
-    _match_rows(u_rows, v_rows, known, a, b, p, wanted, costs)
-    if len(shape) == 1:
-        return Match(costs, u_rows if wanted.u else None, v_rows if wanted.v else None, None, None)
-    u_grad = u_rows.view(*shape, -1) if wanted.u else None
-    v_grad = v_rows.view(*shape, -1) if wanted.v else None
-    return Match(costs.view(shape), u_grad, v_grad, None, None)
+    _match_rows(us, vs, known, a, b, p, wanted, costs)
+    return costs, us, vs, shape
 
 
 def _match_rows(
-    u: Tensor,
-    v: Tensor,
+    us: Array,
+    vs: Array,
     v_is_sorted: bool,
     a: Array,
     b: Array,
     p: float,
     wanted: Wanted,
-    costs: Tensor,
+    costs: Array,
 ) -> None:
     """Price rows (rows, n) against rows (rows, m); gradients take the place of the projections."""
     loops = numba_loops()
-    us, vs, out = u.numpy(), v.numpy(), costs.numpy()
-    rows, n, m = us.shape[0], us.shape[1], vs.shape[1]
-    order_v = wanted.v or b.shape[1] > 0
-    if max(n, m) > _PACKED_UP_TO:
+    (rows, n), (v_rows, m) = us.shape, vs.shape
+    ordered = wanted.v or b.shape[1] > 0  # must it be known which number of v is which?
+    paired = n == m and p == 2.0 and not ordered and a.shape[1] == 0
+    how = _words_for(max(n, m), us.itemsize)
+    each_ns = _ns_per_number(max(n, m))
+    if (
+        not v_is_sorted and not ordered and v_rows < rows
+    ):  # a target that all elements of a batch share
+        share(lambda i, j: _sort_values(loops, vs[i:j]), v_rows, each_ns=m * each_ns)
+        v_is_sorted = True
 
-        def radix(start: int, stop: int) -> None:
-            loops.price_radix(us, vs, start, stop, v_is_sorted, a, b, p, wanted.u, wanted.v, out)
+    def price(first: int, last: int, u_words: Array, v_words: Array, trusted: bool) -> int:
+        u, out = us[first:last], costs[first:last]
+        if paired:
+            left = loops.pair(
+                u, u_words, vs, first, how.mask, trusted, wanted.u, np.empty(n, us.dtype), out
+            )
+        else:
+            left = loops.price(
+                u, u_words, vs, v_words, first, rows, how.mask, trusted, a, b, p, wanted.u, wanted.v, out
+            )  # fmt: skip
+        return int(left)
 
-        share(radix, rows, keys=rows * (n + m))
-        return
-    word, size, precision = _WORDS[u.dtype]
-    shift = max(1, (max(n, m) - 1).bit_length())
-    # A little under the last level, so that rounding cannot carry into the next bit.
-    levels = 2.0 ** min(precision, size - shift) * (1 - 2.0**-20)
-    u_words = np.empty(us.shape, word)
-    v_words = np.empty(vs.shape if order_v else (0, 0), word)
+    def work(start: int, stop: int) -> None:
+        for first in range(start, stop, block):
+            last = min(first + block, stop)
+            u_words, v_words = _sorted_words(loops, us[first:last], how), none
+            if ordered:
+                v_words = _sorted_words(loops, vs[first:last], how)
+            elif not v_is_sorted:
+                _sort_values(loops, vs[first:last])
+            if price(first, last, u_words, v_words, False):
+                for r in np.flatnonzero(costs[first:last] == -1).tolist():
+                    # The range of the row hides its order, or NaN is in it.
+                    u_order = us[first + r : first + r + 1].argsort(axis=1, kind="stable")
+                    v_order = v_words
+                    if ordered:
+                        v_order = vs[first + r : first + r + 1].argsort(axis=1, kind="stable")
+                        v_order = v_order.astype(how.dtype)
+                    price(first + r, first + r + 1, u_order.astype(how.dtype), v_order, True)
 
-    def packed(start: int, stop: int) -> None:
-        loops.pack(us, u_words, start, stop, shift, levels)
-        u_words[start:stop].sort(axis=1)
-        if order_v:
-            loops.pack(vs, v_words, start, stop, shift, levels)
-            v_words[start:stop].sort(axis=1)
-        elif not v_is_sorted:
-            vs[start:stop].sort(axis=1)
-        loops.price_packed(
-            us, u_words, vs, v_words, start, stop, (1 << shift) - 1, a, b, p, wanted.u, wanted.v, out
-        )  # fmt: skip
-
-    share(packed, rows, keys=rows * (n + m))
+    none, block = _NO_WORDS[how.dtype], max(1, _BLOCK // (n + m))
+    share(work, rows, each_ns=(n + m) * each_ns)
 
 
 def _weights(weights: Tensor | None, shape: tuple[int, ...]) -> Array:
@@ -194,82 +556,6 @@ def _weights(weights: Tensor | None, shape: tuple[int, ...]) -> Array:
     if weights.dim() > 1:
         rows = rows.expand(*shape[:-1], n)
     return rows.reshape(-1, n).contiguous().numpy()
-
-
-_NO_ORDER = np.empty((0, 0), np.int64)
-
-
-def match_by_numpy(
-    x: Tensor,
-    y: Tensor,
-    slices: Tensor,
-    x_weights: Tensor | None = None,
-    y_weights: Tensor | None = None,
-    *,
-    p: float,
-    wanted: Wanted = Wanted(),
-    y_sorted: Tensor | None = None,
-) -> Match:
-    """`transport.match_slices` by NumPy, where it is the faster."""
-    weighted = x_weights is not None or y_weights is not None
-    if weighted or x.dtype != torch.float32 or x.shape[-2] != y.shape[-2]:
-        return plain_match_slices(
-            x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=y_sorted
-        )
-    known = y_sorted is not None and not wanted.v
-    u = project(x, slices)
-    v = y_sorted if known and y_sorted is not None else project(y, slices)
-    shape = joint_shape(u, v)
-    us, vs = as_rows(u, shape).numpy(), as_rows(v, shape).numpy()
-    costs = np.empty(len(us), np.float32)
-
-    def work(start: int, stop: int) -> None:
-        _match(us[start:stop], vs[start:stop], known, p, wanted, costs[start:stop])
-
-    share(work, len(us), keys=us.size + vs.size)
-    u_grad = torch.from_numpy(us).view(*shape, -1) if wanted.u else None
-    v_grad = torch.from_numpy(vs).view(*shape, -1) if wanted.v else None
-    return Match(torch.from_numpy(costs).view(shape), u_grad, v_grad, None, None)
-
-
-def _match(u: Array, v: Array, v_is_sorted: bool, p: float, wanted: Wanted, costs: Array) -> None:
-    """Price rows; gradients take the place of the projections."""
-    u_sorted, u_order = _sort(u, wanted.u)
-    v_sorted, v_order = (v, _NO_ORDER) if v_is_sorted else _sort(v, wanted.v)
-    gap = np.subtract(u_sorted, v_sorted, out=u_sorted)
-    if p == 2:
-        np.einsum("rn,rn->r", gap, gap, out=costs)
-        slope = gap
-        slope *= np.float32(2 / u.shape[1])
-    else:
-        size = np.abs(gap)
-        (size**p).sum(axis=1, out=costs)
-        slope = np.sign(gap) * size ** (p - 1) * np.float32(p / u.shape[1])
-    costs /= u.shape[1]
-    if wanted.u:
-        u.reshape(-1)[u_order] = slope.reshape(-1)
-    if wanted.v:
-        v.reshape(-1)[v_order] = -slope.reshape(-1)
-
-
-def _sort(rows: Array, with_order: bool) -> tuple[Array, Array]:
-    """Rows in stable order and, if wanted, the place in the whole array each value came from."""
-    if not with_order:
-        return np.sort(rows, axis=1), _NO_ORDER
-    halves = np.empty((*rows.shape, 2), np.int32)  # of a little-endian int64: low, high
-    halves[..., 0] = np.arange(rows.size, dtype=np.int32).reshape(rows.shape)
-    halves[..., 1] = _mirrored((rows + np.float32(0)).view(np.int32))  # + 0: −0 is 0
-    words = halves.view(np.int64)[..., 0]
-    words.sort(axis=1)
-    return _mirrored(halves[..., 1]).view(np.float32), (words & 0xFFFFFFFF).reshape(-1)
-
-
-def _mirrored(bits: Array) -> Array:
-    """Between the bits of a float and an integer of the same order: below zero they run backwards."""
-    sign = bits >> 31
-    sign &= 0x7FFFFFFF
-    sign ^= bits
-    return sign
 
 
 class NumbaMatching:
@@ -285,7 +571,7 @@ class NumbaMatching:
         share(
             lambda start, stop: self._loops.least(values, start, stop, found),
             len(values),
-            keys=values.size // 8,
+            each_ns=values.shape[1],
         )
         return torch.from_numpy(found)
 

@@ -1,19 +1,27 @@
-"""Loops for the CPU, compiled by numba: sort, price and differentiate one row of projections after another.
+"""Loops for the CPU, compiled by numba: sort, price and differentiate rows of projections.
 
-Short rows become fixed-point numbers over the row's own range with the index in the low bits, one word each, for NumPy's
-vectorized sort; an insertion pass on the true values then repairs what rounding tied. Long rows are radix-sorted here,
-their order-preserving bits above the index. Both end in the order of a stable sort. The loops work serially and without
-the GIL, so that threads can share the rows of a call. Gradients overwrite the projections they belong to.
+Values become words: fixed-point numbers over the row's own range, or their order-preserving bits, with the index in the
+low bits. Sorted words give the order; an insertion pass on the true values then repairs what rounding tied, so that it
+is the order of a stable sort. Short rows are sorted by NumPy, vectorized, longer ones by `radix`. The loops work
+serially and without the GIL, so that threads can share the rows of a call. Gradients overwrite the projections they
+belong to.
+
+What everybody runs (p = 2, as many samples on both sides, equal weights) has a function of its own, `pair`: its loops
+vectorize, and it compiles in a third of the time that all other cases (`price`) take. Functions are kept few and plain,
+without array expressions: compiling them is what the first call waits for.
 
 Imports numba, which takes half a second: only to be imported once it is used.
 """
 
 from __future__ import annotations
 
+import logging
+import sys
 from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.core import event
 
 Array = Any  # numba specialises on dtypes: float32 and float64
 
@@ -27,221 +35,244 @@ def _can_cache() -> bool:
     return True
 
 
+class _Notice(event.Listener):
+    """Says once in a process that the first call waits for a compiler."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        """Called before a function is compiled, not where compiled code was found on disk."""
+        function = event.data["dispatcher"]
+        if self.said or not function.py_func.__module__.startswith("slicewise."):
+            return
+        self.said = True
+        kept = f"kept in {function.stats.cache_path}"
+        if not CACHE:
+            kept = "in every process, since no folder to keep them in can be written (set NUMBA_CACHE_DIR)"
+        # A warning is printed to people who wait, not to the error stream of a script.
+        seen = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+        level = logging.WARNING if seen else logging.INFO
+        logging.getLogger("slicewise").log(
+            level,
+            "compiling kernels for this machine, once for each kind of call: 1 to 3 s; %s",
+            kept,
+        )
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to say."""
+
+
+event.register("numba:compile", _Notice())
+
 CACHE = _can_cache()
 jit = njit(cache=CACHE, nogil=True, error_model="numpy")
-
-_RADIX_BITS = 11
-BUCKETS = 1 << _RADIX_BITS
-
-
-@jit
-def pack(rows: Array, words: Array, start: int, stop: int, shift: int, levels: float) -> None:
-    """Each value's place in its row's range, in the high bits; its index in the low `shift` bits."""
-    n = rows.shape[1]
-    zero = rows.dtype.type(0)
-    for r in range(start, stop):
-        row = rows[r]
-        low = high = row[0]
-        for i in range(n):
-            low = min(low, row[i])
-            high = max(high, row[i])
-        scale = rows.dtype.type(levels) / (high - low) if high > low else zero
-        # No usable range (subnormal, infinite, NaN): leave all of the order to the repair.
-        if not (scale < np.inf and high - low < np.inf):
-            scale = zero
-        for i in range(n):
-            place = (row[i] - low) * scale
-            level = words.dtype.type(np.int64(place)) if place > 0 else words.dtype.type(0)
-            words[r, i] = (level << words.dtype.type(shift)) | words.dtype.type(i)
-
-
-@jit
-def unpack(row: Array, words: Array, mask: int, values: Array, index: Array) -> None:
-    """A row's values in order, and the index each came from, by its sorted words."""
-    last = row[np.int64(words[0]) & mask]
-    tangled = False
-    for i in range(len(row)):
-        j = np.int64(words[i]) & mask
-        value = row[j]
-        index[i] = j
-        values[i] = value
-        tangled |= not value >= last  # also where one of them is NaN
-        last = value
-    if tangled:
-        _repair(row, values, index)
-
-
-@jit
-def _repair(row: Array, values: Array, index: Array) -> None:
-    """Insertion on nearly sorted values; a row with NaN, or whose range hid its order, is sorted outright."""
-    n = len(row)
-    budget = 64 * n
-    for i in range(n):
-        if values[i] != values[i]:
-            budget = -1  # insertion would stop at NaN; NaN belongs last
-    for i in range(1, n):
-        value = values[i]
-        if budget < 0:
-            order = np.argsort(row, kind="mergesort")
-            for q in range(n):
-                index[q] = order[q]
-                values[q] = row[order[q]]
-            return
-        if value < values[i - 1]:
-            j = index[i]
-            k = i - 1
-            while k >= 0 and values[k] > value:
-                values[k + 1] = values[k]
-                index[k + 1] = index[k]
-                k -= 1
-            values[k + 1] = value
-            index[k + 1] = j
-            budget -= i - k
-
-
-@jit
-def _mirrored(bits: Any) -> Any:
-    """The bits of a float as a number of the same order: below zero they run backwards."""
-    return ~bits if bits >> np.uint32(31) else bits | np.uint32(0x80000000)
-
-
-@jit
-def _accumulate(counts: Array) -> None:
-    """From how many to where the first goes."""
-    total = 0
-    for bucket in range(len(counts)):
-        here = counts[bucket]
-        counts[bucket] = total
-        total += here
-
-
-@jit
-def radix(
-    row: Array, values: Array, index: Array, words: Array, spare: Array, counts: Array
-) -> None:
-    """Stable LSD radix sort of a row: three passes over single precision, four over double."""
-    n = len(row)
-    if row.itemsize == 4:
-        bits = (row + row.dtype.type(0)).view(np.uint32)  # + 0 makes −0 the same bits as 0
-        for i in range(n):
-            words[i] = (np.uint64(_mirrored(bits[i])) << np.uint64(32)) | np.uint64(i)
-        shift, passes = 32, 3
-    else:
-        shift = 1
-        while (1 << shift) < n:
-            shift += 1
-        shift, passes = max(shift, 20), 4
-        low, high = row.min(), row.max()
-        scale = (2.0 ** min(44, 64 - shift) - 1) / (high - low) if high > low else 0.0
-        if not (scale < np.inf and high - low < np.inf):
-            scale = 0.0
-        for i in range(n):
-            place = (row[i] - low) * scale
-            level = np.uint64(np.int64(place)) if place > 0 else np.uint64(0)
-            words[i] = (level << np.uint64(shift)) | np.uint64(i)
-    counts[:passes] = 0
-    digit = np.uint64(BUCKETS - 1)
-    for i in range(n):
-        word = words[i] >> np.uint64(shift)
-        for k in range(passes):
-            counts[k, (word >> np.uint64(_RADIX_BITS * k)) & digit] += 1
-    for k in range(passes):
-        place_of = counts[k]
-        _accumulate(place_of)
-        by = np.uint64(shift + _RADIX_BITS * k)
-        for i in range(n):
-            bucket = (words[i] >> by) & digit
-            spare[place_of[bucket]] = words[i]
-            place_of[bucket] += 1
-        words, spare = spare, words
-    mask = np.uint64((1 << shift) - 1)
-    for i in range(n):
-        j = np.int64(words[i] & mask)
-        index[i] = j
-        values[i] = row[j]
-    if row.itemsize == 8:
-        _repair(row, values, index)
-
-
-@jit
-def radix_values(row: Array, values: Array, keys: Array, spare: Array, counts: Array) -> None:
-    """A single-precision row's values in order, where nobody asks which came from where."""
-    n = len(row)
-    bits = (row + row.dtype.type(0)).view(np.uint32)
-    for i in range(n):
-        keys[i] = _mirrored(bits[i])
-    counts[:3] = 0
-    digit = np.uint32(BUCKETS - 1)
-    for i in range(n):
-        key = keys[i]
-        counts[0, key & digit] += 1
-        counts[1, (key >> np.uint32(_RADIX_BITS)) & digit] += 1
-        counts[2, key >> np.uint32(2 * _RADIX_BITS)] += 1
-    for k in range(3):
-        place_of = counts[k]
-        _accumulate(place_of)
-        by = np.uint32(_RADIX_BITS * k)
-        for i in range(n):
-            bucket = (keys[i] >> by) & digit
-            spare[place_of[bucket]] = keys[i]
-            place_of[bucket] += 1
-        keys, spare = spare, keys
-    for i in range(n):
-        key = keys[i]
-        keys[i] = key & np.uint32(0x7FFFFFFF) if key >> np.uint32(31) else ~key
-    values[:] = keys[:n].view(np.float32)
-
-
 inline = njit(cache=CACHE, nogil=True, error_model="numpy", inline="always")
-# Sums in float64 may be taken in any order, which lets them vectorise; NaN and infinity still count.
+# Sums in float64 may be taken in any order, which lets them vectorize; NaN and infinity still count.
 sums = njit(cache=CACHE, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})
 
 
 @jit
-def price_packed(
-    u: Array, u_words: Array, v: Array, v_words: Array, start: int, stop: int, mask: int,
-    a: Array, b: Array, p: float, want_u: bool, want_v: bool, costs: Array,
-) -> None:  # fmt: skip
-    """Price rows whose packed words are sorted. Where v has no words, it is sorted itself."""
-    n, m = u.shape[1], v.shape[1]
-    us, ui = np.empty(n, u.dtype), np.empty(n, np.int32)
-    vs, vi = np.empty(m, v.dtype), np.arange(m).astype(np.int32)
-    for r in range(start, stop):
-        unpack(u[r], u_words[r], mask, us, ui)
-        row = v[r % v.shape[0]]
-        sorted_row = row
-        if len(v_words):
-            unpack(row, v_words[r], mask, vs, vi)
-            sorted_row = vs
-        aw, bw = a[r * len(a) // len(u)], b[r * len(b) // len(u)]
-        costs[r] = _price(us, ui, sorted_row, vi, aw, bw, p, want_u, want_v, u[r], row)
+def pack(
+    rows: Array, bits: Array, words: Array, shift: int, levels: float, ends: Array, end_bits: Array
+) -> None:
+    """Each value's place in its row's range, in the high bits; its index in the low `shift` bits.
+
+    `bits` are the rows seen as integers of the same size; `ends` (2,) is memory to work in, `end_bits` the same memory.
+    """
+    n = rows.shape[1]
+    zero = rows.dtype.type(0)
+    sign = bits.dtype.type(8 * bits.itemsize - 1)
+    others = bits.dtype.type((np.int64(1) << np.int64(sign)) - np.int64(1))  # all but the sign
+    for r in range(len(rows)):
+        # The least and the largest, as integers of the same order: a loop that vectorizes, and in which NaN counts.
+        row_bits = bits[r]
+        low_key = high_key = row_bits[0] ^ ((row_bits[0] >> sign) & others)
+        for i in range(n):
+            key = row_bits[i] ^ ((row_bits[i] >> sign) & others)
+            low_key = min(low_key, key)
+            high_key = max(high_key, key)
+        end_bits[0] = low_key ^ ((low_key >> sign) & others)
+        end_bits[1] = high_key ^ ((high_key >> sign) & others)
+        low, high = ends[0], ends[1]
+        scale = rows.dtype.type(levels) / (high - low) if high > low else zero
+        # No usable range (subnormal, infinite, NaN): leave all of the order to the repair.
+        if not (scale < np.inf and high - low < np.inf):
+            scale = zero
+        row, out = rows[r], words[r]
+        for i in range(n):
+            place = (row[i] - low) * scale
+            level = words.dtype.type(bits.dtype.type(place)) if place > 0 else words.dtype.type(0)
+            out[i] = (level << words.dtype.type(shift)) | words.dtype.type(i)
 
 
 @jit
-def price_radix(
-    u: Array, v: Array, start: int, stop: int, v_is_sorted: bool,
+def pack_bits(bits: Array, words: Array) -> None:
+    """The bits of single-precision floats as unsigned numbers of the same order, in the high half; below, the index."""
+    for r in range(len(bits)):
+        row, out = bits[r], words[r]
+        for i in range(len(row)):
+            b = row[i] if row[i] != np.int32(-(2**31)) else np.int32(0)  # −0 is 0
+            key = np.uint32(~b) if b < 0 else np.uint32(b) | np.uint32(0x80000000)
+            out[i] = (np.uint64(key) << np.uint64(32)) | np.uint64(i)
+
+
+@jit
+def mirror(bits: Array) -> None:
+    """The bits of floats as integers of the same order, in place: below zero they run backwards. And back again."""
+    sign = bits.dtype.type(8 * bits.itemsize - 1)
+    others = bits.dtype.type((np.int64(1) << np.int64(sign)) - np.int64(1))
+    for r in range(len(bits)):
+        row = bits[r]
+        for i in range(len(row)):
+            row[i] ^= (row[i] >> sign) & others
+
+
+@jit
+def radix(
+    rows: Array, shift: int, digit: int, passes: int, flip: int, spare_row: Array, counts: Array
+) -> None:
+    """Sort rows of unsigned words by so many digits above `shift` and by nothing else, stably.
+
+    A digit has `digit` bits. `flip` is XORed to each word that is looked at; `spare_row` (n,) and `counts` (2^digit,)
+    are memory to work in.
+    """
+    n = rows.shape[1]
+    number = rows.dtype.type
+    count = counts.dtype.type
+    last, flipped = number(len(counts) - 1), number(flip)
+    for r in range(len(rows)):
+        words, spare = rows[r], spare_row
+        for k in range(passes):
+            by = number(shift + digit * k)
+            for bucket in range(len(counts)):
+                counts[bucket] = 0
+            for i in range(n):
+                counts[number(number(words[i] ^ flipped) >> by) & last] += count(1)
+            total = count(0)
+            for bucket in range(len(counts)):  # from how many to where the first goes
+                here = counts[bucket]
+                counts[bucket] = total
+                total = count(total + here)
+            for i in range(n):
+                word = words[i]
+                bucket = number(number(word ^ flipped) >> by) & last
+                place = counts[bucket]
+                spare[place] = word
+                counts[bucket] = count(place + count(1))
+            words, spare = spare, words
+        if passes % 2:
+            for i in range(n):
+                spare[i] = words[i]
+
+
+@inline
+def unpack(row: Array, words: Array, of_index: Any, values: Array) -> bool:
+    """A row's values in order, by its sorted words. What rounding tied is repaired, in the words too.
+
+    False where that would take too long: the range of the row hid its order, or NaN is in it.
+    """
+    n = len(row)
+    for i in range(n):
+        values[i] = row[words[i] & of_index]
+    tangled = False
+    for i in range(1, n):
+        tangled |= not values[i] >= values[i - 1]  # also where one of them is NaN
+    if not tangled:
+        return True
+    budget = 64 * n
+    for i in range(1, n):
+        value, word = values[i], words[i]
+        if value >= values[i - 1]:
+            continue
+        k = i - 1
+        while k >= 0 and values[k] > value:
+            values[k + 1] = values[k]
+            words[k + 1] = words[k]
+            k -= 1
+        values[k + 1] = value
+        words[k + 1] = word
+        budget -= i - k
+        if budget < 0 or value != value or values[k] != values[k]:
+            return False
+    return True
+
+
+@sums
+def _sum_of_squares(values: Array) -> float:
+    total = 0.0
+    if values.itemsize == 4:
+        for i in range(len(values)):
+            total += np.float64(values[i]) * np.float64(values[i])
+        return total
+    # A loop of this kind is added up in another order, more slowly: the one in which stored flows of variants that
+    # amplify the last bit (vdsw, vimsw) were computed.
+    for value in values:
+        total += value * value
+    return total
+
+
+@jit
+def pair(
+    u: Array, u_words: Array, v: Array, first: int, mask: int, trusted: bool, want_u: bool,
+    values: Array, costs: Array,
+) -> int:  # fmt: skip
+    """`price` for p = 2, equal weights, as many samples on both sides, and v sorted; `values` (n,) is to work in."""
+    n = u.shape[1]
+    of_index = u_words.dtype.type(mask)
+    left = 0
+    for r in range(len(u)):
+        row, words = u[r], u_words[r]
+        if not unpack(row, words, of_index, values) and not trusted:
+            costs[r] = -1
+            left += 1
+            continue
+        others = v[(first + r) % len(v)]
+        for i in range(n):
+            values[i] -= others[i]
+        costs[r] = _sum_of_squares(values) / n
+        if want_u:
+            rate = u.dtype.type(2.0 / n)
+            for i in range(n):
+                row[words[i] & of_index] = rate * values[i]
+    return left
+
+
+@jit
+def price(
+    u: Array, u_words: Array, v: Array, v_words: Array, first: int, rows: int, mask: int, trusted: bool,
     a: Array, b: Array, p: float, want_u: bool, want_v: bool, costs: Array,
-) -> None:  # fmt: skip
-    """Sort and price rows, one at a time so that all of a row's work stays in the cache."""
+) -> int:  # fmt: skip
+    """Price rows whose words are sorted; where v has no words, it is sorted itself. How many rows are left undone.
+
+    These are the rows `first`, ... of as many as `rows`, of which v and the weights a and b may have fewer. A row whose
+    order its words do not tell is left as it is, with cost −1; unless the words are trusted.
+    """
     n, m = u.shape[1], v.shape[1]
     us, ui = np.empty(n, u.dtype), np.empty(n, np.int32)
-    vs, vi = np.empty(m, v.dtype), np.arange(m).astype(np.int32)
-    words, spare = np.empty(max(n, m), np.uint64), np.empty(max(n, m), np.uint64)
-    counts = np.empty((4, BUCKETS), np.int64)
-    bare = u.itemsize == 4 and not want_v and b.shape[1] == 0
-    keys, spare_keys = np.empty(m, np.uint32), np.empty(m, np.uint32)
-    for r in range(start, stop):
-        radix(u[r], us, ui, words, spare, counts)
-        row = v[r % v.shape[0]]
+    vs, vi = np.empty(m, v.dtype), np.empty(m, np.int32)
+    for j in range(m):
+        vi[j] = j
+    of_index = u_words.dtype.type(mask)
+    left = 0
+    for r in range(len(u)):
+        known = unpack(u[r], u_words[r], of_index, us)
+        row = v[(first + r) % len(v)]
         sorted_row = row
-        if not v_is_sorted:
-            if bare:
-                radix_values(row, vs, keys, spare_keys, counts)
-            else:
-                radix(row, vs, vi, words, spare, counts)
+        if len(v_words):
+            known &= unpack(row, v_words[r], of_index, vs)
             sorted_row = vs
-        aw, bw = a[r * len(a) // len(u)], b[r * len(b) // len(u)]
+        if not known and not trusted:
+            costs[r] = -1
+            left += 1
+            continue
+        for i in range(n):
+            ui[i] = u_words[r, i] & of_index
+        if len(v_words):
+            for j in range(m):
+                vi[j] = v_words[r, j] & of_index
+        aw, bw = a[(first + r) * len(a) // rows], b[(first + r) * len(b) // rows]
         costs[r] = _price(us, ui, sorted_row, vi, aw, bw, p, want_u, want_v, u[r], row)
+    return left
 
 
 @jit
@@ -257,7 +288,6 @@ def _price(
     n, m = len(us), len(vs)
     total = 0.0
     if n == m and p == 2.0 and len(a) == 0 and len(b) == 0:
-        # The case that everybody runs, in loops that vectorise.
         for i in range(n):
             us[i] -= vs[i]
         total = _sum_of_squares(us)
@@ -332,14 +362,6 @@ def _knot(i: int, n: int, running: float, total: float, weighted: bool, whole: f
     return running / total if weighted else (i + 1) * whole / n
 
 
-@sums
-def _sum_of_squares(values: Array) -> float:
-    total = 0.0
-    for value in values:
-        total += np.float64(value) * np.float64(value)
-    return total
-
-
 @jit
 def _total(weights: Array, order: Array) -> float:
     """The sum in the order in which it will be met, so that trailing zeros end at exactly one."""
@@ -361,3 +383,65 @@ def _slope(gap: float, p: float) -> float:
     if p == 2.0:
         return 2.0 * gap
     return np.sign(gap) if p == 1.0 else p * abs(gap) ** (p - 1.0) * np.sign(gap)
+
+
+@jit
+def weigh(
+    costs: Array, coefficients: Array, p: float, root: bool, rows: Array, values: Array, scaled: Array
+) -> None:  # fmt: skip
+    """Values (B,) of costs (B, L): Σ coefficients · costs, or its p-th root; and rows times the derivatives in the costs.
+
+    Coefficients are (1, L) or (B, L); empty ones mean 1/L each. Rows are (L, k), for all elements, or (B L, k), and
+    `scaled` is (B L, k).
+    """
+    n_lines = costs.shape[1]
+    for e in range(len(costs)):
+        given = coefficients[e % len(coefficients)]
+        total = 0.0
+        for i in range(n_lines):
+            total += np.float64(costs[e, i]) * (given[i] if len(given) else 1.0 / n_lines)
+        outer = 1.0
+        if root and p != 1.0:
+            # The root of zero, and of an estimate below it, is zero and flat; NaN stays NaN.
+            outer = 0.0 if total <= 0 else total ** (1.0 / p - 1.0) / p
+            total = 0.0 if total <= 0 else total ** (1.0 / p)
+        values[e] = total
+        for i in range(n_lines):
+            r = e * n_lines + i
+            factor = scaled.dtype.type(outer * (given[i] if len(given) else 1.0 / n_lines))
+            row, out = rows[r % len(rows)], scaled[r]
+            for k in range(len(row)):
+                out[k] = factor * row[k]
+
+
+@jit
+def take_back(
+    on_lines: Array, scaled: Array, start: int, stop: int, sums_of: Array, out: Array
+) -> None:
+    """Σ_l on_lines_l ⊗ scaled_l into out (B, n, d), of on_lines (B, L, n) and scaled (B, L, d), for small d.
+
+    Work is counted in tiles of samples, those of each element of the batch after another; `sums_of` (d, tile) is memory
+    to work in.
+    """
+    n_lines, n = on_lines.shape[1], on_lines.shape[2]
+    d = scaled.shape[2]
+    tile = sums_of.shape[1]
+    tiles = (n + tile - 1) // tile
+    for t in range(start, stop):
+        e = t // tiles
+        first = (t % tiles) * tile
+        size = min(n - first, tile)
+        for k in range(d):
+            total = sums_of[k]
+            for i in range(size):
+                total[i] = 0
+        for line in range(n_lines):
+            row = on_lines[e, line]
+            for k in range(d):
+                factor, total = scaled[e, line, k], sums_of[k]
+                for i in range(size):
+                    total[i] += factor * row[np.uint64(first + i)]
+        for k in range(d):
+            total = sums_of[k]
+            for i in range(size):
+                out[e, first + i, k] = total[i]

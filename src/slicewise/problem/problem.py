@@ -17,6 +17,7 @@ from slicewise.transport import (
     Match,
     Matcher,
     Needs,
+    PricingMatcher,
     match_slices,
     project,
     pull,
@@ -253,6 +254,28 @@ class Problem:
         x, y, _, a, b = self._inputs(slices)
         return self.matcher(
             x, y, slices, a, b, p=self.p, wanted=needs.wanted, y_sorted=self.y_sorted
+        )
+
+    def priced(
+        self, slices: Tensor, coefficients: Tensor | None, *, root: bool
+    ) -> tuple[Tensor, Tensor] | None:
+        """Compute Σ coefficients · costs, or its p-th root, and its gradient in x, all in one go.
+
+        Call `fits` first. It is the fastest way where slice weights do not depend on the costs.
+
+        Args:
+            slices: directions, (*batch, L, d).
+            coefficients: the factor of each cost, (*batch, L), with costs as means over points. None is 1/L each.
+            root: whether the p-th root is wanted.
+
+        Returns:
+            The value (*batch,) and the gradient (*batch, n, d); None where the matcher cannot do this.
+        """
+        if not isinstance(self.matcher, PricingMatcher):
+            return None
+        x, y, _, a, b = self._inputs(slices)
+        return self.matcher.priced(
+            x, y, slices, a, b, coefficients, p=self.p, root=root, y_sorted=self.y_sorted
         )
 
     def fits(self, slices: Tensor, needs: Needs) -> bool:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
 
 from slicewise.sampling.generators import Randomness, first_accepted
 from slicewise.sampling.point_sets import points
-from slicewise.support import kernels_for, needs_gradient
+from slicewise.support import kernels_for, needs_gradient, one_thread
 
 Shape = tuple[int, ...]
 Number = float | Tensor
@@ -24,6 +25,8 @@ Law = tuple[Number, Number, Number]
 # sqrt(pi / 2e) = 0.658 (other d and kappa measured: 0.66 to 1). 32 rounds leave a draw without an
 # accepted proposal with probability at most 0.342^32 < 2e-15.
 _VMF_ROUNDS = 32
+
+_TORCH_SERIAL = 32_768
 
 
 def normalize(vectors: Tensor) -> Tensor:
@@ -55,12 +58,14 @@ def uniform(shape: Shape, rng: Randomness, dtype: torch.dtype = torch.float64) -
     """Independent directions, uniform on the sphere."""
     if rng.fused is not None:
         return rng.fused.directions(shape, dtype)
-    draw = rng.normal(*shape).to(dtype)
-    if shape[-1] == 1:
-        return torch.where(draw < 0, -1, 1).to(dtype)
-    # Normal draws are neither huge nor all zero: no need for the care of `normalize`. And they are ours
-    # to overwrite, which for large d saves a third of the time.
-    return draw.div_(torch.linalg.vector_norm(draw, dim=-1, keepdim=True))
+    # Up to so many numbers torch uses one thread by itself.
+    with one_thread(rng.device) if math.prod(shape) > _TORCH_SERIAL else nullcontext():
+        draw = rng.normal(*shape).to(dtype)
+        if shape[-1] == 1:
+            return torch.where(draw < 0, -1, 1).to(dtype)
+        # Normal draws are neither huge nor all zero: no need for the care of `normalize`. And they are ours
+        # to overwrite, which for large d saves a third of the time.
+        return draw.div_(torch.linalg.vector_norm(draw, dim=-1, keepdim=True))
 
 
 def orthonormal(shape: Shape, rng: Randomness, dtype: torch.dtype = torch.float64) -> Tensor:

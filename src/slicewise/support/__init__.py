@@ -23,9 +23,12 @@ if TYPE_CHECKING:
         current,
         kernels_for,
         matching_loops,
+        multiply,
         needs_gradient,
+        one_thread,
         register,
         registered,
+        sort_lines,
     )
     from slicewise.support.files import check_writable, write_whole
     from slicewise.support.graphs import CapturedGraph, side_stream
@@ -70,7 +73,7 @@ else:
             "checkpoint": "CheckpointFile fingerprint",
             "dispatch": (
                 "Copier DeviceDraws Kernels MatchingLoops current kernels_for matching_loops "
-                "needs_gradient register registered"
+                "multiply needs_gradient one_thread register registered sort_lines"
             ),
             "files": "check_writable write_whole",
             "graphs": "CapturedGraph side_stream",

@@ -164,6 +164,18 @@ class Backend(Protocol):
         """Kernels for a device, if there are any."""
         ...
 
+    def sort_lines(self, lines: Tensor) -> Tensor | None:
+        """Each line (..., n) sorted, on the CPU; None where plain PyTorch must do it."""
+        ...
+
+    def one_thread(self) -> AbstractContextManager[None]:
+        """A context in which torch, called from this thread, uses no other on the CPU."""
+        ...
+
+    def multiply(self, a: Tensor, b: Tensor) -> Tensor:
+        """a (..., r, k) @ b (..., k, c) on the CPU, with threads only where they pay."""
+        ...
+
     def matcher(self, backend: str, device: torch.device) -> Callable[..., Any]:
         """The version of `transport.match_slices` for a backend's name ("auto": the fastest) on a device."""
         ...
@@ -202,6 +214,36 @@ def kernels_for(*tensors: Tensor) -> Kernels | None:
         return None
     backend = registered()
     return None if backend is None else backend.kernels(first.device)
+
+
+def sort_lines(lines: Tensor) -> Tensor | None:
+    """Each line (..., n) sorted by a kernel; None where plain PyTorch must do it."""
+    kernels = kernels_for(lines)
+    if kernels is not None:
+        return kernels.sort_rows(lines)
+    if needs_gradient(lines) or not lines.is_cpu or lines.dtype not in _DTYPES:
+        return None
+    backend = registered()
+    return None if backend is None else backend.sort_lines(lines)
+
+
+def one_thread(device: torch.device) -> AbstractContextManager[None]:
+    """A context in which torch, called from this thread, uses no other; work on another device is not affected.
+
+    What pays by threads in it (sorting, large products) still uses as many as torch may.
+    """
+    if device.type != "cpu" or torch.compiler.is_compiling():
+        return nullcontext()
+    backend = registered()
+    return nullcontext() if backend is None else backend.one_thread()
+
+
+def multiply(a: Tensor, b: Tensor) -> Tensor:
+    """a (..., r, k) @ b (..., k, c); on a CPU, where nothing records it, with threads only where they pay."""
+    if needs_gradient(a, b) or not a.is_cpu or a.dtype not in _DTYPES:
+        return a @ b
+    backend = registered()
+    return a @ b if backend is None else backend.multiply(a, b)
 
 
 def matching_loops() -> MatchingLoops | None:

@@ -23,6 +23,7 @@ from slicewise.transport.sliced import (
     JointMatcher,
     Matcher,
     Needs,
+    PricingMatcher,
     match_slices,
     project,
     pull,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from slicewise.support import broadcast, kernels_for
+from slicewise.support import broadcast, multiply, sort_lines
 from slicewise.transport.backproject import backproject
 from slicewise.transport.one_dim import Match, Wanted, match
 
@@ -44,6 +44,33 @@ class JointMatcher:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Match:
         """`match_slices`, by all processes."""
+        raise NotImplementedError
+
+
+class PricingMatcher:
+    """A matcher that also adds up what it finds, and takes the gradient back to x."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Match:
+        """`match_slices`."""
+        raise NotImplementedError
+
+    def priced(
+        self,
+        x: Tensor,
+        y: Tensor,
+        slices: Tensor,
+        x_weights: Tensor | None,
+        y_weights: Tensor | None,
+        coefficients: Tensor | None,
+        *,
+        p: float,
+        root: bool,
+        y_sorted: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Σ coefficients · costs (*batch,), or its p-th root, and the gradient of it in x (*batch, n, d).
+
+        Coefficients are (*batch, L), or None for 1/L each. Projections on all slices are held at once.
+        """
         raise NotImplementedError
 
 
@@ -113,13 +140,12 @@ def match_slices(
 
 def project(samples: Tensor, slices: Tensor) -> Tensor:
     """Coordinates (..., L, n) of samples (..., n, d) along slices (..., L, d)."""
-    return slices @ samples.mT
+    return multiply(slices, samples.mT)
 
 
 def sorted_lines(lines: Tensor) -> Tensor:
     """Each line (..., n) in order."""
-    kernels = kernels_for(lines)
-    found = None if kernels is None else kernels.sort_rows(lines)
+    found = sort_lines(lines)
     return lines.sort(dim=-1).values if found is None else found
 
 

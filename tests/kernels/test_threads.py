@@ -1,0 +1,175 @@
+"""Threads: all pieces are worked off once, torch's own are kept out, and those that do not help are left alone."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import types
+
+import pytest
+import torch
+
+import slicewise as sw
+from slicewise.kernels import cpu, numba_loops
+from slicewise.support import multiply
+from tests.tolerances import assert_close
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def crew(monkeypatch):
+    fresh = cpu._Crew()
+    monkeypatch.setattr(cpu, "_crew", fresh)
+    return fresh
+
+
+needs_control = pytest.mark.skipif(not cpu.controlled(), reason="OpenMP's settings not found")
+
+
+@pytest.mark.parametrize("rows", [1, 5, 16, 103])
+@pytest.mark.parametrize("each_ns", [1.0, 1e7])
+def test_every_row_once(two_threads, crew, rows, each_ns):
+    seen = [0] * rows
+
+    def work(start, stop):
+        for r in range(start, stop):
+            seen[r] += 1
+
+    cpu.share(work, rows, each_ns=each_ns)
+    assert seen == [1] * rows
+
+
+def test_a_thread_is_woken_only_for_work_that_pays(two_threads, crew):
+    assert crew.number_for(100, 0.5 * cpu.SERIAL_NS) == 1
+    assert crew.number_for(100, 5 * cpu.SERIAL_NS) == 2
+    assert crew.number_for(1, 5 * cpu.SERIAL_NS) == 1
+    torch.set_num_threads(1)
+    assert crew.number_for(100, 5 * cpu.SERIAL_NS) == 1
+
+
+def test_threads_that_keep_a_call_waiting_are_left_alone_for_a_while(two_threads, crew):
+    def slow(k):
+        both.wait(timeout=5)  # each thread takes one of two pieces
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(0.02)  # as one that has lost its core
+
+    both = threading.Barrier(2)
+    cpu.share_pieces(slow, 2, n_threads=2)
+    assert crew.number_for(100, 1e9) == 1
+    assert crew._alone_until > time.perf_counter() + 0.5
+    first = crew._rest
+    cpu.share_pieces(slow, 2, n_threads=2)
+    assert crew._rest == 2 * first
+
+
+def test_an_error_in_a_piece_is_raised(two_threads, crew):
+    def work(k):
+        raise ValueError(f"piece {k}")
+
+    with pytest.raises(ValueError, match="piece"):
+        cpu.share_pieces(work, 4, n_threads=2)
+
+
+@needs_control
+def test_one_thread_is_a_setting_of_the_calling_thread(two_threads):
+    seen = []
+    with cpu.one_thread():
+        assert torch.get_num_threads() == 1
+        assert cpu.allowed() == 2
+        with cpu.one_thread():
+            assert cpu.allowed() == 2
+        assert torch.get_num_threads() == 1
+        other = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+        other.start()
+        other.join()
+    assert seen == [2]
+    assert torch.get_num_threads() == 2
+    with pytest.raises(RuntimeError, match="out"), cpu.one_thread():
+        raise RuntimeError("out")
+    assert torch.get_num_threads() == 2
+
+
+@needs_control
+def test_our_threads_start_none_of_torchs(two_threads, crew):
+    seen = []
+    hold = threading.Barrier(2)
+
+    def work(k):
+        hold.wait(timeout=5)  # both threads take a piece
+        seen.append(torch.get_num_threads())
+
+    cpu.share_pieces(work, 2, n_threads=2)
+    assert seen == [1, 1]
+    assert torch.get_num_threads() == 2
+
+
+@needs_control
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((20, 700), (700, 2500)),
+        ((2500, 20), (20, 700)),
+        ((3, 40, 500), (3, 500, 600)),
+        ((40, 500), (3, 500, 600)),
+        ((2, 1, 40, 500), (3, 500, 300)),
+        ((5, 3), (3, 4)),
+    ],
+)
+def test_products_in_pieces(monkeypatch, two_threads, crew, dtype, a, b):
+    """Those of torch; and the same bits whether another thread helps or not."""
+    monkeypatch.setattr(cpu, "_WHOLE", 1e5)
+    monkeypatch.setattr(cpu, "_PIECE", 1e6)
+    monkeypatch.setattr(cpu, "SERIAL_NS", 1e3)
+    left, right = torch.randn(a, dtype=dtype), torch.randn(b, dtype=dtype)
+    helped = multiply(left, right)
+    assert_close(helped, left @ right)
+    crew._alone_until = time.perf_counter() + 60
+    assert multiply(left, right).equal(helped)
+
+
+def test_products_that_are_recorded_are_torchs_own(two_threads):
+    a = torch.randn(3, 4, requires_grad=True)
+    multiply(a, torch.eye(4)).sum().backward()
+    assert a.grad.equal(torch.ones(3, 4))
+
+
+@needs_control
+def test_a_step_is_the_same_with_helpers_or_without(monkeypatch, two_threads, crew):
+    monkeypatch.setattr(cpu, "SERIAL_NS", 1e3)
+    monkeypatch.setattr(cpu, "_WHOLE", 1e5)
+    for n, d in ((300, 2), (2000, 3), (1500, 60)):
+        x, y = torch.randn(n, d), torch.randn(n, d) + 1
+        crew._alone_until = 0.0
+        helped = sw.value_and_grad(x, y, generator=0)
+        crew._alone_until = time.perf_counter() + 60
+        alone = sw.value_and_grad(x, y, generator=0)
+        assert all(one.equal(other) for one, other in zip(helped, alone, strict=True))
+
+
+def test_it_is_said_once_that_the_first_call_compiles(caplog, monkeypatch):
+    notice = numba_loops._Notice()
+    ours = types.SimpleNamespace(data={"dispatcher": numba_loops.pack})
+    numpys = types.SimpleNamespace(
+        data={"dispatcher": types.SimpleNamespace(py_func=threading.Thread.start)}
+    )
+    with caplog.at_level(logging.INFO, "slicewise"):
+        notice.on_start(numpys)
+        assert not caplog.records
+        for _ in range(2):
+            notice.on_start(ours)
+    assert len(caplog.records) == 1
+    assert "compiling kernels" in caplog.text
+    assert caplog.records[0].levelno == logging.INFO  # nobody is watching
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with caplog.at_level(logging.INFO, "slicewise"):
+        numba_loops._Notice().on_start(ours)
+    assert caplog.records[1].levelno == logging.WARNING
