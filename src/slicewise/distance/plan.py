@@ -118,8 +118,14 @@ class Plan:
         return formed(x, y, ask.p, x_weights, y_weights, *how)
 
     def _evaluated(self, problem: Problem, rng: Randomness) -> tuple[Tensor, Tensor, Tensor]:
-        _, slices, _ = draw(self.ask.recipe, problem, rng, None)
+        slices = self._drawn(problem, rng)
         return *self._priced(problem, slices), slices
+
+    def _drawn(self, problem: Problem, rng: Randomness) -> Tensor:
+        recipe = self.ask.recipe
+        if recipe.built_in and recipe.learner is None:  # its slices need no check
+            return recipe.slicer(problem, rng).to(problem.x.dtype)
+        return draw(recipe, problem, rng, None)[1]
 
     def _priced(self, problem: Problem, slices: Tensor) -> tuple[Tensor, Tensor]:
         if self.ask.displaced:
@@ -173,7 +179,7 @@ class Plan:
         if isinstance(drawn, Tensor):
             return drawn
         rng = ByTicket(*on_device(drawn, self._device), self.batch)
-        return draw(self.ask.recipe, problem, rng, None)[1]
+        return self._drawn(problem, rng)
 
 
 def _surroundings(device: torch.device) -> tuple[object, ...]:
@@ -288,13 +294,12 @@ class _Known(torch.autograd.Function):
             return gradient, *(None,) * 5
         if gradient is None:  # a second pass
             gradient = plan.gradient_again(Samples(*ctx.saved_tensors), ctx.drawn)
-        if gradient.is_cuda or torch.is_grad_enabled():
-            gradient = gradient * beside(upstream)
-        else:
-            # Handed over as it is: a copy would take as long as all the rest.
-            ctx.gradient = None
-            if upstream.dim() or upstream.item() != 1:
-                gradient.mul_(beside(upstream))
+        if torch.is_grad_enabled():
+            return gradient * beside(upstream), *(None,) * 5
+        # Handed over as it is: a copy would take as long as all the rest.
+        ctx.gradient = None
+        if gradient.is_cuda or upstream.dim() or upstream.item() != 1:
+            gradient.mul_(beside(upstream))
         return gradient, *(None,) * 5
 
 

@@ -4,7 +4,8 @@
 // Compiled for one size. REAL and WORD are numbers and the unsigned integers as wide; PADDED is a power of
 // two, at least n and m; a thread holds ITEMS of them in registers; DIM is 0 where projections are given, else
 // the dimension of the samples to project here; ORDER is p. MASSES is 0 for equal numbers of equal weights, 1 for
-// unequal numbers of them, 2 where weights are given, as WEIGHTs. A block has SHARED bytes.
+// unequal numbers of them, 2 where weights are given, as WEIGHTs. A block has SHARED bytes. Projections of a single
+// set may be given as PARTS arrays to be added up.
 //
 // A number and its index are sorted as one word: the number in fixed point over its line's range, the
 // index below it. What is equal in fixed point is then put right by the numbers themselves.
@@ -100,14 +101,16 @@ __device__ __forceinline__ void sort_up_to(WORD (&a)[ITEMS], WORD* exchange, int
 // Numbers (or their projections) of one line into shared memory; their range, and the sum of their weights if there
 // are any, on the way. Samples of weight zero may lie anywhere: they do not count.
 __device__ __forceinline__ void load(
-    REAL* line, const REAL* given, const REAL* slice, const WEIGHT* weights, int n, int thread, REAL& low,
-    REAL& high, double& total) {
+    REAL* line, const REAL* given, long long apart, const REAL* slice, const WEIGHT* weights, int n, int thread,
+    REAL& low, REAL& high, double& total) {
   low = REAL(1) / REAL(0);
   high = -low;
   for (int i = thread; i < n; i += THREADS) {
     REAL value = 0;
     if constexpr (DIM == 0) {
       value = given[i];
+#pragma unroll 8
+      for (int part = 1; part < PARTS; ++part) value += given[part * apart + i];
     } else {
 #pragma unroll
       for (int j = 0; j < DIM; ++j) value += slice[j] * given[(long long)i * DIM + j];
@@ -248,11 +251,11 @@ __device__ void repair(WORD (&a)[ITEMS], const REAL* line, WORD* order, int n, i
 
 // Sorts the lines of a block, one to each half of its threads: indices in order, rank thread * ITEMS + k.
 __device__ __forceinline__ void sort_lines(
-    WORD (&a)[ITEMS], Shared& shared, const REAL* given, const REAL* slice, const WEIGHT* weights, int n, int side,
-    int thread) {
+    WORD (&a)[ITEMS], Shared& shared, const REAL* given, long long apart, const REAL* slice, const WEIGHT* weights,
+    int n, int side, int thread) {
   REAL low, high;
   double total = 0;
-  load(shared.line[side], given, slice, weights, n, thread, low, high, total);
+  load(shared.line[side], given, apart, slice, weights, n, thread, low, high, total);
   if (thread % 32 == 0) {
     shared.lows[side][thread / 32] = low;
     shared.highs[side][thread / 32] = high;
@@ -398,7 +401,7 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) match_rows(
     for (int j = 0; j < DIM; ++j) slice[j] = slices[(slices_shared ? line : row) * DIM + j];
   }
   WORD a[ITEMS];
-  sort_lines(a, shared, given, slice, weights, size, side, thread);
+  sort_lines(a, shared, given, (long long)n_slices * size, slice, weights, size, side, thread);
 
   // v in order of rank, in a layout that threads read and write side by side.
   REAL* v_ordered = shared.exchange.numbers[1];
@@ -499,7 +502,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) sort_rows(REAL* out, const
   const int thread = threadIdx.x;
   const long long start = (long long)blockIdx.x * n;
   if constexpr (DIM == 0) {
-    sort_lines(a, shared, lines + start, nullptr, nullptr, n, 0, thread);
+    sort_lines(a, shared, lines + start, 0, nullptr, nullptr, n, 0, thread);
     __syncthreads();
     REAL* ordered = shared.exchange.numbers[0];
 #pragma unroll

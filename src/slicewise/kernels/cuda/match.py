@@ -116,25 +116,27 @@ def _match_short(
     weights = [w for w in (x_weights, y_weights) if w is not None]
     batch = torch.broadcast_shapes(*(t.shape[:-2] for t in given), *(w.shape[:-1] for w in weights))
     rows = math.prod(batch) * n_slices
-    here = d <= _PROJECTED_HERE
+    here, parts = d <= _PROJECTED_HERE, 1
     if here:
         u, v = _sets(x, batch), _sets(y if y_sorted is None else y_sorted, batch)
         directions = _sets(slices, batch)
     else:
-        u = _sets(_projected(x, slices), batch)
-        v = _sets(_projected(y, slices) if y_sorted is None else y_sorted, batch)
+        parts = _parts_of(x, y, slices)
+        u = _projected(x, slices, batch, parts)
+        v = _projected(y, slices, batch, parts) if y_sorted is None else _sets(y_sorted, batch)
         directions = None
     costs = x.new_empty(*batch, n_slices)
     u_grad = x.new_empty(*batch, n_slices, n) if wanted.u else None
     v_grad = x.new_empty(*batch, n_slices, m) if wanted.v else None
     padded, items = _shape(max(n, m), rows)
     kind = weights[0].dtype if weights else None
-    how = (x.dtype, padded, items, d if here else 0, p, masses, kind, x.device, route)
+    how = (x.dtype, padded, items, d if here else 0, parts, p, masses, kind, x.device, route)
     run, shared = _compiled("match_rows", *how)
     shared_slices = directions is not None and directions.shape[0] == 1 and rows > n_slices
     flags = (int(shared_slices), int(y_sorted is not None))
     arguments: list[Argument] = [u, v, directions, costs, u_grad, v_grad]
-    arguments += [n, n_slices, u.shape[0], v.shape[0], *flags]
+    sets = (1, 1) if parts > 1 else (u.shape[0], v.shape[0])
+    arguments += [n, n_slices, *sets, *flags]
     if masses > 0:
         arguments.append(m)
     if masses == 2:
@@ -149,24 +151,25 @@ def weight_rows(weights: Tensor, batch: tuple[int, ...]) -> Tensor:
     return _sets(weights.detach().unsqueeze(-2), batch).squeeze(-2)
 
 
-def _projected(samples: Tensor, slices: Tensor) -> Tensor:
-    """`project`, which few samples on few slices in many dimensions leave most of a device idle with.
+def _parts_of(x: Tensor, y: Tensor, slices: Tensor) -> int:
+    """In how many parts to project. Few samples on few slices in many dimensions leave most of a device idle.
 
-    A product for each stretch of the dimensions, and a sum, keep it busy.
+    A product for each stretch of the dimensions keeps it busy; the parts are added up where lines are sorted.
     """
-    (n, d), n_slices = samples.shape[-2:], slices.shape[-2]
-    one = all(math.prod(t.shape[:-2]) == 1 for t in (samples, slices))
-    parts = _parts(d) if one and max(n, n_slices) <= _FEW else 1
+    one = all(math.prod(t.shape[:-2]) == 1 for t in (x, y, slices))
+    few = max(x.shape[-2], y.shape[-2], slices.shape[-2]) <= _FEW
+    return _parts(x.shape[-1]) if one and few else 1
+
+
+def _projected(samples: Tensor, slices: Tensor, batch: tuple[int, ...], parts: int) -> Tensor:
+    """`project`, (sets, L, n), or in parts (parts, L, n) of the one set there is."""
     if parts == 1:
-        return project(samples, slices)
-    directions = slices.reshape(n_slices, parts, d // parts).transpose(
-        0, 1
-    )  # (parts, L, d / parts)
+        return _sets(project(samples, slices), batch)
+    (n, d), n_slices = samples.shape[-2:], slices.shape[-2]
+    # (parts, L, d / parts)
+    directions = slices.reshape(n_slices, parts, d // parts).transpose(0, 1)
     points = samples.reshape(n, parts, d // parts).transpose(0, 1)
-    whole = torch.bmm(directions, points.mT).sum(dim=0)
-    return whole.reshape(
-        *torch.broadcast_shapes(samples.shape[:-2], slices.shape[:-2]), n_slices, n
-    )
+    return torch.bmm(directions, points.mT)
 
 
 @functools.cache
@@ -189,7 +192,7 @@ def sort_rows(lines: Tensor, route: Route) -> Tensor:
     n = lines.shape[-1]
     rows = lines.numel() // n
     padded, items = _shape(n, rows)
-    how = (lines.dtype, padded, items, 0, 2.0, 0, None, lines.device, route)
+    how = (lines.dtype, padded, items, 0, 1, 2.0, 0, None, lines.device, route)
     run, shared = _compiled("sort_rows", *how)
     out = torch.empty_like(lines)
     run(rows, padded // items, [out, lines, n], shared)
@@ -210,6 +213,7 @@ def _compiled(
     padded: int,
     items: int,
     d: int,
+    parts: int,
     p: float,
     masses: int,
     weight: torch.dtype | None,
@@ -222,7 +226,7 @@ def _compiled(
     settings = (
         f"typedef {real} REAL;\ntypedef {word} WORD;\nconstexpr int PADDED = {padded};\n"
         f"constexpr int ITEMS = {items};\nconstexpr int DIM = {d};\n#define ORDER {order}\n"
-        f"#define MASSES {masses}\nconstexpr int SHARED = {shared};\n"
+        f"#define MASSES {masses}\nconstexpr int SHARED = {shared};\nconstexpr int PARTS = {parts};\n"
     )
     if weight is not None:
         settings += f"typedef {_TYPES[weight][0]} WEIGHT;\n"
