@@ -38,7 +38,7 @@ SERIAL_NS = 1_000_000.0
 # alone for so many times as long as that call took, and twice as long each time it happens again, up to some seconds.
 _PAID = 0.9
 _REST, _MOST_REST = 100.0, 3200.0
-_LONGEST_REST = 5.0
+_LONGEST_REST = 10.0
 
 
 class _Crew:
@@ -85,7 +85,7 @@ class _Crew:
         if elapsed <= _PAID * alone:
             self._rest = max(self._rest / 2, _REST)
             return
-        self._alone_until = now + min(self._rest * elapsed, max(_LONGEST_REST, _REST / 5 * elapsed))
+        self._alone_until = now + min(self._rest * elapsed, max(_LONGEST_REST, _REST / 2 * elapsed))
         self._rest = min(2 * self._rest, _MOST_REST)
 
     def forget(self) -> None:
