@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow cluster browser gpu sanitize bench bench-gpu bench-color bench-steps claims examples faces check format dist clean
+.PHONY: help setup demo test slow cluster browser gpu sanitize bench bench-threads bench-gpu bench-color bench-steps claims examples faces check format dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -48,6 +48,9 @@ sanitize: ## run the CUDA kernels under compute-sanitizer: out-of-bounds accesse
 
 bench: $(READY) ## time a step against POT, OTT-JAX (if installed) and a plain sort; BENCH=--quick is shorter
 	$(BIN)/python -m benchmarks.speed --out $(or $(OUT),benchmarks/results) $(BENCH)
+
+bench-threads: $(READY) ## time one thread against two, alone and beside a busy process
+	$(BIN)/python -m benchmarks.speed.threads --out $(or $(OUT),benchmarks/results)/threads.json $(BENCH)
 
 bench-gpu: ## the same on a CUDA device, with the python on the path; POT=folder of its source
 	PYTHONPATH=src python3 -m benchmarks.gpu --out $(or $(OUT),benchmarks/results) \

@@ -70,6 +70,15 @@ def test_threads_that_keep_a_call_waiting_are_left_alone_for_a_while(two_threads
     assert crew._rest == 2 * first
 
 
+def test_threads_that_pay_go_on(two_threads, crew):
+    """Judged by what this thread alone would have needed: half as long pays, nine tenths do not."""
+    crew._judge(now=time.perf_counter(), elapsed=1.0, alone=2.0)
+    assert crew.number_for(100, 1e9) == 2
+    crew._judge(now=time.perf_counter(), elapsed=1.0, alone=1.05)
+    assert crew.number_for(100, 1e9) == 1
+    assert crew._alone_until <= time.perf_counter() + 50
+
+
 def test_an_error_in_a_piece_is_raised(two_threads, crew):
     def work(k):
         raise ValueError(f"piece {k}")

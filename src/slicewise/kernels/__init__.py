@@ -1,7 +1,7 @@
 """Faster versions of what the library computes in plain PyTorch, each tested against it.
 
-`backend` chooses by what is installed; `cpu` sorts and prices on a CPU, with NumPy or through `numba_loops`; `cuda` has
-kernels of our own, compiled at run time. Importing this room registers it with `support.dispatch`, so that no other
+`backend` chooses by what is installed; `cpu` has threads and products of the CPU and prices through `numba_loops`,
+`numpy_match` with NumPy alone; `cuda` has kernels of our own, compiled at run time. Importing this room registers it with `support.dispatch`, so that no other
 room imports it.
 
 Imports `support` and `transport`. Used through `support.dispatch` only; `backends()` says what was chosen.

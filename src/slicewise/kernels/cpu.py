@@ -34,11 +34,11 @@ Array = Any
 # A further thread for each so many nanoseconds of work. Waking one takes 50 µs, and two threads were measured to be
 # slower than one for less than half a millisecond of work.
 SERIAL_NS = 1_000_000.0
-# A call that lost more than this part of its time, waiting for other threads or for a core, is followed by a rest:
-# threads work alone for so many times as long as that call took, and twice as long each time it happens again, up to
-# so many seconds.
-_LOST_PART = 0.2
-_REST, _MOST_REST, _LONGEST_REST = 100.0, 3200.0, 20.0
+# Threads have paid if a call took less than this part of what this thread alone would have needed. If not, threads work
+# alone for so many times as long as that call took, and twice as long each time it happens again, up to some seconds.
+_PAID = 0.9
+_REST, _MOST_REST = 100.0, 3200.0
+_LONGEST_REST = 10.0
 
 
 class _Crew:
@@ -55,24 +55,38 @@ class _Crew:
         n = min(allowed(), pieces, 1 + int(nanoseconds / SERIAL_NS))
         return 1 if n < 2 or time.perf_counter() < self._alone_until else n
 
-    def work_off(self, take: Callable[[], None], n_threads: int) -> None:
-        """Call `take` on this thread and on n_threads − 1 others, and wait for all that have begun."""
+    def work_off(self, work: Callable[[int], None], pieces: int, n_threads: int) -> None:
+        """Call `work(k)` for each piece, on this thread and on n_threads − 1 others."""
+        left = iter(range(pieces))  # `next` on it is atomic
+
+        def take() -> int:
+            taken = 0
+            for k in left:
+                work(k)
+                taken += 1
+            return taken
+
         began, used = time.perf_counter(), time.thread_time()
         pool = self._threads(n_threads - 1)
         others = [pool.submit(take) for _ in range(n_threads - 1)]
+        taken = 0
         try:
-            take()
+            taken = take()
+            used = time.thread_time() - used
         finally:
             for other in others:
                 if not other.cancel():  # one that has not begun finds nothing left to do
                     other.result()
         ended = time.perf_counter()
-        elapsed = ended - began
-        if elapsed - (time.thread_time() - used) > _LOST_PART * elapsed:
-            self._alone_until = ended + min(self._rest * elapsed, _LONGEST_REST)
-            self._rest = min(2 * self._rest, _MOST_REST)
-        else:
+        self._judge(ended, ended - began, pieces * used / max(taken, 1))
+
+    def _judge(self, now: float, elapsed: float, alone: float) -> None:
+        """Let the others rest if a call took about as long as this thread alone would have."""
+        if elapsed <= _PAID * alone:
             self._rest = max(self._rest / 2, _REST)
+            return
+        self._alone_until = now + min(self._rest * elapsed, max(_LONGEST_REST, _REST / 2 * elapsed))
+        self._rest = min(2 * self._rest, _MOST_REST)
 
     def forget(self) -> None:
         """Leave the pool behind: a forked process inherits its record but none of its threads."""
@@ -123,17 +137,12 @@ def share_pieces(
     """Call `work(k)` for each piece, on as many threads as pay or as are given."""
     if n_threads is None:
         n_threads = _crew.number_for(pieces, pieces * each_ns)
-    left = iter(range(pieces))  # `next` on it is atomic
-
-    def take() -> None:
-        for k in left:
-            work(k)
-
     with one_thread():
-        if n_threads < 2:
-            take()
+        if n_threads > 1:
+            _crew.work_off(work, pieces, n_threads)
         else:
-            _crew.work_off(take, n_threads)
+            for k in range(pieces):
+                work(k)
 
 
 @functools.cache
@@ -225,6 +234,8 @@ def multiply(a: Tensor, b: Tensor) -> Tensor:
     if n_threads == 1:
         return a @ b
     if a.dim() == b.dim() == 2 and 2.0 * a.shape[0] * a.shape[1] * b.shape[1] <= _WHOLE:
+        if getattr(_local, "threads", 0):  # inside of `one_thread` already
+            return a @ b
         with one_thread():
             return a @ b
     batch = broadcast(a.shape[:-2], b.shape[:-2])
