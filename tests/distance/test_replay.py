@@ -19,9 +19,12 @@ def graphs(monkeypatch):
     """CPU samples are taken for a device's; every third call of a kind is a graph."""
     stand_in_for_graphs(monkeypatch, replay)
     monkeypatch.setattr(torch.random, "fork_rng", forked)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, raising=False)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    for name, answer in {
+        "_cuda_getDevice": lambda: None,
+        "_cuda_getCurrentRawStream": lambda index: 0,
+        "_cuda_isCurrentStreamCapturing": lambda: False,
+    }.items():
+        monkeypatch.setattr(torch._C, name, answer, raising=False)
     monkeypatch.setattr(plan.Plan, "_suits_graph", lambda self, problem: self.ask.recipe.graph_safe)
     for module in ("evaluation", "loss"):
         monkeypatch.setattr(
@@ -208,3 +211,30 @@ def test_displacements_are_captured(graphs):
     assert len(graphs) == 1
     for gradient in found[1:]:
         assert_close(gradient, found[0])
+
+
+def test_a_learned_slicer_learns_on_in_a_graph(graphs, monkeypatch):
+    """Its state goes in and comes out: the module learns as without graphs, whose draws are the same."""
+    x, y = pair()
+
+    def learn(steps):
+        torch.manual_seed(3)
+        loss = sw.SlicedWasserstein("dsw", reduction="none")
+        found = []
+        for _ in range(steps):
+            live = x.clone().requires_grad_()
+            value = loss(live, y)
+            value.sum().backward()
+            found.append((value.detach(), live.grad))
+        return found, loss.state_dict()
+
+    captured, state = learn(6)
+    assert len(graphs) == 1
+    graphs.clear()
+    monkeypatch.setattr(replay, "_CALLS_BEFORE", 100)
+    eager, _ = learn(6)
+    assert not graphs
+    for ours, expected in zip(captured, eager, strict=True):
+        assert_close(ours[0], expected[0])
+        assert_close(ours[1], expected[1])
+    assert int(state["slicer_step"][0]) == 6 * sw.VARIANTS["dsw"]().slicer.n_steps

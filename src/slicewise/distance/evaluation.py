@@ -176,9 +176,9 @@ def sliced_wasserstein(
     """
     recipe, ask = ask_by_name(variant, n_slices, options, objective, p, backend, progress)
     if may_be_planned(x, slices):
-        value = planned_value(ask, x, y, x_weights, y_weights, generator)
-        if value is not None:
-            return value
+        found = planned_value(ask, x, y, x_weights, y_weights, generator)
+        if found is not None:
+            return found[0]
     problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
     return _evaluated(recipe, problem, y, slices, generator, n_slices, objective).value
 

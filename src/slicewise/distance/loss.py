@@ -30,6 +30,7 @@ from slicewise.distance.request import (
 from slicewise.problem import LiftPart, Problem, SlicerPart, State, Target, basis_of, declared
 from slicewise.sampling import Generators, as_generators
 from slicewise.support import (
+    broadcast,
     check_choice,
     check_count,
     check_generator,
@@ -205,7 +206,7 @@ class SlicedWasserstein(_KeepsLearner):
         check_generator(generator)
         self.generator = as_generators(generator)
         self._warned = False
-        self._asked: tuple[tuple[Any, ...], Ask | None] | None = None
+        self._asked: tuple[tuple[Any, ...], Ask | None, bool] | None = None
         self.subspace_dim = self._given_dim = subspace_dim
         self.reduction, self.backend = reduction, backend
         self.exchanged: Exchange | None = None
@@ -254,9 +255,9 @@ class SlicedWasserstein(_KeepsLearner):
             if value is not None:
                 return self._reduced(self._scaled(value, x.shape[-1]))
         elif may_be_planned(x, slices) and self.terms is None:
-            value = planned_value(self._ask(progress), x, y, x_weights, y_weights, generator)
-            if value is not None:
-                return self._reduced(self._scaled(value, x.shape[-1]))
+            found = self._planned(x, y, x_weights, y_weights, generator, progress)
+            if found is not None:
+                return self._reduced(self._scaled(found, x.shape[-1]))
 
         def own() -> Problem:
             share = self.terms is not None and self.terms.samples == "sharded"
@@ -267,16 +268,33 @@ class SlicedWasserstein(_KeepsLearner):
             return self._over_ranks(own, y, slices, generator)
         return self._value(own(), fixed_slices(y, slices), generator)
 
-    def _ask(self, progress: float) -> Ask | None:
-        """What its plans are kept by; None where something is to be kept from this call to the next."""
-        estimates = self.scale == "subspace" and self.subspace_dim is None
-        if estimates or self.recipe.learner is not None:
-            return None
+    def _planned(
+        self,
+        x: Tensor,
+        y: Tensor | Target,
+        x_weights: Tensor | None,
+        y_weights: Tensor | None,
+        generator: Generators,
+        progress: float,
+    ) -> Tensor | None:
+        """The value by a plan; None where something has to be found out in this call first."""
         settings = (self.recipe, self.objective, self.p, self.backend, self.scale, progress)
         if self._asked is None or self._asked[0] != settings:
             displaced = self.scale == "displacement"
-            self._asked = (settings, ask_for(*settings[:4], progress, displaced=displaced))
-        return self._asked[1]
+            ask = ask_for(*settings[:4], progress, displaced=displaced)
+            self._asked = (settings, ask, self.recipe.learner is not None)
+        _, ask, learns = self._asked
+        if self.scale == "subspace" and self.subspace_dim is None:
+            return None
+        state = self._state() if learns else None
+        if state is not None and not _fits(state, x, y, x_weights, y_weights):
+            return None  # it begins, or begins anew
+        found = planned_value(ask, x, y, x_weights, y_weights, generator, state)
+        if found is None:
+            return None
+        if found[1] is not None:
+            self._keep(found[1])
+        return found[0]
 
     def _operation(self) -> tuple[Any, ...]:
         """The number of its operation in compiled code, if it has one, and the settings that it stands for."""
@@ -411,6 +429,15 @@ class SlicedWasserstein(_KeepsLearner):
         self.subspace_dim = state["subspace_dim"]
         for one, saved in zip(self._generators, state.get("generators", ()), strict=False):
             one.set_state(saved.cpu())
+
+
+def _fits(state: State, x: Tensor, y: Tensor | Target, *weights: Tensor | None) -> bool:
+    """Was this state learned for samples like these: of their batch, dimension, precision and device?"""
+    if not state or not isinstance(y, Tensor):
+        return False
+    bias, shapes = state["bias"], [w.shape[:-1] for w in weights if w is not None]
+    shape = (*broadcast(x.shape[:-2], y.shape[:-2], *shapes), x.shape[-1])
+    return bias.shape == shape and bias.dtype == x.dtype == y.dtype and bias.device == x.device
 
 
 def _looks_like_images(x: object) -> bool:

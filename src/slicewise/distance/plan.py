@@ -21,7 +21,7 @@ from slicewise.distance.objective import weigh
 from slicewise.distance.pricing import priced
 from slicewise.distance.replay import LARGEST, Graph, graph_for
 from slicewise.distance.request import Ask, check_value, draw, formed, problem_for, randomness_of
-from slicewise.problem import Problem, SlicerPart, Target, absent_to_origin, declared
+from slicewise.problem import Problem, SlicerPart, State, Target, absent_to_origin, declared
 from slicewise.sampling import (
     ByTicket,
     Generators,
@@ -66,6 +66,7 @@ class Found(NamedTuple):
     value: Tensor  # (*batch,)
     gradient: Tensor  # of its sum, in x
     drawn: Tensor | Ticket  # the slices (*batch, L, d), or what to draw them by again
+    state: State | None = None  # of a slicer that learns, after this call
 
 
 class Plan:
@@ -91,10 +92,13 @@ class Plan:
         small = max(self._lines, x.numel(), y.numel()) <= LARGEST
         return small and self.ask.recipe.graph_safe and kernels_for(x, y) is not None
 
-    def __call__(self, given: Samples, generator: Generators) -> Found:
-        """The value and its gradient; nothing is recorded for autograd."""
+    def __call__(self, given: Samples, generator: Generators, state: State | None = None) -> Found:
+        """The value and its gradient; nothing is recorded for autograd.
+
+        A slicer that learns goes on from its state; None lets it begin anew.
+        """
         if self._as_graph and generator is None:
-            found = self._replayed(given)
+            found = self._replayed(given, state)
             if found is not None:
                 return found
         if self._weighted:
@@ -103,9 +107,9 @@ class Plan:
         with torch.no_grad(), full_precision(self._device.type):
             problem = self._problem(given.detached())
             rng = randomness_of(generator, problem)
-            value, gradient, slices = self._evaluated(problem, rng)
-        check_value(value, problem)
-        return Found(value, gradient, slices)
+            found = self._evaluated(problem, rng, state)
+        check_value(found.value, problem)
+        return found
 
     def _problem(self, given: Sequence[Tensor | None]) -> Problem:
         x, y, x_weights, y_weights = given
@@ -117,15 +121,17 @@ class Plan:
         how = (ask.recipe.convention, 0.0, self._matcher)
         return formed(x, y, ask.p, x_weights, y_weights, *how)
 
-    def _evaluated(self, problem: Problem, rng: Randomness) -> tuple[Tensor, Tensor, Tensor]:
-        slices = self._drawn(problem, rng)
-        return *self._priced(problem, slices), slices
+    def _evaluated(self, problem: Problem, rng: Randomness, state: State | None) -> Found:
+        slices, state = self._drawn(problem, rng, state)
+        return Found(*self._priced(problem, slices), slices, state)
 
-    def _drawn(self, problem: Problem, rng: Randomness) -> Tensor:
+    def _drawn(
+        self, problem: Problem, rng: Randomness, state: State | None
+    ) -> tuple[Tensor, State | None]:
         recipe = self.ask.recipe
         if recipe.built_in and recipe.learner is None:  # its slices need no check
-            return recipe.slicer(problem, rng).to(problem.x.dtype)
-        return draw(recipe, problem, rng, None)[1]
+            return recipe.slicer(problem, rng).to(problem.x.dtype), None
+        return draw(recipe, problem, rng, state)[1:]
 
     def _priced(self, problem: Problem, slices: Tensor) -> tuple[Tensor, Tensor]:
         if self.ask.displaced:
@@ -134,32 +140,52 @@ class Plan:
         same = gradient.shape == problem.x.shape
         return value, gradient if same else gradient.sum_to_size(problem.x.shape)
 
-    def _replayed(self, given: Samples) -> Found | None:
+    def _replayed(self, given: Samples, state: State | None) -> Found | None:
         """The same by a graph; None where there is none, or not yet, or where another capture is under way."""
-        if torch.cuda.is_current_stream_capturing():
+        if torch._C._cuda_isCurrentStreamCapturing():
             return None
-        if self._device.index != torch.cuda.current_device():
+        if self._device.index != torch._C._cuda_getDevice():
             with torch.cuda.device(self._device):
-                return self._replayed(given)
-        graph = graph_for((self, *_surroundings(self._device)), self._graph, given)
+                return self._replayed(given, state)
+        # What one graph cannot serve several of: streams, and settings that a captured product would not follow. Asked
+        # for without torch's own wrappers: all of this is a sixth of the call.
+        key = (
+            self,
+            state is None,
+            torch._C._cuda_getCurrentRawStream(self._device.index),
+            torch._C._get_float32_matmul_precision(),
+            torch._C._get_deterministic_algorithms(),
+        )
+        graph = graph_for(key, self._graph, given, state)
         if graph is None:
             return None
         ticket = take_ticket(self._device, self._elements) if self._by_ticket else None
+        if state is not None:
+            value, gradient, slices, *learned = graph([*given, *state.values()], ticket)
+            return Found(value, gradient, slices, dict(zip(state, learned, strict=True)))
         value, gradient, *slices = graph(given, ticket)
         return Found(value, gradient, slices[0] if ticket is None else ticket)
 
-    def _graph(self, given: Samples) -> Graph:
+    def _graph(self, given: Samples, state: State | None) -> Graph:
+        names = () if state is None else tuple(state)
+        by_ticket = self._by_ticket
+
         def evaluate(static: Sequence[Tensor | None], rng: Randomness) -> Sequence[Tensor]:
+            known = dict(zip(names, cast("Sequence[Tensor]", static[4:]), strict=True)) or None
             with full_precision(self._device.type):
-                value, gradient, slices = self._evaluated(self._problem(static), rng)
-            for weights in static[2:]:
+                found = self._evaluated(self._problem(static[:4]), rng, known)
+            value, gradient = found.value, found.gradient
+            for weights in static[2:4]:
                 if weights is not None:  # no error can be raised here: NaN says it
                     right = are_weights(weights)
                     value = torch.where(right, value, torch.nan)
                     gradient = torch.where(beside(right), gradient, torch.nan)
-            return [value, gradient] if self._by_ticket else [value, gradient, slices]
+            if known is not None and found.state is not None:
+                return [value, gradient, cast(Tensor, found.drawn), *found.state.values()]
+            return [value, gradient] if by_ticket else [value, gradient, cast(Tensor, found.drawn)]
 
-        return Graph(evaluate, given, self.batch, lines=self._lines, by_ticket=self._by_ticket)
+        inputs = given if state is None else [*given, *state.values()]
+        return Graph(evaluate, inputs, self.batch, lines=self._lines, by_ticket=by_ticket)
 
     def gradient_again(self, given: Samples, drawn: Tensor | Ticket) -> Tensor:
         """The gradient of a call that was made before."""
@@ -179,16 +205,7 @@ class Plan:
         if isinstance(drawn, Tensor):
             return drawn
         rng = ByTicket(*on_device(drawn, self._device), self.batch)
-        return self._drawn(problem, rng)
-
-
-def _surroundings(device: torch.device) -> tuple[object, ...]:
-    """What one graph cannot serve several of: streams, and settings that a captured product would not follow."""
-    stream = torch._C._cuda_getCurrentRawStream(
-        device.index
-    )  # a number, forty times faster than the object
-    precision = torch.get_float32_matmul_precision()
-    return stream, precision, torch.are_deterministic_algorithms_enabled()
+        return self._drawn(problem, rng, None)[0]
 
 
 def _lines(recipe: Recipe, problem: Problem) -> int:
@@ -239,21 +256,25 @@ def planned_value(
     x_weights: Tensor | None,
     y_weights: Tensor | None,
     generator: Generators,
-) -> Tensor | None:
-    """The value (*batch,), differentiable in x; None where the general way has to be gone."""
+    state: State | None = None,
+) -> tuple[Tensor, State | None] | None:
+    """The value (*batch,), differentiable in x, and what a slicer has learned; None where the general way must be gone."""
     if ask is None or not ask.can_be_planned or type(x) not in _PLAIN or type(y) not in _PLAIN:
         return None
     given = Samples(x, cast(Tensor, y), x_weights, y_weights)
     tracked = torch.is_grad_enabled()
-    if tracked and any(t is not None and t.requires_grad for t in given[1:]):
-        return None
-    tracked = tracked and x.requires_grad
-    check_generator(generator)
+    if tracked:
+        if given.y.requires_grad or any(w is not None and w.requires_grad for w in given[2:]):
+            return None
+        tracked = x.requires_grad
+    if generator is not None:
+        check_generator(generator)
     plan = plan_for(ask, given)
     if plan is None or (tracked and not plan.one_each):
         return None
-    found = plan(given, generator)
-    return _Known.apply(*given, found, plan) if tracked else found.value
+    found = plan(given, generator, state)
+    value = _Known.apply(*given, found, plan) if tracked else found.value
+    return value, found.state
 
 
 def planned_gradient(
@@ -268,7 +289,8 @@ def planned_gradient(
     if ask is None or not ask.can_be_planned or type(x) not in _PLAIN or type(y) not in _PLAIN:
         return None
     given = Samples(x, cast(Tensor, y), x_weights, y_weights)
-    check_generator(generator)
+    if generator is not None:
+        check_generator(generator)
     plan = plan_for(ask, given)
     return None if plan is None else plan(given, generator)
 
