@@ -163,8 +163,8 @@ class Plan:
         if state is not None:
             value, gradient, slices, *learned = graph([*given, *state.values()], ticket)
             return Found(value, gradient, slices, dict(zip(state, learned, strict=True)))
-        value, gradient, *slices = graph(given, ticket)
-        return Found(value, gradient, slices[0] if ticket is None else ticket)
+        value, gradient, *drawn = graph(given, ticket)
+        return Found(value, gradient, drawn[0] if ticket is None else ticket)
 
     def _graph(self, given: Samples, state: State | None) -> Graph:
         names = () if state is None else tuple(state)
