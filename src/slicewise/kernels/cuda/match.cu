@@ -294,8 +294,11 @@ struct Line {
   Shared& shared;
   int n, m;
   REAL unit;
-  __device__ __forceinline__ REAL& u(int i) { return shared.exchange.numbers[0][place(min(i, n - 1))]; }
-  __device__ __forceinline__ REAL& v(int j) { return shared.exchange.numbers[1][place(min(j, m - 1))]; }
+  __device__ __forceinline__ REAL& u(int i) { return shared.exchange.numbers[0][place(i)]; }
+  __device__ __forceinline__ REAL& v(int j) { return shared.exchange.numbers[1][place(j)]; }
+  // Beyond the last knot no cell has a width; the last number may be its rank's slope by now.
+  __device__ __forceinline__ REAL u_number(int i) { return i < n ? u(i) : REAL(0); }
+  __device__ __forceinline__ REAL v_number(int j) { return j < m ? v(j) : REAL(0); }
 #if MASSES == 1
   typedef int Count;  // n * m of them in all
   static constexpr Count start = 0, BEYOND = 0x7fffffff;

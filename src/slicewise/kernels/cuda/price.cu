@@ -111,8 +111,8 @@ struct Priced {
 };
 
 // How many of the first d knots of both sides are u's. A Line says how many knots it has (n, m), where they are
-// (u_end, v_end, in a Count, beginning at `start`), what a count of 1 weighs (`unit`), and which numbers belong to a
-// rank (u, v; the last one's beyond the last).
+// (u_end, v_end, in a Count, beginning at `start`), what a count of 1 weighs (`unit`), which numbers belong to a rank
+// (u_number, v_number; also to the one beyond the last knot), and where its slope goes (u, v).
 template <class Line>
 __device__ __forceinline__ int split(const Line& line, int d) {
   int low = d > line.m ? d - line.m : 0, high = d < line.n ? d : line.n;
@@ -142,7 +142,7 @@ __device__ __forceinline__ Priced<Sum> price_cells(Line& line, Edges<Sum>& edges
   if (j > 0) done = max(done, line.v_end(j - 1));
   typename Line::Count u_end = i < line.n ? line.u_end(i) : Line::BEYOND;
   typename Line::Count v_end = j < line.m ? line.v_end(j) : Line::BEYOND;
-  REAL u = line.u(i), v = line.v(j);
+  REAL u = line.u_number(i), v = line.v_number(j);
   Sum cost = 0, u_sum = 0, v_sum = 0, u_head = 0, v_head = 0;
   for (int k = from; k < to; ++k) {
     const bool of_u = u_end <= v_end;
@@ -164,7 +164,7 @@ __device__ __forceinline__ Priced<Sum> price_cells(Line& line, Edges<Sum>& edges
       u_sum = 0;
       ++i;
       u_end = i < line.n ? line.u_end(i) : Line::BEYOND;
-      u = line.u(i);
+      u = line.u_number(i);
     } else {
       if (j == found.j)
         v_head = v_sum;
@@ -173,7 +173,7 @@ __device__ __forceinline__ Priced<Sum> price_cells(Line& line, Edges<Sum>& edges
       v_sum = 0;
       ++j;
       v_end = j < line.m ? line.v_end(j) : Line::BEYOND;
-      v = line.v(j);
+      v = line.v_number(j);
     }
   }
   found.u.head = u_head;

@@ -147,6 +147,8 @@ struct Line {
   static constexpr Count BEYOND = Count(1) << 62;
   __device__ __forceinline__ REAL& u(int i) { return tile.numbers[min(i, n)]; }
   __device__ __forceinline__ REAL& v(int j) { return tile.numbers[n + 1 + min(j, m)]; }
+  __device__ __forceinline__ REAL u_number(int i) { return u(i); }
+  __device__ __forceinline__ REAL v_number(int j) { return v(j); }
 #if MASSES == 1
   __device__ __forceinline__ Count u_end(int i) const { return whole.u_end(u_first + i); }
   __device__ __forceinline__ Count v_end(int j) const { return whole.v_end(v_first + j); }
