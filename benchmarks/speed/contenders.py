@@ -31,13 +31,17 @@ def slicewise(
 def slicewise_autograd(
     x: Tensor, y: Tensor, n_slices: int, slices: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """`sliced_wasserstein(...).backward()`, as in a training loop."""
+    """`SlicedWasserstein()(x, y).backward()`, as in a training loop."""
     live = x.detach().requires_grad_()
-    count = n_slices if slices is None else None
-    value = sw.sliced_wasserstein(live, y, n_slices=count, slices=slices)
-    value.sum().backward()
+    value = _loss(n_slices)(live, y, slices=slices)
+    (value.sum() if value.dim() else value).backward()
     assert live.grad is not None
     return value.detach(), live.grad
+
+
+@functools.cache
+def _loss(n_slices: int) -> sw.SlicedWasserstein:
+    return sw.SlicedWasserstein(n_slices=n_slices, objective="root", reduction="none")
 
 
 def torch_sort(

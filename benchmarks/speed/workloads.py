@@ -50,5 +50,9 @@ WORKLOADS = (
 
 # The NumPy fallback has targets of its own.
 NUMPY_TARGETS = {"A2": 7.0, "A50": 7.0, "A100": 7.0, "D": 7.0}
+# The loss and its `backward()`, at least so many times faster than POT's.
+LOSS_TARGETS = {"A2": 15.0, "A100": 12.0, "D": 25.0, "E50": 6.0}
+# A variant's loss and `backward()`, at most so many times its `value_and_grad`.
+LOSS_OVER_FUNCTION = 1.5
 # Extra memory that a million points may take, in bytes.
-MEMORY_TARGET = 0.5e9
+MEMORY_TARGET = 0.4e9

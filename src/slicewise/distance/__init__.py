@@ -3,7 +3,8 @@
 `reference` is the whole of it in twenty lines of plain PyTorch, which everything faster is tested against. `request`
 turns a caller's arguments into a recipe, a checked problem and its slices, `objective` states what is computed of their
 costs, `pricing` computes it with its gradient; `evaluation`, `gradient`, `displacement` and `loss` are the public calls,
-`bounds` an upper bound of the largest slice, `replay` evaluations as CUDA graphs.
+`bounds` an upper bound of the largest slice. `plan` keeps what calls of one kind need not decide again, `replay` captures
+them as CUDA graphs, `compiled` is the loss as one operation for `torch.compile`.
 
 Imports every room before it. Used by `flows`, `judging`, `training`, `metric`, `lab`.
 """
