@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import slicewise as sw
-from slicewise.distance import plan
+from slicewise.distance import plan, request
 from tests.tolerances import assert_close
 
 
@@ -281,3 +281,121 @@ def test_a_compiled_training_step_has_no_break(settings, backend):
     )(x)
     torch.manual_seed(0)
     assert_close(compiled_value, loss(x, y, x_weights=weights))
+
+
+def own_slices(problem, rng):
+    return torch.eye(3, dtype=torch.float64)
+
+
+def test_weightings_of_a_callers_own_are_differentiated():
+    """They may look at samples and have parameters: only autograd knows."""
+    x, y = samples()
+    sharpness = torch.nn.Parameter(torch.tensor(3.0, dtype=torch.float64))
+
+    def weighting(costs, slices, problem):
+        return torch.softmax(sharpness * (problem.x.mean(dim=0) @ slices.mT), -1)
+
+    loss = sw.SlicedWasserstein(sw.Recipe(own_slices, weighting))
+    assert torch.autograd.gradcheck(lambda one: loss(one, y), x.clone().requires_grad_())
+    loss(x.requires_grad_(), y).backward()
+    assert sharpness.grad.abs() > 0
+
+
+@pytest.mark.filterwarnings("ignore")  # about torch's own code, while it compiles ours
+def test_a_recipe_that_was_replaced_is_followed_in_compiled_code():
+    x, y = samples()
+    loss = sw.SlicedWasserstein("sw", n_slices=16)
+    loss.recipe = sw.VARIANTS["maxsw"]()
+    compiled = torch.compile(loss, backend="aot_eager")
+    assert_close(
+        compiled(x, y), sw.SlicedWasserstein("maxsw")(x, y), rtol=0.05
+    )  # ascents begin anywhere
+
+
+def test_compiled_under_autocast():
+    layer = torch.nn.Linear(3, 3)
+    x, y = samples(dtype=torch.float32)
+    loss = sw.SlicedWasserstein()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.manual_seed(0)
+        expected = loss(layer(x), y)
+        torch.manual_seed(0)
+        compiled = torch.compile(lambda x: loss(layer(x), y), backend="aot_eager", fullgraph=True)
+        assert_close(compiled(x), expected, rtol=1e-2)
+
+
+def test_several_backward_passes_at_once():
+    x, y = samples()
+    x.requires_grad_()
+    value = sw.SlicedWasserstein()(x, y)
+    times = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    (batched,) = torch.autograd.grad(value, x, times, is_grads_batched=True, retain_graph=True)
+    (one,) = torch.autograd.grad(value, x)
+    assert_close(batched, times[:, None, None] * one)
+
+
+def test_inside_a_transform_of_something_else():
+    x, y = samples()
+    x.requires_grad_()
+    loss = sw.SlicedWasserstein()
+    found = torch.func.grad(lambda scale: scale * loss(x, y))(torch.tensor(1.0).double())
+    assert found > 0
+
+
+def test_inference_with_threads():
+    """Threads that help with a product write to what inference mode would bind to this one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        x, y = torch.randn(2, 2048, 512)
+        with torch.inference_mode():
+            assert sw.SlicedWasserstein(n_slices=400)(x, y) >= 0
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_modules_that_are_gone_leave_nothing():
+    class Slicer:
+        def __call__(self, problem, rng):
+            return own_slices(problem, rng)
+
+    gone = []
+    for _ in range(5):
+        slicer = Slicer()
+        gone.append(weakref.ref(slicer))
+        loss = sw.SlicedWasserstein(sw.Recipe(slicer))
+        graded(loss, *samples())
+    del slicer, loss
+    request._kept_ask.cache_clear()
+    gc.collect()
+    assert [reference() for reference in gone] == [None] * 5
+
+
+@pytest.mark.parametrize("variant", ["sw", "dsw"])
+@pytest.mark.parametrize("wrong", ["weights", "list", "batch", "line"])
+def test_mistakes_of_later_calls_are_named(variant, wrong):
+    x, y = samples(2)
+    loss = sw.SlicedWasserstein(variant)
+    graded(loss, x, y)
+    calls = {
+        "weights": lambda: loss(x.requires_grad_(), y, x_weights=uneven(20).numpy()),
+        "list": lambda: loss(x.requires_grad_(), y, x_weights=[0.05] * 20),
+        "batch": lambda: loss(x.requires_grad_(), y[:1].expand(3, -1, -1)),
+        "line": lambda: loss(torch.tensor(1.0, dtype=torch.float64, requires_grad=True), y),
+    }
+    words = {
+        "weights": "x_weights",
+        "list": "x_weights",
+        "batch": "broadcast|leading",
+        "line": "shape",
+    }
+    with pytest.raises(ValueError, match=words[wrong]):
+        calls[wrong]()
+
+
+def test_settings_of_the_wrong_kind_are_named():
+    x, y = samples()
+    sw.sliced_wasserstein(x, y, n_slices=3)
+    for wrong in ({"n_slices": [10]}, {"n_slices": 3.0}, {"p": [2]}, {"objective": ["root"]}):
+        with pytest.raises((ValueError, TypeError), match=next(iter(wrong))):
+            sw.sliced_wasserstein(x, y, **wrong)

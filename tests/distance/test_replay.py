@@ -238,3 +238,13 @@ def test_a_learned_slicer_learns_on_in_a_graph(graphs, monkeypatch):
         assert_close(ours[0], expected[0])
         assert_close(ours[1], expected[1])
     assert int(state["slicer_step"][0]) == 6 * sw.VARIANTS["dsw"]().slicer.n_steps
+
+
+def test_one_x_for_a_batch_of_weights(graphs):
+    x, y = pair()
+    weights = torch.full((2, 20), 1 / 20, dtype=torch.float64)
+    found = five(lambda: sw.value_and_grad(x[0], y, y_weights=weights))
+    assert graphs
+    for value, gradient in found[1:]:
+        assert_close(value, found[0][0])
+        assert_close(gradient, found[0][1])

@@ -6,7 +6,9 @@ value and gradient by the plan of its samples, as the loss does elsewhere; its d
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -16,17 +18,20 @@ from slicewise.distance.request import Ask
 from slicewise.support import broadcast
 
 _NAME = "slicewise::value_and_gradient"
-# Settings by number: an operation takes tensors and numbers only.
-_asks: list[Ask] = []
+# Settings by number: an operation takes tensors and numbers only. Whoever has a number keeps its settings alive.
+_asks: WeakValueDictionary[int, Ask] = WeakValueDictionary()
+_numbers = itertools.count()
 
 
 def number_of(ask: Ask | None) -> int | None:
     """The number under which the operation knows these settings; None for those it cannot compute."""
-    if ask is None or not ask.can_be_planned:
+    if ask is None or not ask.knows_gradient:
         return None
-    if ask not in _asks:
-        _asks.append(ask)
-    return _asks.index(ask)
+    known = next((number for number, one in _asks.items() if one is ask), None)
+    if known is None:
+        known = next(_numbers)
+        _asks[known] = ask
+    return known
 
 
 def compiled_value(
@@ -34,12 +39,22 @@ def compiled_value(
 ) -> Tensor | None:
     """The value (*batch,), differentiable in x; None where a compiler has to go the general way."""
     weights = [w for w in (x_weights, y_weights) if w is not None]
-    if any(t.requires_grad for t in (y, *weights)):
+    if not all(isinstance(t, Tensor) and not t.requires_grad for t in (y, *weights)):
         return None
-    if x.shape[:-2] != _batch(x, y, x_weights, y_weights):
+    if x.dim() < 2 or x.shape[:-2] != _batch(x, y, x_weights, y_weights):
         return None
+    if x.dtype != y.dtype:
+        if not torch.is_autocast_enabled(x.device.type):
+            return None  # where it is refused
+        # Compiled code runs without autocast: it has been applied by then.
+        wide = _wide(x, y)
+        x, y = x.to(wide), y.to(wide)
     value: Tensor = torch.ops.slicewise.value_and_gradient(x, y, x_weights, y_weights, number)[0]
     return value
+
+
+def _wide(x: Tensor, y: Tensor) -> torch.dtype:
+    return torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
 
 
 def _batch(x: Tensor, y: Tensor, *weights: Tensor | None) -> tuple[int, ...]:
@@ -61,7 +76,7 @@ def computed(
 def _shapes(
     x: Tensor, y: Tensor, x_weights: Tensor | None, y_weights: Tensor | None, ask: int
 ) -> tuple[Tensor, Tensor]:
-    wide = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
+    wide = _wide(x, y)
     batch = _batch(x, y, x_weights, y_weights)
     return x.new_empty(batch, dtype=wide), x.new_empty(x.shape, dtype=wide)
 

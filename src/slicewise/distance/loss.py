@@ -30,7 +30,6 @@ from slicewise.distance.request import (
 from slicewise.problem import LiftPart, Problem, SlicerPart, State, Target, basis_of, declared
 from slicewise.sampling import Generators, as_generators
 from slicewise.support import (
-    broadcast,
     check_choice,
     check_count,
     check_generator,
@@ -299,10 +298,10 @@ class SlicedWasserstein(_KeepsLearner):
     def _operation(self) -> tuple[Any, ...]:
         """The number of its operation in compiled code, if it has one, and the settings that it stands for."""
         settings = (self.objective, self.p, self.backend)
-        if self.recipe.learner is not None:
-            return (None, *settings, self.scale)
-        ask = ask_for(self.recipe, *settings, displaced=self.scale == "displacement")
-        return (number_of(ask), *settings, self.scale)
+        ask = None
+        if self.recipe.learner is None:
+            ask = ask_for(self.recipe, *settings, displaced=self.scale == "displacement")
+        return (ask, number_of(ask), self.recipe, *settings, self.scale)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -319,12 +318,13 @@ class SlicedWasserstein(_KeepsLearner):
         progress: float,
     ) -> Tensor | None:
         """The value as one operation in compiled code, where the settings are those the module was made with."""
-        number, *settings = self._as_operation
+        _, number, recipe, *settings = self._as_operation
         drawn = slices is None and generator is None and progress == 0 and self.terms is None
         if number is None or not drawn or not isinstance(x, Tensor) or not isinstance(y, Tensor):
             return None
         now = [self.objective, self.p, self.backend, self.scale]
-        if settings != now or (self.scale == "subspace" and self.subspace_dim is None):
+        estimates = self.scale == "subspace" and self.subspace_dim is None
+        if recipe is not self.recipe or settings != now or estimates:
             return None
         return compiled_value(number, x, y, x_weights, y_weights)
 
@@ -433,11 +433,15 @@ class SlicedWasserstein(_KeepsLearner):
 
 def _fits(state: State, x: Tensor, y: Tensor | Target, *weights: Tensor | None) -> bool:
     """Was this state learned for samples like these: of their batch, dimension, precision and device?"""
-    if not state or not isinstance(y, Tensor):
+    tensors = (x, y, *(w for w in weights if w is not None))
+    if not state or not all(isinstance(t, Tensor) for t in tensors) or x.dim() < 2:
         return False
-    bias, shapes = state["bias"], [w.shape[:-1] for w in weights if w is not None]
-    shape = (*broadcast(x.shape[:-2], y.shape[:-2], *shapes), x.shape[-1])
-    return bias.shape == shape and bias.dtype == x.dtype == y.dtype and bias.device == x.device
+    bias, batch = state["bias"], x.shape[:-2]
+    others = [t.shape[: -2 if t is y else -1] for t in tensors[1:] if isinstance(t, Tensor)]
+    if bias.shape != (*batch, x.shape[-1]) or any(len(o) and o != batch for o in others):
+        return False
+    dtypes = {t.dtype for t in (bias, x, y) if isinstance(t, Tensor)}
+    return len(dtypes) == 1 and bias.device == x.device
 
 
 def _looks_like_images(x: object) -> bool:

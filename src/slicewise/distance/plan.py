@@ -44,6 +44,8 @@ _KEPT = 256  # plans of a thread
 _USUAL_SLICES = 64  # of a slicer that does not say how many it gives
 _PLAIN = (Tensor, torch.nn.Parameter)
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+_is_legacy = torch._C._functorch.is_legacy_batchedtensor
+_transform = torch._C._functorch.peek_interpreter_stack
 
 
 class Samples(NamedTuple):
@@ -179,7 +181,8 @@ class Plan:
                 if weights is not None:  # no error can be raised here: NaN says it
                     right = are_weights(weights)
                     value = torch.where(right, value, torch.nan)
-                    gradient = torch.where(beside(right), gradient, torch.nan)
+                    each = beside(right) if self.one_each else right.all()
+                    gradient = torch.where(each, gradient, torch.nan)
             if known is not None and found.state is not None:
                 return [value, gradient, cast(Tensor, found.drawn), *found.state.values()]
             return [value, gradient] if by_ticket else [value, gradient, cast(Tensor, found.drawn)]
@@ -228,14 +231,14 @@ _kept = _Kept()
 def plan_for(ask: Ask, given: Samples) -> Plan | None:
     """The plan of a call with plain tensors; None where a compiler or a transform looks on."""
     x, y, x_weights, y_weights = given
-    if torch.compiler.is_compiling() or _is_wrapped(x) or _is_wrapped(y):
+    if torch.compiler.is_compiling() or _transform() is not None:
         return None
     # Two dtypes go together under autocast only.
     mixed = x.dtype is not y.dtype and torch.is_autocast_enabled(x.device.type)
     key: tuple[Any, ...] = (ask, x.shape, y.shape, x.dtype, y.dtype, x.device, y.device, mixed)
     for weights in (x_weights, y_weights):
         if weights is not None:
-            if type(weights) not in _PLAIN or _is_wrapped(weights):
+            if type(weights) not in _PLAIN:
                 return None
             key = (*key, weights is x_weights, weights.shape, weights.dtype, weights.device)
     plans = _kept.plans
@@ -259,12 +262,14 @@ def planned_value(
     state: State | None = None,
 ) -> tuple[Tensor, State | None] | None:
     """The value (*batch,), differentiable in x, and what a slicer has learned; None where the general way must be gone."""
-    if ask is None or not ask.can_be_planned or type(x) not in _PLAIN or type(y) not in _PLAIN:
+    if ask is None or not ask.knows_gradient or type(x) not in _PLAIN or type(y) not in _PLAIN:
         return None
     given = Samples(x, cast(Tensor, y), x_weights, y_weights)
     tracked = torch.is_grad_enabled()
     if tracked:
-        if given.y.requires_grad or any(w is not None and w.requires_grad for w in given[2:]):
+        if given.y.requires_grad or any(
+            isinstance(w, Tensor) and w.requires_grad for w in given[2:]
+        ):
             return None
         tracked = x.requires_grad
     if generator is not None:
@@ -316,13 +321,17 @@ class _Known(torch.autograd.Function):
             return gradient, *(None,) * 5
         if gradient is None:  # a second pass
             gradient = plan.gradient_again(Samples(*ctx.saved_tensors), ctx.drawn)
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or _is_batched(upstream):  # the latter: several passes at once
             return gradient * beside(upstream), *(None,) * 5
         # Handed over as it is: a copy would take as long as all the rest.
         ctx.gradient = None
         if gradient.is_cuda or upstream.dim() or upstream.item() != 1:
             gradient.mul_(beside(upstream))
         return gradient, *(None,) * 5
+
+
+def _is_batched(upstream: Tensor) -> bool:
+    return bool(_is_wrapped(upstream) or _is_legacy(upstream))
 
 
 def beside(upstream: Tensor) -> Tensor:

@@ -93,6 +93,11 @@ class Ask:
         """Are value and gradient computed together, and in every call alike?"""
         return self.recipe.lift is None if self.displaced else self.recipe.closed_form_gradient
 
+    @functools.cached_property
+    def knows_gradient(self) -> bool:
+        """Is that gradient what autograd would find? Parts of a caller's own may have parameters, or look at samples."""
+        return self.can_be_planned and self.recipe.built_in
+
 
 def ask_for(
     recipe: Recipe,
@@ -129,14 +134,17 @@ def ask_by_name(
     """The recipe and the `Ask` of a call, whose settings are checked."""
     compiling = torch.compiler.is_compiling()  # compilers cannot look things up
     if not options and progress == 0 and isinstance(variant, str) and not compiling:
-        return _named(variant, n_slices, objective, p, backend)
+        try:
+            return _named(variant, n_slices, objective, p, backend)
+        except TypeError:  # something that cannot be hashed: what it should be is said below
+            pass
     recipe = recipe_for(variant, n_slices, options)
     check_objective(objective, recipe)
     check_order(p)
     return recipe, None if compiling else ask_for(recipe, objective, p, backend, progress)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=256, typed=True)
 def _named(
     variant: str, n_slices: int | None, objective: Objective, p: float, backend: str
 ) -> tuple[Recipe, Ask | None]:

@@ -244,9 +244,11 @@ def multiply(a: Tensor, b: Tensor) -> Tensor:
     if operations <= _WHOLE or not controlled():
         with one_thread():
             return a @ b
-    out = torch.empty(*batch, r, c, dtype=a.dtype)
+    # Threads that help are in no mode of this one: what they write to must not be bound to inference.
+    with torch.inference_mode(False), torch.no_grad():
+        out = torch.empty(*batch, r, c, dtype=a.dtype, device=a.device)
+        target = out.view(elements, r, c)
     left, right = (t.expand(*batch, *t.shape[-2:]).reshape(elements, *t.shape[-2:]) for t in (a, b))
-    target = out.view(elements, r, c)
     # Divided along the longest of what the product has: elements of the batch, rows or columns.
     rows = elements if elements > 1 else max(r, c)
 
