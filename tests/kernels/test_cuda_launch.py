@@ -12,7 +12,6 @@ import torch
 from slicewise.kernels.cuda import match, plan
 from slicewise.kernels.cuda.compiler import _Room, only
 from slicewise.transport import Needs, slices_in_a_piece
-from tests.tolerances import assert_close
 
 FOLDER = Path(match.__file__).parent
 
@@ -95,19 +94,3 @@ def test_pieces_on_a_device_allow_for_cumulative_weights():
 def test_more_copies_than_a_launch_holds():
     with pytest.raises(ValueError, match="7 copies and 0 numbers in one launch: at most 6 and 4"):
         plan.CopyLaunch(torch.device("cuda"), [4] * 7)
-    with pytest.raises(ValueError, match="give contiguous tensors of the same size and dtype"):
-        plan.copy_many([(torch.zeros(3), torch.zeros(4))])
-
-
-def test_the_sums_of_a_cauchy_step_by_definition():
-    g, at, w, q = torch.randn(2, 3, 4), torch.randn(2, 3, 4), torch.randn(2, 3), torch.rand(2, 4)
-    numerator, denominator = plan.plain_cauchy_sums(g, at, w, q)
-    for b in range(2):
-        above = below = 0.0
-        for line in range(3):
-            for i in range(4):
-                mass, place = q[b, i].item(), at[b, line, i].item()
-                above += w[b, line].item() * mass * g[b, line, i].item() * place
-                below += abs(w[b, line].item()) * mass * place**2
-        assert_close(numerator[b], torch.tensor(above, dtype=torch.float64))
-        assert_close(denominator[b], torch.tensor(below, dtype=torch.float64))

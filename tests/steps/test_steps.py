@@ -14,6 +14,7 @@ from slicewise.problem.problem import Problem
 from slicewise.sampling import sphere
 from slicewise.sampling.generators import Randomness
 from slicewise.steps.rules import Pull, moved, pull_of
+from slicewise.transport import Needs, pull_back
 from tests.tolerances import assert_close
 
 
@@ -320,3 +321,27 @@ def test_rules_say_what_they_cannot_do():
         sw.displacement(x, y, step_rule="cauchi")
     with pytest.raises(ValueError, match="p = 2 only"):
         sw.displacement(x, y, step_rule="trace", p=1)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-170, 1e150])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_step_from_lines_is_that_of_the_rule(weighted, unit):
+    """Slice weights of both signs, absent samples, and units whose squares no number holds."""
+    generator = torch.Generator().manual_seed(3)
+    x, y = (torch.randn(2, 30, 4, generator=generator, dtype=torch.float64) * unit for _ in "xy")
+    slices = sphere.uniform((2, 9, 4), rng())
+    weights = torch.linspace(-0.1, 0.4, 9, dtype=torch.float64).expand(2, 9)
+    masses = torch.arange(30, dtype=torch.float64) / 435 if weighted else None
+    problem = Problem(x, y, x_weights=masses)
+    found = problem.match(slices, Needs(x=True))
+    gradient = pull_back(found, x, y, slices, weights, Needs(x=True)).x
+    step = steps.step_on_lines(found.u_grad, gradient, slices, weights, problem.shares(x.dtype))
+    assert_close(step, steps.Cauchy()(pull_of(problem, slices, weights)).squeeze(-1))
+
+
+def test_nothing_to_move_is_a_step_of_zero():
+    nothing = torch.zeros(3, 5)
+    step = steps.step_on_lines(
+        nothing, torch.zeros(5, 2), torch.eye(2)[[0, 1, 0]], torch.ones(3), 0.2
+    )
+    assert step == 0

@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, library
 
 from slicewise.distance.plan import Samples, beside, plan_for
 from slicewise.distance.request import Ask
@@ -103,14 +103,14 @@ def _define() -> None:
 
         return by_now(*given)
 
-    torch.library.define(
+    library.define(
         _NAME,
         "(Tensor x, Tensor y, Tensor? x_weights, Tensor? y_weights, int ask) -> (Tensor, Tensor)",
         tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag),
     )
-    torch.library.impl(_NAME, "default", compute)
-    torch.library.register_fake(_NAME, _shapes)
-    torch.library.register_autograd(_NAME, _multiplied, setup_context=_keep)
+    library.impl(_NAME, "default", compute)
+    library.register_fake(_NAME, _shapes)
+    library.register_autograd(_NAME, _multiplied, setup_context=_keep)
 
 
 _define()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import struct
 from collections.abc import Sequence
 
@@ -103,46 +102,6 @@ class BufferCopier:
         return copies
 
 
-_copy_launch = functools.lru_cache(maxsize=256)(CopyLaunch)
-
-
-def copy_many(
-    pairs: Sequence[tuple[Tensor, Tensor]],
-    numbers: Sequence[int] = (),
-    numbers_to: Tensor | None = None,
-    *,
-    route: Route = "bindings",
-) -> None:
-    """Copy the second of each pair into the first, and numbers into `numbers_to` (int64), in one launch.
-
-    Tensors of a pair are contiguous, on one device, and alike in size and dtype. Without `cuda-bindings`, a copy at a
-    time.
-    """
-    for to, source in pairs:
-        alike = to.dtype == source.dtype and to.numel() == source.numel()
-        if not (alike and to.is_contiguous() and source.is_contiguous()):
-            raise ValueError(
-                f"a copy of {tuple(source.shape)} {source.dtype} to {tuple(to.shape)} {to.dtype}: "
-                f"give contiguous tensors of the same size and dtype"
-            )
-    if route != "bindings":
-        for to, source in pairs:
-            to.copy_(source.view(to.shape))
-        if numbers_to is not None:
-            numbers_to[: len(numbers)].copy_(torch.tensor(list(numbers)))
-        return
-    device = pairs[0][0].device if numbers_to is None else numbers_to.device
-    sizes = tuple(to.numel() * to.element_size() for to, _ in pairs)
-    with torch.cuda.device(device):
-        _copy_launch(device, sizes, len(numbers), route)(
-            [to.data_ptr() for to, _ in pairs],
-            [source.data_ptr() for _, source in pairs],
-            numbers,
-            0 if numbers_to is None else numbers_to.data_ptr(),
-            torch.cuda.current_stream(device).cuda_stream,
-        )
-
-
 def cauchy_sums(
     on_lines: Tensor,
     projected: Tensor,
@@ -152,7 +111,10 @@ def cauchy_sums(
     tickets: Tensor | None = None,
     route: Route = "bindings",
 ) -> tuple[Tensor, Tensor]:
-    """`plain_cauchy_sums` in one launch, bit for bit the same at every call.
+    """The two sums of `steps.step_on_lines` in one launch, in float64, (B,) each; bit for bit the same at every call.
+
+    Σ_l w_l Σ_i q_i G_li P_li and Σ_l |w_l| Σ_i q_i P_li² of G = `on_lines` and P = `projected`, both (B, L, n), with
+    weights w (B, L), (1, L) or a number, and masses q (B, n), (1, n) or a number.
 
     `tickets` (B,), int32, hold zeros before and after; given, they save filling new ones. Calls that may run at the same
     time must not share them.
@@ -189,25 +151,3 @@ def _rows(given: Tensor | float, dtype: torch.dtype | None, n_sets: int) -> Tens
     if len(rows) not in (1, n_sets):
         raise ValueError(f"{len(rows)} rows for {n_sets} sets: give one for each, or one for all")
     return rows.contiguous()
-
-
-def plain_cauchy_sums(
-    on_lines: Tensor, projected: Tensor, weights: Tensor | float, masses: Tensor | float
-) -> tuple[Tensor, Tensor]:
-    """The two sums of a Cauchy step, in float64, each (B,).
-
-    The numerator is Σ_l w_l Σ_i q_i G_li P_li, the denominator Σ_l |w_l| Σ_i q_i P_li².
-
-    Args:
-        on_lines: G, (B, L, n).
-        projected: P, (B, L, n).
-        weights: w, (B, L), (1, L) or a number.
-        masses: q, (B, n), (1, n) or a number.
-    """
-    g, at = on_lines.double(), projected.double()
-    q = masses.double().unsqueeze(-2) if isinstance(masses, Tensor) else masses
-    w = weights.double() if isinstance(weights, Tensor) else weights
-    numerator = (w * (q * g * at).sum(dim=-1)).sum(dim=-1)
-    size = w.abs() if isinstance(w, Tensor) else abs(w)
-    denominator = (size * (q * at * at).sum(dim=-1)).sum(dim=-1)
-    return numerator, denominator
