@@ -103,7 +103,7 @@ def test_forward_derivatives_and_differences_agree():
         for _ in range(5):
             optimizer.step(partial(on_axes, model, z, y))
         found.append(model.weight.detach())
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-4)
 
 
 def test_running_statistics_are_updated_once_and_masks_are_drawn_once():
@@ -230,7 +230,8 @@ def test_clipped_gradients_lose_nothing_of_the_length():
     found = []
     for clip in (None, "inside", "by hand"):
         model, z, y = linear_setting()
-        optimizer = Computed(model.parameters(), max_norm=1e-3 if clip == "inside" else None)
+        max_norm = 1e-3 if clip == "inside" else None
+        optimizer = Computed(model.parameters(), "gradient", max_norm=max_norm)
         for _ in range(3):
             optimizer.zero_grad()
             optimizer.backward(partial(on_axes, model, z, y))
@@ -238,9 +239,8 @@ def test_clipped_gradients_lose_nothing_of_the_length():
                 nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
             optimizer.step()
         found.append(model.weight.detach())
-    # Adam's direction hardly changes if all gradients are shortened alike; nor does the length then.
-    torch.testing.assert_close(found[1], found[0], rtol=2e-2, atol=2e-3)
-    torch.testing.assert_close(found[2], found[0], rtol=2e-2, atol=2e-3)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[2], found[0], rtol=1e-4, atol=1e-5)
 
 
 def test_groups_move_by_their_factors():
