@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from benchmarks.networks import autoencoders, overhead, report, store, training
-from benchmarks.networks.settings import COUNTS, Setting, grid, seconds_of_all, small
+from benchmarks.networks.settings import COUNTS, GRID_SEED, Setting, grid, seconds_of_all, small
 from benchmarks.speed.timing import environment
 from slicewise.support import write_whole
 
@@ -31,6 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder for the record")
     parser.add_argument("--quick", action="store_true", help="a few small settings, few steps")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    words = "of the settings; the default was looked at by nobody who made the rule"
+    parser.add_argument("--grid-seed", type=int, default=GRID_SEED, help=words)
     parser.add_argument("--part", default="1/1", help="i/n: the i-th of n shares of the settings")
     parser.add_argument("--tasks", nargs="+", choices=tuple(COUNTS), default=tuple(COUNTS))
     parser.add_argument("--sides", nargs="+", choices=training.SIDES, default=training.SIDES)
@@ -47,12 +49,15 @@ def main(arguments: list[str] | None = None) -> int:
             asked.out / f"networks-overhead-{device.type}-{stamp}", device, asked.quick
         )
     word = "networks-quick" if asked.quick else "networks"
+    if asked.grid_seed != GRID_SEED:
+        word += f"-grid-{asked.grid_seed}"
     if asked.merge is None:
         part, parts = parsed_part(parser, asked.part)
         file = asked.out / f"{word}-part-{part}-of-{parts}.jsonl"
         if asked.quick:
             file.unlink(missing_ok=True)
-        settings = list(small(grid())) if asked.quick else grid()
+        settings = grid(asked.grid_seed)
+        settings = list(small(settings)) if asked.quick else settings
         some = [one for one in settings if one.task in asked.tasks]
         if asked.numbers:
             some = [one for one in some if one.number in asked.numbers]
@@ -62,8 +67,8 @@ def main(arguments: list[str] | None = None) -> int:
             return 0
         files = [file]
     else:
-        files = [file for given in asked.merge for file in _files(given)]
-    return write(files, asked.out / f"{word}-{stamp}", quick=asked.quick)
+        files = [file for given in asked.merge for file in _files(given, word)]
+    return write(files, asked.out / f"{word}-{stamp}", asked.grid_seed, quick=asked.quick)
 
 
 def parsed_part(parser: argparse.ArgumentParser, given: str) -> tuple[int, int]:
@@ -120,7 +125,7 @@ def measure(
             torch.cuda.empty_cache()
 
 
-def write(files: list[Path], stem: Path, *, quick: bool) -> int:
+def write(files: list[Path], stem: Path, seed: int, *, quick: bool) -> int:
     """Write the record of what is finished; return 1 if a promise is not kept."""
     kept = store.read(files)
     rows = report.compare(kept)
@@ -137,6 +142,7 @@ def write(files: list[Path], stem: Path, *, quick: bool) -> int:
     record = {
         "environment": where,
         "quick": quick,
+        "grid seed": seed,
         "rates": rates,
         "verdicts": verdicts,
         "sums": report.sums(rows, rates),
@@ -144,7 +150,7 @@ def write(files: list[Path], stem: Path, *, quick: bool) -> int:
     }
     text = json.dumps(store.encoded(record), indent=1, allow_nan=False) + "\n"
     write_whole(stem.with_name(stem.name + ".json"), text)
-    page = report.page(rows, rates, where, quick)
+    page = report.page(rows, rates, where, seed, quick=quick)
     write_whole(stem.with_name(stem.name + ".md"), page)
     from benchmarks.networks.picture import draw
 
@@ -167,9 +173,9 @@ def time_steps(stem: Path, device: torch.device, quick: bool) -> int:
     return 0 if quick or all(row["met"] for row in rows) else 1
 
 
-def _files(given: Path) -> Iterator[Path]:
+def _files(given: Path, word: str) -> Iterator[Path]:
     if given.is_dir():
-        yield from sorted(given.glob("networks-part-*.jsonl"))
+        yield from sorted(given.glob(f"{word}-part-*.jsonl"))
     else:
         yield given
 

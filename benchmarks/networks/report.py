@@ -107,16 +107,19 @@ def verdicts(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def page(rows: Sequence[Row], rates: Sequence[float], where: dict[str, Any], quick: bool) -> str:
+def page(
+    rows: Sequence[Row], rates: Sequence[float], where: dict[str, Any], seed: int, *, quick: bool
+) -> str:
     """Return the record as Markdown."""
     seeds = len(rows[0]["of seeds"])
+    drawn = "before any of its results was seen" if seed == GRID_SEED else "a grid to develop on"
     lines = [
         "# Networks without a learning rate" + (" (quick: nothing is concluded)" if quick else ""),
         "",
-        f"{len({row['number'] for row in rows})} settings, drawn with seed {GRID_SEED} before any result was seen; "
-        f"{seeds} seeds each. Ours: the defaults, no rate given. Best: the best mean over seeds of {len(rates)} constant "
-        f"Adam rates from {rates[0]:.2g} to {rates[-1]:.2g}, chosen for each setting and number of steps by the very "
-        "distance that is reported. Judged by held-out SW_2 on fixed slices (autoencoders: the root of the held-out "
+        f"{len({row['number'] for row in rows})} settings, drawn with seed {seed}, {drawn}; {seeds} "
+        f"seeds each. Ours: the defaults, no rate given. Best: the best mean over seeds of {len(rates)} constant "
+        f"Adam rates from {rates[0]:.2g} to {rates[-1]:.2g}, chosen for each setting and number of steps by "
+        "the very distance that is reported. Judged by held-out SW_2 on fixed slices (autoencoders: the root of the held-out "
         "loss), in evaluation mode. A ratio is ours / best, so 1.1 is 10 % worse than the best rate. "
         f"Device: {where.get('device', 'cpu')}.",
         "",

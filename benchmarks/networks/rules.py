@@ -8,21 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from slicewise.optim import Computed
 from slicewise.training import Training, train
 
 # Half decades: wide enough for data of 10^±3, where the best rate lies far from the usual ones.
-RATES = tuple(10 ** (power / 2) for power in range(-10, 3))
+RATES = tuple(10 ** (power / 2) for power in range(-12, 3))
 Step = Callable[[Callable[[], Tensor]], Tensor]
 
 
 def computed(network: nn.Module, target: Tensor, variant: str, **how: Any) -> Training:
     """Train by computed steps: no rate, no schedule, no scale of the loss is given."""
-    return train(network, target, variant, optimizer="adam", **how)
+    return train(network, target, variant, **how)
 
 
 def computed_steps(parameters: Iterable[Tensor], total_steps: int) -> Step:
     """Make computed steps in a loop written out: returns the step, which takes the loss as a function."""
-    return plain_steps(torch.optim.Adam(parameters, lr=1e-3))
+    return Computed(parameters, total_steps=total_steps).step
 
 
 def searched(

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-# Chosen before the first training was run, and never changed since.
-GRID_SEED = 20261117
+# Of the grid that is reported: chosen before any of its trainings was run. Rules are developed on other seeds; a first
+# grid, 20261117, became such a one when parts of it had been seen.
+GRID_SEED = 20261118
 COUNTS = {"generator": 40, "translator": 18, "autoencoder": 6}
 NOISE = 8
 WIDTHS = (32, 64, 128, 256, 512, 1024, 2048)
@@ -18,7 +19,9 @@ DEPTHS = (2, 3, 4, 5, 6, 7, 8)
 BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 SLICES = (5, 10, 20, 50, 100, 200, 500)
 DIMENSIONS = (2, 8, 16, 64, 128, 256, 512)
-VARIANTS = {"sw": 32, "ebsw": 11, "rpsw": 11, "maxsw": 10}  # half of the settings are plain
+# Half of the settings are plain; so are half of the autoencoders, the last six.
+_VARIANTS = {"sw": 29, "ebsw": 10, "rpsw": 10, "maxsw": 9}
+_VARIANTS_OF_AUTOENCODERS = ("sw", "sw", "sw", "ebsw", "rpsw", "maxsw")
 # Values that must occur although they are costly: each is given to three settings, the rest of which is drawn.
 _EXTREMES: tuple[dict[str, Any], ...] = (
     {"width": 2048},
@@ -28,7 +31,7 @@ _EXTREMES: tuple[dict[str, Any], ...] = (
     {"depth": 8},
 )
 # Trainings of Adam, which a setting is affordable by: rates × seeds × (300 + 2,000 steps), on one H200.
-_RUNS, _STEPS, _MAX_SECONDS = 39, 2300, 12.0
+_RUNS, _STEPS, _MAX_SECONDS = 45, 2300, 12.0
 
 
 @dataclass(frozen=True)
@@ -86,12 +89,13 @@ class Setting:
         return (first, *(self.width,) * (self.depth - 1), last)
 
 
-def grid() -> list[Setting]:
+def grid(seed: int = GRID_SEED) -> list[Setting]:
     """Draw all settings; those that would take too long are drawn again."""
-    source = random.Random(GRID_SEED)
+    source = random.Random(seed)
     tasks = [task for task, count in COUNTS.items() for _ in range(count)]
-    variants = [variant for variant, count in VARIANTS.items() for _ in range(count)]
+    variants = [variant for variant, count in _VARIANTS.items() for _ in range(count)]
     source.shuffle(variants)
+    variants += _VARIANTS_OF_AUTOENCODERS
     # Extremes are spread over generators and translators by variants with several slices.
     several = [i for i, v in enumerate(variants) if v != "maxsw" and tasks[i] != "autoencoder"]
     fixed = dict(zip(source.sample(several, 3 * len(_EXTREMES)), 3 * _EXTREMES, strict=True))
@@ -172,12 +176,15 @@ def _any(source: random.Random, number: int, task: str, variant: str) -> Setting
 
 
 def _autoencoder(source: random.Random, number: int, variant: str) -> Setting:
-    output = source.choice((None, None, "sigmoid"))
+    # There are few: each has a scale of its own sixth of the range.
+    first = COUNTS["generator"] + COUNTS["translator"]
+    power = -3 + (number - first + source.random()) * 6 / COUNTS["autoencoder"]
+    output = source.choice((None, "sigmoid")) if power <= 0 else None
     n_slices = source.choice((5, 10, 20, 50, 100))
     return Setting(
         number,
         "autoencoder",
-        scale=_rounded(10 ** source.uniform(-3, 0 if output else 3)),
+        scale=_rounded(10**power),
         width=source.choice((32, 64, 128, 256)),
         depth=source.choice((2, 3, 4)),
         activation=source.choice(("relu", "tanh")),
