@@ -62,10 +62,11 @@ def main(arguments: list[str] | None = None) -> int:
         if asked.numbers:
             some = [one for one in some if one.number in asked.numbers]
         extent = training.QUICK if asked.quick else training.Extent()
-        measure(shares(some, parts)[part - 1], asked, file, device, extent)
+        done = {} if asked.again else store.read(_files(asked.out, word))
+        measure(shares(some, parts)[part - 1], asked, file, device, extent, done)
         if parts > 1:
             return 0
-        files = [file]
+        files = list(_files(asked.out, word))
     else:
         files = [file for given in asked.merge for file in _files(given, word)]
     return write(files, asked.out / f"{word}-{stamp}", asked.grid_seed, quick=asked.quick)
@@ -93,9 +94,10 @@ def measure(
     file: Path,
     device: torch.device,
     extent: training.Extent,
+    done: dict[store.Key, store.Row],
 ) -> None:
     """Train all sides of some settings that are not finished, and keep each."""
-    done, source = {} if asked.again else store.read([file]), store.source()
+    source = store.source()
     begun = time.perf_counter()
     for place, one in enumerate(settings, 1):
         module = autoencoders if one.task == "autoencoder" else training

@@ -139,7 +139,7 @@ def seconds(setting: Setting) -> float:
 def seconds_of_all(setting: Setting) -> float:
     """Roughly what all sides take, of which few networks are bound by launches; for sharing settings out."""
     # An autoencoder's loop is not captured as a graph, and ours trains its seeds one after another.
-    return 55.0 if setting.task == "autoencoder" else seconds(setting) + 5.0
+    return 65.0 if setting.task == "autoencoder" else seconds(setting) + 5.0
 
 
 def _drawn(

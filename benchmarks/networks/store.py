@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,20 +17,23 @@ Key = tuple[int, str]
 
 
 def read(files: Iterable[Path]) -> dict[Key, Row]:
-    """All finished sides of settings, by number and side; of two equal ones, the later is taken."""
-    found = {}
+    """All finished sides of settings, by number and side; of two equal ones, that which was made later."""
+    found: dict[Key, Row] = {}
     for file in files:
         for line in file.read_text().splitlines() if file.exists() else ():
             try:
                 row = json.loads(line)
             except json.JSONDecodeError:  # cut off by an interrupt
                 continue
-            found[row["setting"]["number"], row["side"]] = _decoded(row)
+            key = (row["setting"]["number"], row["side"])
+            if key not in found or found[key]["made"] <= row["made"]:
+                found[key] = _decoded(row)
     return found
 
 
 def append(file: Path, row: Row) -> None:
-    """Add a finished side of a setting."""
+    """Add a finished side of a setting, with the time."""
+    row = {**row, "made": int(time.time())}
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as lines:
         lines.write(json.dumps(encoded(row), allow_nan=False) + "\n")

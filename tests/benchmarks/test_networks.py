@@ -148,4 +148,9 @@ def test_what_diverged_is_null_in_strict_json(tmp_path):
     assert "null" in file.read_text()
     with file.open("a") as lines:
         lines.write('{"setting": {"num')  # interrupted
-    assert store.read([file]) == {(3, "adam"): row}
+    ((key, kept),) = store.read([file]).items()
+    assert key == (3, "adam")
+    assert {name: kept[name] for name in row} == row
+    later = tmp_path / "a.jsonl"
+    later.write_text(json.dumps({**row, "made": kept["made"] + 1, "rates": [1.0]}) + "\n")
+    assert store.read([later, file])[key]["rates"] == [1.0]
