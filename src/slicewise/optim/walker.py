@@ -17,8 +17,9 @@ _BETA1, _BETA2 = 0.9, 0.999
 _FIRST_TRIAL = 1e-3
 # The average of the weights covers about the last ninth of the steps.
 _AVERAGE_POWER = 8
-# Below every number that a gradient squares to: Adam's ε must not set a scale of its own.
-_TINY = 1e-30
+# Adam's ε, as a share of the root mean square of all gradients: it sets no scale of its own, and weights whose gradients
+# are rounding errors (a bias before batch normalization) stay where they are.
+_EPSILON = 1e-5
 
 
 def half_decay(progress: float) -> float:
@@ -60,6 +61,7 @@ class Walker:
         self._shards = None if stacked else _shards(weights)
         device = self.weights[0].device
         runs = (len(self.weights[0]),) if stacked else ()
+        self._n_weights = sum(w[0].numel() if stacked else w.numel() for w in weights)
         self.alive = torch.ones(runs, dtype=torch.bool, device=device)
         self._largest = largest
         self._lengths = StepLength(runs, device, BOUNDED if bounded else UNBOUNDED)
@@ -123,8 +125,9 @@ class Walker:
             second = self.state["second"]
             torch._foreach_mul_(second, _BETA2)
             torch._foreach_addcmul_(second, list(gradients), list(gradients), 1 - _BETA2)
-            sizes = torch._foreach_sqrt(second)
-            torch._foreach_add_(sizes, _TINY)
+            sizes = list(torch._foreach_sqrt(second))
+            typical = (self.inner(sizes, sizes) / self._n_weights).sqrt()
+            self._raise(sizes, torch.where(typical > 0, _EPSILON * typical, 1))
             torch._foreach_div_(self.along, sizes)
             # In double precision: 1 − 0.999^t loses its digits in single.
             count = new.double()
@@ -194,6 +197,13 @@ class Walker:
         if self._shards is None:
             return found.sum()
         return self._shards.sum(found)
+
+    def _raise(self, tensors: list[Tensor], by: Tensor) -> None:
+        by = by.to(tensors[0].dtype)
+        if self.stacked:
+            tensors[0].add_(by.unsqueeze(1))
+        else:
+            torch._foreach_add_(tensors, by)
 
     def _scale(self, tensors: list[Tensor], factor: Tensor) -> None:
         if self.stacked:
