@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--grid-seed", type=int, default=GRID_SEED, help=words)
     parser.add_argument("--part", default="1/1", help="i/n: the i-th of n shares of the settings")
     parser.add_argument("--tasks", nargs="+", choices=tuple(COUNTS), default=tuple(COUNTS))
-    parser.add_argument("--sides", nargs="+", choices=training.SIDES, default=training.SIDES)
+    parser.add_argument("--sides", nargs="+", choices=training.SIDES, default=training.SIDES[:3])
     parser.add_argument("--numbers", nargs="+", type=int, help="settings of these numbers alone")
     parser.add_argument("--again", action="store_true", help="also what is finished")
     parser.add_argument("--digits", type=Path, help="file of digits, where scikit-learn is missing")

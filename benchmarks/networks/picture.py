@@ -55,9 +55,10 @@ def draw(record: Path, out: Path) -> None:
             f"{steps:,} steps: median {ours['median']:.2f}, {ours['within 25 %']:.0%} within 25 %"
         )
         panel.set_title(words, fontsize=11)
-        panel.set(xscale="log", yscale="log", xlabel="scale of the data", ylim=(0.5, 12))
+        panel.set(xscale="log", yscale="log", xlabel="scale of the data", ylim=(0.48, 12))
+        panel.set_xlim(7e-4, 1.4e3)
         ticks = (0.5, 0.7, 1.0, 1.25, 2.0, 5.0, _HIGHEST)
-        panel.set_yticks(ticks, [f"{t:g}" for t in ticks[:-1]] + ["≥ 10"])
+        panel.set_yticks(ticks, ["≤ 0.5", *(f"{t:g}" for t in ticks[1:-1]), "≥ 10"])
         panel.minorticks_off()
         panel.grid(alpha=0.2)
         panel.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)

@@ -23,13 +23,14 @@ def compare(kept: dict[Key, Row]) -> list[Row]:
         ours = kept.get((number, "computed"))
         if side != "adam" or ours is None:
             continue
-        displaced = kept.get((number, "displacement"))
+        displaced, decayed = (kept.get((number, side)) for side in ("displacement", "decayed"))
         for steps in _steps(adam, ours):
             curve = [statistics.fmean(seeds) for seeds in adam["results"][steps]]
             best = min(curve)
             place = curve.index(best)
             found = ours["results"][steps]
             other = displaced and displaced["results"].get(steps)
+            shrunk = decayed and decayed["results"].get(steps)
             rows.append(
                 {
                     **adam["setting"],
@@ -44,6 +45,7 @@ def compare(kept: dict[Key, Row]) -> list[Row]:
                     "of seeds": [_ratio(one, best) for one in found],
                     "rates": [_ratio(one, best) for one in curve],
                     "displacement": _ratio(statistics.fmean(other), best) if other else None,
+                    "decayed": min(map(statistics.fmean, shrunk)) / best if shrunk else None,
                     "start": statistics.fmean(adam["results"]["start"]),
                     "floor": adam["results"].get("floor"),
                 }
@@ -71,6 +73,10 @@ def sums(rows: Sequence[Row], rates: Sequence[float]) -> list[Row]:
         if displaced:
             rule = "SGD 0.1 on displacement (generators)"
             found.append({"steps": steps, "rule": rule, **spread(displaced)})
+        decayed = [row["decayed"] for row in some if row["decayed"] is not None]
+        if decayed:
+            rule = "Adam, best rate of each, shrinking as ours"
+            found.append({"steps": steps, "rule": rule, **spread(decayed)})
     return found
 
 
@@ -155,7 +161,18 @@ def page(
                     groups.append({kind: value, "steps": steps, **spread(some)})
         lines += [f"## By {kind}", "", *_table(groups), ""]
     lines += ["## The best rate of Adam", "", *_table(_rates(rows, rates)), ""]
-    columns = ("name", "steps", "ratio", "ours", "best", "rate", "displacement", "start", "floor")
+    columns = (
+        "name",
+        "steps",
+        "ratio",
+        "ours",
+        "best",
+        "rate",
+        "displacement",
+        "decayed",
+        "start",
+        "floor",
+    )
     ordered = sorted(rows, key=lambda row: (row["steps"], -row["ratio"]))
     lines += [
         "## Setting by setting, the worst first",

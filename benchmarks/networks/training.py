@@ -14,11 +14,14 @@ import slicewise as sw
 from benchmarks.networks import rules
 from benchmarks.networks.samples import HELD_OUT, Samples, samples
 from benchmarks.networks.settings import NOISE, Setting
+from slicewise.optim import half_decay
 from slicewise.sampling import Randomness, uniform
 from slicewise.training import Generator, Layers, Stack, Training, Translator
 
-# What a setting is trained by; each is kept on its own.
-SIDES = ("adam", "computed", "displacement")
+# What a setting is trained by; each is kept on its own. The last is left out unless asked for: Adam at the same rates
+# with the shrinking that ours has, which tells what the length and what the shrinking is worth.
+SIDES = ("adam", "computed", "displacement", "decayed")
+SEARCHES = ("adam", "decayed")
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def run(
     given = samples(setting, device, digits, held_out=extent.held_out)
     judge = Judge(setting, given, extent)
     start = [network(setting, seed) for seed in extent.seeds]
-    rates = extent.rates if side == "adam" else (0.0,)
+    rates = extent.rates if side in SEARCHES else (0.0,)
     found: dict[str, Any] = {}
     if side == "adam":
         assert given.again is not None
@@ -126,7 +129,7 @@ def run(
         ]
         k = len(extent.seeds)
         by_rate = [judged[i : i + k] for i in range(0, len(judged), k)]
-        found[str(steps)] = by_rate if side == "adam" else by_rate[0]
+        found[str(steps)] = by_rate if side in SEARCHES else by_rate[0]
         found[f"seconds {steps}"] = trained.seconds
     return found
 
@@ -140,9 +143,10 @@ def _trained(
     extent: Extent,
     how: dict[str, Any],
 ) -> Training:
-    if side == "adam":
+    if side in SEARCHES:
         each = [rate for rate in rates for _ in extent.seeds]
-        return rules.searched(stack, target, variant, each, **how)
+        decay = half_decay if side == "decayed" else None
+        return rules.searched(stack, target, variant, each, decay=decay, **how)
     rule = rules.computed if side == "computed" else rules.displaced
     return rule(stack, target, variant, **how)
 

@@ -98,6 +98,10 @@ def test_each_side_judges_what_it_trained():
     assert max(trained) < min(still)
     assert gone == [math.inf] * 2
     assert 0 < found["floor"] < min(still)
+    decayed = training.run(one, "decayed", CPU, extent)["20"]
+    assert decayed[0] == pytest.approx(still)
+    assert max(decayed[1]) < min(still)
+    assert decayed[1] != trained
 
 
 def test_an_autoencoder_of_the_stack_is_moved_as_by_torchs_adam():
