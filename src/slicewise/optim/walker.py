@@ -80,7 +80,7 @@ class Walker:
 
     @property
     def numbers(self) -> Tensor:
-        """What the lengths depend on, (8, *runs): saved with a training."""
+        """What the lengths depend on, (9, *runs): saved with a training."""
         return self._lengths.numbers
 
     @property

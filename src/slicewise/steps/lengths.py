@@ -18,9 +18,9 @@ noise) and 1 (none). The step that makes the expected loss of the next batch sma
 **Why not ρ t* itself.** It is the best step if it were the last. Weights also move along flat directions, where progress
 needs many long steps, and noise in steep ones can be removed at the end. So s = ρ^a t* with an exponent a below one. In
 a stationary state the loss neither rises nor falls, which is at s = 2 ρ t*; hence ρ^(1−a) = 1/2, and the length settles
-at `settled_share(a)` of t*: 1/2 for a = 1/2, 1/8 for a = 3/4, and a = 1 shrinks for good.
+at `settled_share(a)` of t*: 1/4 for a = 2/3, 1/8 for a = 3/4, and a = 1 shrinks for good.
 
-With a known number of steps a = 1/2, and the second half shrinks linearly to zero, which removes the noise. With an
+With a known number of steps a = 2/3, and the second half shrinks linearly to zero, which removes the noise. With an
 unknown one a = 3/4 and averaged weights.
 """
 
@@ -32,10 +32,11 @@ import torch
 from torch import Tensor
 
 # Exponents of the signal, for a training whose number of steps is known and for one that may end at any time.
-BOUNDED, UNBOUNDED = 0.5, 0.75
+BOUNDED, UNBOUNDED = 2 / 3, 0.75
 # How much of a smoothed number stays at each step; less at first.
 _KEPT, _YOUNG = 0.98, 8
-# A first step is this much of the computed one; then lengths at most double. A limit that is not reached sinks slowly.
+# A first step is this much of the computed one, and no more than twice the first trial; then lengths at most double. A
+# limit that is not reached sinks slowly.
 _FIRST, _GROWTH, _SINKING = 0.1, 2.0, 0.95
 # A curvature that is measured counts at least this much of the present one; trials are at least this much of t*.
 _LEAST_CURVATURE, _LEAST_TRIAL = 0.1, 0.02
@@ -86,6 +87,7 @@ class LengthState(NamedTuple):
     steps: Tensor  # made so far
     slope: Tensor  # smoothed n
     curvature: Tensor  # smoothed c; 0 before any was measured
+    latest: Tensor  # c along the last direction; 0 if it was not measured there
     own: Tensor  # n of the last direction
     fresh: Tensor  # smoothed slope along last directions, by the batches after them
     lagged: Tensor  # smoothed n of the same directions
@@ -126,14 +128,16 @@ class StepLength:
         kept = (1 + count) / (1 + _YOUNG + count)
         kept = kept.clamp(max=_KEPT)
         own = torch.where(own.isfinite(), own, old.own).float()
-        before = fresh.float() + old.length * old.curvature
-        before = torch.where(before.isfinite(), before, 0)
+        # Of a step whose curvature is not known, nothing can be learned here.
+        before = fresh.float() + old.length * old.latest
+        known = (old.latest > 0) & before.isfinite()
         self.state = old._replace(
             steps=count,
             slope=torch.where(first, own, torch.lerp(own, old.slope, kept)),
-            fresh=torch.where(first, 0, torch.lerp(before, old.fresh, kept)),
-            lagged=torch.where(first, 0, torch.lerp(old.own, old.lagged, kept)),
+            fresh=torch.where(known, torch.lerp(before, old.fresh, kept), old.fresh),
+            lagged=torch.where(known, torch.lerp(old.own, old.lagged, kept), old.lagged),
             own=own,
+            latest=torch.zeros_like(own),
         )
 
     def signal(self) -> Tensor:
@@ -171,8 +175,9 @@ class StepLength:
         found = torch.where(first & (found > 0), found, torch.maximum(found, least))
         kept = ((1 + old.steps) / (1 + _YOUNG + old.steps)).clamp(max=_KEPT) ** gap
         smooth = torch.where(first, found, torch.lerp(found, old.curvature, kept))
-        limit = torch.where(first, _FIRST * best_length(old.slope, smooth), old.limit)
-        self.state = old._replace(curvature=smooth, limit=limit)
+        careful = torch.minimum(_FIRST * best_length(old.slope, smooth), _GROWTH * trial)
+        limit = torch.where(first, careful, old.limit)
+        self.state = old._replace(curvature=smooth, latest=found, limit=limit)
 
     def length(self, shrink: float | Tensor = 1.0) -> Tensor:
         """Compute the length of this step, (*runs,), times `shrink`."""
