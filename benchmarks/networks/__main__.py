@@ -20,7 +20,15 @@ from typing import Any
 import torch
 
 from benchmarks.networks import autoencoders, overhead, report, store, training
-from benchmarks.networks.settings import COUNTS, GRID_SEED, Setting, grid, seconds_of_all, small
+from benchmarks.networks.settings import (
+    COUNTS,
+    DEVELOPMENT_SEED,
+    GRID_SEED,
+    Setting,
+    grid,
+    seconds_of_all,
+    small,
+)
 from benchmarks.speed.timing import environment
 from slicewise.support import write_whole
 
@@ -32,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="a few small settings, few steps")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     words = "of the settings; the default was looked at by nobody who made the rule"
-    parser.add_argument("--grid-seed", type=int, default=GRID_SEED, help=words)
+    parser.add_argument("--grid-seed", type=int, help=words)
     parser.add_argument("--part", default="1/1", help="i/n: the i-th of n shares of the settings")
     parser.add_argument("--tasks", nargs="+", choices=tuple(COUNTS), default=tuple(COUNTS))
     parser.add_argument("--sides", nargs="+", choices=training.SIDES, default=training.SIDES[:3])
@@ -49,7 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
             asked.out / f"networks-overhead-{device.type}-{stamp}", device, asked.quick
         )
     word = "networks-quick" if asked.quick else "networks"
-    if asked.grid_seed != GRID_SEED:
+    if asked.grid_seed is None:  # in small, nothing of the grid that is reported is shown
+        asked.grid_seed = DEVELOPMENT_SEED if asked.quick else GRID_SEED
+    elif asked.grid_seed != GRID_SEED:
         word += f"-grid-{asked.grid_seed}"
     if asked.merge is None:
         part, parts = parsed_part(parser, asked.part)

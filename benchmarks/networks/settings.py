@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-# Of the grid that is reported: chosen before any of its trainings was run. Rules are developed on other seeds; a first
-# grid, 20261117, became such a one when parts of it had been seen.
+# Of the grid that is reported: chosen before any of its trainings was run. Rules are developed on other seeds: the
+# second was to be reported, until parts of it had been seen.
 GRID_SEED = 20261118
+DEVELOPMENT_SEED = 20261117
 COUNTS = {"generator": 40, "translator": 18, "autoencoder": 6}
 NOISE = 8
 WIDTHS = (32, 64, 128, 256, 512, 1024, 2048)
