@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 import torch
 
+from slicewise.lab.cli import main
 from slicewise.lab.cli.latents import pictures_of_study
 from slicewise.lab.errors import UserError
 from slicewise.lab.experiments.flows import ELEVEN
+from slicewise.lab.experiments.latent import presets
 from slicewise.lab.experiments.latent.cells import (
     ADAM,
     COMPUTED,
@@ -24,7 +26,13 @@ from slicewise.lab.experiments.latent.cells import (
     TrainingCell,
     _best_rate,
 )
-from slicewise.lab.experiments.latent.presets import FIRST_RATES, NEXT_RATES, RATES, cells
+from slicewise.lab.experiments.latent.presets import (
+    FIRST_RATES,
+    NEXT_RATES,
+    QUICK_RATES,
+    RATES,
+    cells,
+)
 from slicewise.lab.experiments.latent.tasks import LatentTask
 from slicewise.lab.latents.choice import LatentChoice
 from slicewise.lab.names import LATENT_PARTS
@@ -274,6 +282,25 @@ def test_a_training_that_was_stopped_goes_on(folder, tmp_path, monkeypatch):
     assert anew.measures["sw2"] == whole.measures["sw2"]
 
 
+def test_parts_of_a_study_from_the_command_line(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(presets, "_QUICK_STEPS", 5)
+    store = tmp_path / "runs.db"
+    asked = ["reproduce", "generate", "--latents", folder, "--store", str(store), "--jobs", "1"]
+    asked += ["--no-report", "--only", "no-rate", "--only", "search"]
+    asked += ["--variant", "sw", "--variant", "dsw"]
+    assert main(asked) == 0
+    with Store.reading(store) as kept:
+        rows = [row for row in kept.rows() if row["objective"] != "untrained"]
+    found = sorted((row["variant"], row["objective"], row["lr"]) for row in rows)
+    assert found == [
+        ("dsw", COMPUTED, None),
+        ("sw", COMPUTED, None),
+        *(("sw", "root", rate) for rate in QUICK_RATES),
+    ]
+    said = capsys.readouterr().out
+    assert re.search(r"generation: no rate .* by SW₂ for [01] of 1 variants, by energy", said)
+
+
 @pytest.fixture(scope="module")
 def report(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
@@ -317,7 +344,7 @@ def test_the_report_has_no_rate_beside_the_best(report):
         assert rows[variant]["SW₂, no rate"].split()[0] == alone[variant]["SW₂"]
         may_win = "variance" not in rows[variant]["SW₂, no rate"]
         assert alone[variant]["rate"] == "computed" + ", cannot win" * (not may_win)
-        assert ranked[variant]["SW₂ at no rate"].startswith(alone[variant]["SW₂"])
+        assert ranked[variant]["SW₂, no rate"].startswith(alone[variant]["SW₂"])
     page = (report / "index.html").read_text()
     assert "no rate is no worse than the best by SW₂ for" in page
     assert "Left of the line: no rate and displacement 0.1, for all." in page

@@ -54,12 +54,14 @@ def basins(
                 )
             panel.text(at, 1.01, words.replace(" ", "\n"), fontsize=7, ha="center", va="bottom", color=GRAY,
                        transform=panel.get_xaxis_transform())  # fmt: skip
-        panel.axvline(min(rates) / 2.2, color=GRAY, lw=0.6)
+        if unsearched:
+            panel.axvline(min(rates) / 2.2, color=GRAY, lw=0.6)
         if objective in edges and edges[objective] < 4 * max(rates):
             panel.axvline(edges[objective], color=BLUE, lw=1, ls=":")
             panel.text(edges[objective], 0.02, " edge of sw by theory", fontsize=7, color=BLUE, rotation=90,
                        va="bottom", ha="right", transform=panel.get_xaxis_transform())  # fmt: skip
         panel.set(xscale="log", xlabel=f"learning rate, {objective} objective")
+        _rates_only(panel, min(rates) / 2.2)
         panel.grid(alpha=0.25)
     panels[0].set_ylabel(measure)
     _scaled(panels)
@@ -73,6 +75,16 @@ def basins(
         frameon=False,
     )
     return figure
+
+
+def _rates_only(panel: Axes, least: float) -> None:
+    """Leave out the ticks of a logarithmic axis below the least rate, where marks without a rate are."""
+    ticks = [tick for tick in panel.get_xticks() if tick >= least]
+    minor = [tick for tick in panel.get_xticks(minor=True) if tick >= least]
+    limits = panel.get_xlim()
+    panel.set_xticks(ticks)
+    panel.set_xticks(minor, minor=True)
+    panel.set_xlim(*limits)
 
 
 def _scaled(panels: Sequence[Axes]) -> None:

@@ -163,7 +163,7 @@ def no_rate(experiment: str, group: Group) -> list[Table]:
                 line += ["–"] * 4
                 continue
             way = f"{NAMES.get(one.objective, one.objective)} {one.best.rate:g}"
-            ratio = f"{one.ratio:.2f}" if math.isfinite(one.ratio) else "∞"
+            ratio = format_measure(one.ratio)
             line += [_spread(one.ours, measure), _spread(one.best, measure), way, ratio]
         lines.append(line)
     header = [""]
@@ -229,7 +229,7 @@ def _ranked(experiment: str, group: Group, objective: str) -> Table:
             "Each variant with its step lengths computed along Adam's direction, means over seeds. "
         )
     if searched:
-        header += [w for name in also for w in (f"SW₂ at {name}", f"{name} / best")]
+        header += [w for name in also for w in (f"SW₂, {name}", f"{name} / best")]
         note += f"Last: {' and '.join(also)}, not searched for, and their SW₂ over that of the best rate."
     title = f"{group.words}: ranked by SW₂, {words}"
     name = f"{experiment}-{file_name(group.words)}-{objective}"

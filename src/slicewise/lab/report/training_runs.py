@@ -198,8 +198,8 @@ class NoRate:
 
     @property
     def ratio(self) -> float:
-        """The mean without a rate divided by that at the best rate."""
-        return self.ours.mean / self.best.mean
+        """The mean without a rate divided by that at the best rate; NaN if that is not positive, as an energy may be."""
+        return self.ours.mean / self.best.mean if self.best.mean > 0 else math.nan
 
     @property
     def no_worse(self) -> bool:
@@ -244,8 +244,10 @@ def without_a_rate(group: Group, measure: str, searched: Sequence[str]) -> list[
 
 def count_no_worse(found: Sequence[NoRate]) -> str:
     """Return for how many variants no rate is no worse than the best searched one, as words."""
-    strictly, nearly = (sum(getattr(one, how) for one in found) for how in ("no_worse", "within_noise"))  # fmt: skip
-    return f"{strictly} of {len(found)} variants ({nearly} within two standard errors)"
+    words = f"{sum(one.no_worse for one in found)} of {len(found)} variants"
+    if any(len(best.runs) > 1 for one in found for best in (one.ours, one.best)):
+        words += f" ({sum(one.within_noise for one in found)} within two standard errors)"
+    return words
 
 
 def no_rate_lines(store: Store, experiment: str) -> list[str]:
