@@ -155,7 +155,9 @@ def test_parts_and_variants_of_a_study_can_be_chosen(folder):
     assert [cell for part in some for cell in part] == whole
     assert {c.objective for c in chosen("no-rate")} == {COMPUTED}
     assert {c.rates for c in chosen("search")} == {FIRST_RATES}
-    assert {(c.objective, c.optimizer) for c in chosen("adam")} == {(ADAM, "adam")}
+    assert {(c.objective, c.optimizer, c.decay, c.precision) for c in chosen("adam")} == {
+        (ADAM, "adam", "linear", "bf16")
+    }
     assert [c.alone for c in chosen("times")] == [True] * 11
     both = chosen("no-rate", "search", variants=("sw", "ebsw"))
     assert [(c.variant, c.objective) for c in both] == [

@@ -29,7 +29,7 @@ PAPER_NAMES = {
     "adult to child": "adult_to_child",
 }
 # What trainings are called that are named after something else than the objective.
-NAMES = {COMPUTED: "no rate", ADAM: "Adam, power"}
+NAMES = {COMPUTED: "no rate", ADAM: "Adam, linear decay"}
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ class TrainingCell:
             "precision": self.precision,
         }
         if self.rates is None:
-            how["lr"] = None  # the default of Adam stands in for "auto"
+            how["lr"] = "auto"
         else:
             rates = [float(run.lr or 0) for run in runs]
             how["lr"] = rates[0] if one_network else rates

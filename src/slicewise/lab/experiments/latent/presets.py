@@ -33,7 +33,7 @@ RATES = (*(float(f"{digit}e{power}") for power in range(-6, 0) for digit in (1, 
 FIRST_RATES = tuple(rate for rate in RATES if rate >= 1e-3 and f"{rate:e}"[0] in "13")
 NEXT_RATES = tuple(rate for rate in RATES if rate >= 5e-4 and rate not in FIRST_RATES)
 LAST_RATES = tuple(rate for rate in RATES if rate not in (*FIRST_RATES, *NEXT_RATES))
-# Of Adam, on the power, beside which the computed steps in Adam's direction are judged.
+# Of Adam, on the power and with linear decay, because computed steps follow its direction and shrink towards the end, too.
 ADAM_RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 QUICK_RATES = (0.1, 0.3, 1.0)
 _QUICK_STEPS = 200
@@ -113,19 +113,19 @@ def _quick(experiment: str, task: LatentTask, machine: str) -> Iterator[_Part]:
 def _paper(experiment: str, some: list[LatentTask], machine: str) -> Iterator[_Part]:
     seeds, steps = (0, 1, 2), 10_000
     # In the order of what matters most, where the time of a GPU may not last.
-    order: tuple[tuple[str, str, tuple[float, ...] | None, str], ...] = (
-        (NO_RATE, COMPUTED, None, "adam"),
-        (ONE_RATE_PART, DISPLACEMENT, (ONE_RATE,), "sgd"),
-        (FIRST_SEARCH, "root", FIRST_RATES, "sgd"),
-        (ADAM_SEARCH, ADAM, ADAM_RATES, "adam"),
-        (OTHER_SEARCH, "root", NEXT_RATES, "sgd"),
-        (OTHER_SEARCH, "root", LAST_RATES, "sgd"),
+    order: tuple[tuple[str, str, tuple[float, ...] | None, str, str | None], ...] = (
+        (NO_RATE, COMPUTED, None, "adam", None),
+        (ONE_RATE_PART, DISPLACEMENT, (ONE_RATE,), "sgd", None),
+        (FIRST_SEARCH, "root", FIRST_RATES, "sgd", None),
+        (ADAM_SEARCH, ADAM, ADAM_RATES, "adam", "linear"),
+        (OTHER_SEARCH, "root", NEXT_RATES, "sgd", None),
+        (OTHER_SEARCH, "root", LAST_RATES, "sgd", None),
     )
-    for part, objective, rates, optimizer in order:
+    for part, objective, rates, optimizer, decay in order:
         for task in some:
             for variant in ELEVEN:
                 how = (experiment, task, variant, objective, rates, seeds, steps)
-                yield part, TrainingCell(*how, precision=_PRECISION, optimizer=optimizer)
+                yield part, TrainingCell(*how, _PRECISION, optimizer, decay)
     for task in some:
         for variant in ELEVEN:
             timed = (experiment, task, variant, "root", (1e-3,), (0,), 2000)
