@@ -234,4 +234,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # networks this small gain nothing from more
     main()
