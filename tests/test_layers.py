@@ -24,6 +24,7 @@ ROOMS = [
     "steps",
     "distributed",
     "distance",
+    "optim",
     "flows",
     "judging",
     "training",

@@ -6,7 +6,8 @@ batch dimension. Directions ("slices") are rows (L, d).
     sliced_wasserstein(x, y)        the distance; `evaluate` with its details, `value_and_grad` with its gradient
     SlicedWasserstein()             the distance as a loss module
     flow(x, y)                      move samples x onto samples y, without a learning rate; `displacement` is one step
-    train(network, y)               train a network by the distance
+    train(network, y)               train a network by the distance, without a learning rate
+    optim.Computed(parameters)      an optimizer without a learning rate, for a training loop of one's own
     wasserstein(x, y)               the exact distance
     VARIANTS                        the methods by name, e.g. "ebsw"
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         judging,
         kernels,
         metric,
+        optim,
         parts,
         problem,
         sampling,
@@ -81,6 +83,7 @@ else:
             "judging": "",
             "kernels": "backends",
             "metric": "",
+            "optim": "",
             "parts": "",
             "problem": (
                 "Anneal Problem Subspace Target effective_subspace empirical_essf essf "
@@ -131,6 +134,7 @@ __all__ = [
     "gaussian_constant",
     "gaussian_detour",
     "judging",
+    "optim",
     "pad",
     "parts",
     "sliced_wasserstein",

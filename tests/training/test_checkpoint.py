@@ -170,7 +170,7 @@ def test_a_process_that_is_killed(tmp_path):
 
 def test_more_steps_go_on(tmp_path, monkeypatch):
     file = tmp_path / "run.pt"
-    how = {"batch": 20, "progress_bar": False}
+    how = {"batch": 20, "progress_bar": False, "lr": 0.1}
     train(KINDS["plain"][0](), TARGET, max_steps=5, checkpoint=file, **how)
     made = steps_made(monkeypatch)
     longer = train(KINDS["plain"][0](), TARGET, max_steps=9, checkpoint=file, **how)
@@ -217,7 +217,7 @@ def test_steps_are_told_apart_where_slices_follow_their_number(tmp_path):
         ("ebrpsw", falling, True),
         ("rpsw", 50.0, False),
     ):
-        how = {"variant": variant, "kappa": kappa, "batch": 20, "progress_bar": False}
+        how = {"variant": variant, "kappa": kappa, "batch": 20, "progress_bar": False, "lr": 0.1}
         how["checkpoint"] = tmp_path / f"{variant} {another}.pt"
         train(make(), TARGET, max_steps=2, **how)
         if another:

@@ -60,6 +60,26 @@ def test_a_stack_by_graph_is_a_loop_by_hand():
         assert torch.allclose(together.losses[:, i], alone.losses, rtol=1e-6)
 
 
+def test_batch_normalization_by_graph_is_that_by_hand():
+    """Outputs, weights and running statistics of each network of a stack."""
+
+    def stack():
+        some = [
+            Generator(12, noise=4, hidden=(32, 32), norm="batch", output="tanh", generator=seed)
+            for seed in (0, 1)
+        ]
+        return Stack(some).double().cuda()
+
+    by_hand, by_graph = (
+        train(stack(), TARGET, seeds=[0, 1], optimizer="adam", lr=1e-3, graph=graph, **HOW)
+        for graph in (False, True)
+    )
+    assert torch.allclose(by_hand.losses, by_graph.losses, rtol=1e-6)
+    there = by_graph.network.state_dict()
+    for key, tensor in by_hand.network.state_dict().items():
+        assert torch.allclose(tensor, there[key], atol=1e-8)
+
+
 def test_the_device_does_not_matter():
     """Batches, noise and slices are the same; in double precision so are the weights."""
     here = train(generator().cpu(), TARGET, **HOW)

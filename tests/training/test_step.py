@@ -55,7 +55,8 @@ def test_the_gradient_of_a_step_is_that_of_the_loss(case, scale, objective):
         )
         before = learned_of(trainer.slicer_state)
         _, slices, learned = draw(trainer.settings.recipe, there, trainer.seeds.at(t), before)
-        value, gradient = trainer._loss_and_gradient(made, real, t, moment, None)
+        problem = trainer._problem_of(made, real, t, moment)
+        value, gradient, _ = trainer._loss_and_gradient(problem, t, None)
 
         loss = sw.SlicedWasserstein(trainer.settings.recipe, scale=scale, objective=objective)
         if isinstance(loss.recipe.lift, Learner):  # it draws while it learns, as the step did

@@ -13,12 +13,13 @@ import torch
 
 import slicewise as sw
 from slicewise.distance.request import recipe_for
+from slicewise.optim import Walker
 from slicewise.sampling.run_seeds import RunSeeds, Stream
 from slicewise.training import loop, replay
 from slicewise.training.data import Minibatches, RowSampler
 from slicewise.training.networks import Generator, Layers, Stack, Translator
 from slicewise.training.optimizers import StackedOptimizer
-from slicewise.training.replay import EAGER_STEPS, STEPS_PER_GRAPH, CapturedSteps, can_capture
+from slicewise.training.replay import STEPS_PER_GRAPH, CapturedSteps, can_capture
 from slicewise.training.settings import TrainingSettings, decay_for
 from slicewise.training.step import Trainer
 from slicewise.training.training import train
@@ -326,7 +327,7 @@ def test_who_becomes_a_graph_unasked(monkeypatch, make, optimizer, graph, captur
         source=3,
         optimizer=optimizer,
         graph=graph,
-        max_steps=EAGER_STEPS + 4 * STEPS_PER_GRAPH,
+        max_steps=Walker.MEASURED_FIRST + 4 * STEPS_PER_GRAPH,
         **QUIET,
     )
     assert bool(made) is captured
@@ -341,14 +342,17 @@ def test_a_capture_that_fails_says_what_to_do(monkeypatch):
     monkeypatch.setattr(replay, "CapturedGraph", not_while_capturing)
     monkeypatch.setattr(loop, "can_capture", lambda trainer: True)
     with pytest.raises(RuntimeError, match=r"not permitted.*give graph=False"):
-        train(generator(), TARGET, max_steps=EAGER_STEPS + 4 * STEPS_PER_GRAPH, **QUIET)
+        train(generator(), TARGET, max_steps=Walker.MEASURED_FIRST + 4 * STEPS_PER_GRAPH, **QUIET)
 
 
 @pytest.mark.parametrize(
     ("what", "how"),
     [
-        ("lr = None with scale='classic'", {"scale": "classic"}),
-        ("moves have the right length", {"objective": "root"}),
+        ("lr = None with scale='classic'", {"scale": "classic", "lr": None}),
+        ("moves have the right length", {"objective": "root", "lr": None}),
+        ("moves have the right length", {"objective": "root", "scale": "displacement"}),
+        ("lr = 'fast'", {"lr": "fast"}),
+        ("one direction for all networks", {"optimizer": ["sgd", "adam"]}),
         ("give a tensor of samples", {"source": torch.randn(3)}),
         ("optimizer", {"optimizer": "lion"}),
         ("decay", {"decay": "fast"}),
@@ -382,7 +386,7 @@ def test_what_is_refused(what, how):
         (r"lr has shape \(2, 1\) for 2 networks", {"lr": torch.ones(2, 1)}),
         ("lr = 'fast'", {"lr": "fast"}),
         (r"seeds has shape \(3,\) for 2 networks", {"seeds": range(3)}),
-        ("3 kinds of optimizer for 2 networks", {"optimizer": ["sgd"] * 3}),
+        ("3 kinds of optimizer for 2 networks", {"optimizer": ["sgd"] * 3, "lr": None}),
     ],
 )
 def test_what_is_refused_of_a_stack(what, how):

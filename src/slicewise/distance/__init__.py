@@ -4,20 +4,22 @@
 turns a caller's arguments into a recipe, a checked problem and its slices, `objective` states what is computed of their
 costs, `pricing` computes it with its gradient; `evaluation`, `gradient`, `displacement` and `loss` are the public calls,
 `bounds` an upper bound of the largest slice. `plan` keeps what calls of one kind need not decide again, `replay` captures
-them as CUDA graphs, `compiled` is the loss as one operation for `torch.compile`.
+them as CUDA graphs, `compiled` is the loss as one operation for `torch.compile`, `holding` the loss with its plans held.
 
-Imports every room before it. Used by `flows`, `judging`, `training`, `metric`, `lab`.
+Imports every room before it. Used by `optim`, `flows`, `judging`, `training`, `metric`, `lab`.
 """
 
 from slicewise.distance.displacement import displacement, valued
 from slicewise.distance.evaluation import Evaluation, evaluate, sliced_wasserstein
 from slicewise.distance.gradient import value_and_grad
+from slicewise.distance.holding import Tape, held_for, held_weights, playing, recording
 from slicewise.distance.loss import Scale, SlicedWasserstein
 from slicewise.distance.objective import (
     Objective,
     check_objective,
     distance_of_value,
     value_of_means,
+    weigh,
 )
 from slicewise.distance.pricing import differentiated, priced, stepped
 from slicewise.distance.request import BACKENDS, Prepared, draw, problem_for, recipe_for

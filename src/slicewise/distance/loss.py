@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from slicewise.distance.compiled import compiled_value, number_of
 from slicewise.distance.displacement import check_displaceable, displaced
+from slicewise.distance.holding import Call, Tape, held_for, tape_in_use
 from slicewise.distance.objective import Objective, check_objective, weigh
 from slicewise.distance.plan import planned_value
 from slicewise.distance.request import (
@@ -249,7 +251,14 @@ class SlicedWasserstein(_KeepsLearner):
                 stacklevel=2,
             )
         generator = self.generator if generator is None else generator
-        if torch.compiler.is_compiling():
+        tape = tape_in_use()
+        if tape is not None:
+            if tape.playing:
+                call = tape.next(self)
+                if tape.can_be_held:
+                    return self._held(tape, call, x)
+                slices = None if isinstance(y, Target) else call.slices
+        elif torch.compiler.is_compiling():
             value = self._compiled(x, y, x_weights, y_weights, slices, generator, progress)
             if value is not None:
                 return self._reduced(self._scaled(value, x.shape[-1]))
@@ -333,6 +342,9 @@ class SlicedWasserstein(_KeepsLearner):
             learns = given is None or self.recipe.lift is not None
             state = self._state_for(problem) if learns else None
             ready = prepare(self.recipe, problem, generator, given, state=state)
+            tape, call = tape_in_use(), None
+            if tape is not None and not tape.playing:
+                call = tape.note(self, problem, ready.slices, self._can_be_held(problem))
             if ready.state is not None:
                 self._keep(ready.state if self.terms is None else self.terms.agreed(ready.state))
             if self.scale == "displacement":
@@ -343,7 +355,30 @@ class SlicedWasserstein(_KeepsLearner):
                 self.subspace_dim = self._estimated(ready.problem.original)
             value = self._scaled(value, ready.problem.original.d)
         check_value(value, problem)
-        return self._reduced(value)
+        value = self._reduced(value)
+        if call is not None and value.requires_grad:
+            value.register_hook(lambda gradient: call.upstream.append(gradient.detach()))
+        return value
+
+    def _can_be_held(self, problem: Problem) -> bool:
+        """Whether the loss with plans held is known, and is all that changes if x does."""
+        others = (problem.y, problem.x_weights, problem.y_weights)
+        known = self.recipe.lift is None and self.recipe.convention == "mean" and self.terms is None
+        return known and not any(t is not None and t.requires_grad for t in others)
+
+    def _held(self, tape: Tape, call: Call, x: Tensor) -> Tensor:
+        """The loss at samples x with the plans of an earlier call; the tape learns how it curves."""
+        held = held_for(
+            self.recipe,
+            call.problem,
+            call.slices,
+            self.objective,
+            displaced=self.scale == "displacement",
+        )
+        tangent = forward_ad.unpack_dual(x).tangent
+        change = x.to(held.x.dtype) - held.x if tangent is None else tangent
+        tape.add_curvature(call, self._reduced(self._scaled(held.curvature(change), x.shape[-1])))
+        return self._reduced(self._scaled(held(x), x.shape[-1]))
 
     def _over_ranks(
         self,

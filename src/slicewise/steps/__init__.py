@@ -1,11 +1,21 @@
 """How far to step: the theory as functions, and rules that compute a step from the slices drawn.
 
 `theory` states best steps, stability limits and what learning rates mean; `rules` has `Cauchy` and its relatives, and
-the displacement that slices suggest.
+the displacement that slices suggest. For networks, `held` is the loss with its plans held, along which a step is
+measured, and `lengths` computes how far to follow a direction of the weights.
 
-Imports `support`, `transport`, `problem`, `parts`. Used by `distance` (displacements) and `flows`.
+Imports `support`, `transport`, `problem`, `parts`. Used by `distance` (displacements), `flows` and `optim`.
 """
 
+from slicewise.steps.held import HeldLoss, held_loss
+from slicewise.steps.lengths import (
+    BOUNDED,
+    UNBOUNDED,
+    LengthState,
+    StepLength,
+    best_length,
+    settled_share,
+)
 from slicewise.steps.rules import (
     RULES,
     Cauchy,
@@ -36,18 +46,25 @@ from slicewise.steps.theory import (
 )
 
 __all__ = [
+    "BOUNDED",
     "RULES",
+    "UNBOUNDED",
     "Cauchy",
     "Constant",
+    "HeldLoss",
+    "LengthState",
     "Polyak",
     "Pull",
     "Rule",
+    "StepLength",
     "Tempered",
     "TraceRatio",
+    "best_length",
     "best_step",
     "contraction",
     "direction_of",
     "fixed_slices_limit",
+    "held_loss",
     "marchenko_pastur_limit",
     "moved",
     "orthonormal_step",
@@ -57,6 +74,7 @@ __all__ = [
     "rate_of_step",
     "root_floor",
     "rule_for",
+    "settled_share",
     "stability_limit",
     "step_of_rate",
     "step_on_lines",

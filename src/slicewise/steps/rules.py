@@ -12,9 +12,10 @@ from torch import Tensor
 
 from slicewise.parts import Weights
 from slicewise.problem import BuiltIn, Problem
+from slicewise.steps.held import curvature_on_lines
 from slicewise.steps.theory import best_step
 from slicewise.support import check_choice, kernels_for
-from slicewise.transport import Needs, plan_mean, project, pull_back
+from slicewise.transport import Needs, project, pull_back
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,20 +134,7 @@ class Cauchy(BuiltIn):
         return _ratio(pull.size(), pull.spread()).unsqueeze(-1)
 
     def _curved(self, pull: Pull) -> Tensor:
-        problem = pull.problem
-        p, y_weights = problem.p, problem.y_weights
-        u, v = project(problem.x, pull.slices), project(problem.y, pull.slices)  # (*batch, L, n)
-        plans = {
-            "u_weights": None if problem.x_weights is None else problem.x_weights.unsqueeze(-2),
-            "v_weights": None if y_weights is None else y_weights.unsqueeze(-2),
-        }
-        if p < 2:
-            squares = plan_mean(u, v, torch.square, **plans)
-            mean = (pull.masses_row() * squares).sum(dim=-1).mean(dim=-1)
-            floor = mean.sqrt()[..., None, None].clamp(min=torch.finfo(u.dtype).tiny)
-            curvature = plan_mean(u, v, lambda r: r.abs().maximum(floor) ** (p - 2), **plans)
-        else:
-            curvature = (p - 1) * plan_mean(u, v, lambda r: r.abs() ** (p - 2), **plans)
+        p, curvature = pull.problem.p, curvature_on_lines(pull.problem, pull.slices)
         seen = curvature * project(pull.direction, pull.slices).square()
         seen = (pull.weights.abs().unsqueeze(-1) * seen).sum(dim=-2)  # (*batch, n)
         if p > 2:

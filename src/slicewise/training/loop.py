@@ -15,10 +15,10 @@ from slicewise.support import Status, progress_bar
 from slicewise.training.checkpoint import TrainingCheckpoint
 from slicewise.training.optimizers import within_bounds
 from slicewise.training.replay import (
-    EAGER_STEPS,
     STEPS_PER_GRAPH,
     CapturedSteps,
     can_capture,
+    eager_steps,
     is_known_to_capture,
 )
 from slicewise.training.step import Trainer
@@ -115,7 +115,7 @@ class TrainingLoop:
 
     def _advance(self, remaining: int) -> Tensor:
         """Make the next step, or replay graphs of them; return the losses (S, R)."""
-        ready = self._use_graph and self._eager_steps >= EAGER_STEPS
+        ready = self._use_graph and self._eager_steps >= eager_steps(self._trainer)
         if ready and self._captured is None and remaining >= 4 * STEPS_PER_GRAPH:
             self._captured = CapturedSteps(self._trainer)
         if self._captured is not None and remaining >= STEPS_PER_GRAPH:
@@ -140,10 +140,12 @@ class TrainingLoop:
 
     def _check_divergence(self, losses: Tensor) -> None:
         """Find out whether all runs have diverged; losses are from before a step, so weights are checked as well."""
-        alive = self._trainer.alive
+        trainer, alive = self._trainer, self._trainer.alive
         if alive is None:
             finite = bool(losses.isfinite().all())
-            self._diverged = not (finite and within_bounds(self._trainer.parameters))
+            self._diverged = not (
+                finite and within_bounds(self._trainer.parameters, trainer.settings.largest_weight)
+            )
         else:
             self._diverged = not bool(alive.any())
 

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicewise.optim import Walker
 from slicewise.support import check_choice
 
 KINDS = ("sgd", "momentum", "adam")
-# A network with a larger weight is taken to have diverged.
-_LARGEST_WEIGHT = 1e3
+# A network with a larger weight is taken to have diverged, unless the data ask for such weights.
+LARGEST_WEIGHT = 1e3
 _MOMENTUM, _BETA1, _BETA2, _EPSILON = 0.9, 0.9, 0.999, 1e-8
 
 
@@ -34,7 +35,7 @@ class StackedOptimizer(torch.optim.Optimizer):
     """SGD, momentum or Adam steps for the parameters (R, ...) of a `Stack`, each network with its own kind and rate.
 
     Each network moves as the optimizer of torch would move it alone. A network with a weight that is not finite, or
-    beyond 1000, has diverged: it keeps the weights it had before, its entry of `alive` (R,) becomes False, and the
+    beyond a bound (1000), has diverged: it keeps the weights it had before, its entry of `alive` (R,) becomes False, and the
     others are not affected.
 
     The parameters become views of one tensor (R, n_weights), so that a step is a few operations on it: move a stack to
@@ -44,6 +45,7 @@ class StackedOptimizer(torch.optim.Optimizer):
         parameters: Of a stack, (R, ...) each.
         lr: One rate, or one for each network.
         kinds: "sgd", "momentum" or "adam", one for all networks or one for each.
+        largest: The bound of weights.
 
     Raises:
         ValueError: If a kind is unknown, a rate is negative or not finite, or their number is not R.
@@ -62,6 +64,8 @@ class StackedOptimizer(torch.optim.Optimizer):
         parameters: Iterable[Tensor],
         lr: float | Sequence[float] | Tensor,
         kinds: str | Sequence[str] = "sgd",
+        *,
+        largest: float = LARGEST_WEIGHT,
     ) -> None:
         some = list(parameters)
         runs, device = len(some[0]), some[0].device
@@ -78,12 +82,7 @@ class StackedOptimizer(torch.optim.Optimizer):
         self.kinds = tuple(each)
         self._has = {kind: kind in each for kind in KINDS}
         self.alive = torch.ones(runs, dtype=torch.bool, device=device)
-        self._weights = torch.cat([p.detach().flatten(1) for p in some], dim=1)  # (R, n_weights)
-        place = 0
-        for parameter in some:
-            size = parameter[0].numel()
-            parameter.data = self._weights[:, place : place + size].view(parameter.shape)
-            place += size
+        self._weights, self._largest = as_one(some), largest
         state = self.state[some[0]]  # of all parameters: saved with the first
         if self._has["momentum"] or self._has["adam"]:
             state["first"] = torch.zeros_like(self._weights)
@@ -101,7 +100,7 @@ class StackedOptimizer(torch.optim.Optimizer):
         weights = self._weights
         new = torch.addcmul(weights, group["lr"].unsqueeze(1), direction, value=-1)
         largest = torch.linalg.vector_norm(new, ord=torch.inf, dim=1)
-        self.alive &= largest < _LARGEST_WEIGHT  # False for NaN as well
+        self.alive &= largest < self._largest  # False for NaN as well
         torch.where(self.alive.unsqueeze(1), new, weights, out=weights)
 
     def _direction(self, gradient: Tensor) -> Tensor:
@@ -128,19 +127,80 @@ class StackedOptimizer(torch.optim.Optimizer):
         return torch.where(adam, scaled, torch.where(momentum, first, gradient))
 
 
+class ComputedOptimizer(torch.optim.Optimizer):
+    """Steps of computed lengths for a network, or for each network of a stack, without a learning rate.
+
+    The steps are made by its `walker`, which a trainer leads; this class is what a checkpoint saves.
+
+    Args:
+        parameters: Of a network, or of a stack, (R, ...) each; those of a stack become views of one tensor.
+        kind: The direction: "sgd", "momentum" or "adam".
+        stacked: Whether these are the parameters of a stack.
+        largest: The bound of weights of a stack.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[Tensor],
+        kind: str = "adam",
+        *,
+        stacked: bool = False,
+        largest: float = LARGEST_WEIGHT,
+    ) -> None:
+        some = list(parameters)
+        super().__init__(some, {"lr": "auto", "kind": kind})
+        weights = [as_one(some)] if stacked else some
+        direction = "gradient" if kind == "sgd" else kind
+        self.walker = Walker(weights, direction, stacked=stacked, largest=largest)
+
+    @property
+    def alive(self) -> Tensor | None:
+        """Which networks of a stack have not diverged, (R,); None for one network."""
+        return self.walker.alive if self.walker.stacked else None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next step depends on, but the parameters."""
+        walker = self.walker
+        return {**super().state_dict(), "state": {"numbers": walker.numbers, **walker.state}}
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up what `state_dict` gave, in the tensors that are there."""
+        state = state_dict["state"]
+        self.walker.numbers.copy_(state["numbers"])
+        for name, tensors in self.walker.state.items():
+            for mine, given in zip(tensors, state[name], strict=True):
+                mine.copy_(given)
+
+
+def as_one(parameters: Sequence[Tensor]) -> Tensor:
+    """Make the parameters (R, ...) of a stack views of one tensor (R, n_weights), and return it."""
+    weights = torch.cat([p.detach().flatten(1) for p in parameters], dim=1)
+    place = 0
+    for parameter in parameters:
+        size = parameter[0].numel()
+        parameter.data = weights[:, place : place + size].view(parameter.shape)
+        place += size
+    return weights
+
+
 @torch.no_grad()
-def within_bounds(weights: Iterable[Tensor]) -> bool:
-    """Whether all weights of one network are finite and below the bound that `StackedOptimizer` has."""
+def within_bounds(weights: Iterable[Tensor], largest: float) -> bool:
+    """Whether all weights of one network are finite and below a bound."""
     some = [weight for weight in weights if weight.numel()]
-    largest = [
+    norms = [
         norm.to(some[0].device, torch.float32) for norm in torch._foreach_norm(some, torch.inf)
     ]
-    return bool(torch.stack(largest).max() < _LARGEST_WEIGHT)  # False for NaN as well
+    return bool(torch.stack(norms).max() < largest)  # False for NaN as well
 
 
 @torch.no_grad()
-def clip(gradients: Sequence[Tensor], max_norm: float, *, stacked: bool) -> None:
-    """Scale gradients in place to a norm of at most `max_norm`; in a stack, those of each network separately."""
+def clip(gradients: Sequence[Tensor], max_norm: float, *, stacked: bool) -> Tensor:
+    """Scale gradients in place to a norm of at most `max_norm`; in a stack, those of each network separately.
+
+    Returns:
+        The factor, (R,), or ().
+    """
     if stacked:
         squares = [g.square().flatten(1).sum(dim=1) for g in gradients]
     else:
@@ -150,3 +210,4 @@ def clip(gradients: Sequence[Tensor], max_norm: float, *, stacked: bool) -> None
     for gradient in gradients:
         shape = (-1, *(1,) * (gradient.dim() - 1)) if stacked else ()
         gradient.mul_(factor.reshape(shape))
+    return factor

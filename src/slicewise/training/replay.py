@@ -6,14 +6,20 @@ import torch
 from torch import Tensor
 
 from slicewise.flows import Scheduled, Timetable
+from slicewise.optim import Walker
 from slicewise.support import CapturedGraph
-from slicewise.training.optimizers import StackedOptimizer
+from slicewise.training.optimizers import ComputedOptimizer, StackedOptimizer
 from slicewise.training.step import Trainer
 
 # Steps made eagerly first: they compile kernels and allocate the optimizer's state, which a capture cannot.
 EAGER_STEPS = 3
 # Steps in one graph. What they draw is drawn for all of them at once.
 STEPS_PER_GRAPH = 16
+
+
+def eager_steps(trainer: Trainer) -> int:
+    """How many steps are made eagerly first; with computed lengths, those that measure each time."""
+    return Walker.MEASURED_FIRST if trainer.walker is not None else EAGER_STEPS
 
 
 def can_capture(trainer: Trainer) -> bool:
@@ -35,7 +41,8 @@ def is_known_to_capture(trainer: Trainer) -> bool:
     network = vars(type(trainer.network)).get("capturable", False)
     # SGD reads a rate that is a tensor on the host.
     on_host = all(not isinstance(group["lr"], Tensor) for group in optimizer.param_groups)
-    plain = type(optimizer) is StackedOptimizer or (type(optimizer) is torch.optim.SGD and on_host)
+    ours = type(optimizer) in (ComputedOptimizer, StackedOptimizer)
+    plain = ours or (type(optimizer) is torch.optim.SGD and on_host)
     declared = all(group.get("capturable") is True for group in optimizer.param_groups)
     return bool(network) and (plain or declared)
 

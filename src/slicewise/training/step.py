@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
-from slicewise.distance import differentiated, priced, problem_for, valued
+from slicewise.distance import (
+    differentiated,
+    held_for,
+    held_weights,
+    priced,
+    problem_for,
+    valued,
+    weigh,
+)
 from slicewise.flows import (
     PredrawnSlices,
     StepSlices,
@@ -18,18 +30,28 @@ from slicewise.flows import (
     prepare_step,
     slices_for_step,
 )
+from slicewise.optim import Randomness, Walker, measured_curvature, untouched
 from slicewise.problem import Instant, Moment, Problem, State
 from slicewise.sampling import RunSeeds
-from slicewise.steps import moved
+from slicewise.steps import held_loss, moved
 from slicewise.support import check_samples, full_precision
 from slicewise.training.data import Minibatches, StepDraws
 from slicewise.training.networks import Stack
-from slicewise.training.optimizers import StackedOptimizer, clip
+from slicewise.training.optimizers import ComputedOptimizer, StackedOptimizer, clip
 from slicewise.training.settings import TrainingSettings
 from slicewise.transport import project, sorted_lines
 
+_log = logging.getLogger("slicewise")
 # No more bytes of the target than this are gathered and sorted ahead of a graph of steps.
 _MAX_BYTES_AHEAD = 2**30
+
+
+class _Found(NamedTuple):
+    """What the loss of a step was computed from."""
+
+    slices: Tensor
+    value: Tensor  # (R,)
+    gradient: Tensor  # (R, B, d)
 
 
 class Trainer:
@@ -60,6 +82,10 @@ class Trainer:
         self.ema_weights: list[Tensor] | None = None
         if settings.ema is not None:
             self.ema_weights = [p.detach().clone() for p in self.parameters]
+        self.walker: Walker | None = None  # makes the steps, if their lengths are computed
+        if isinstance(optimizer, ComputedOptimizer):
+            self.walker = optimizer.walker
+        self._forward_mode = True  # whether the network has forward derivatives, as far as is known
         self.n_steps = 0
         self.slicer_state: State = {}
         self._problem = self._first_problem(backend)
@@ -116,18 +142,39 @@ class Trainer:
     ) -> Tensor:
         """Make step t on batch `index` of those drawn, with the slices drawn ahead, if any; return the loss (R,)."""
         given, real = self.batches.select(draws, index)
-        made = self._forward(given)
         ahead = None if slices is None else slices.at(index)
-        value, gradient = self._loss_and_gradient(made.detach(), real, t, moment, ahead)
-        found = torch.autograd.grad(
+        known = self.slicer_state
+        measures = self.walker is not None and Walker.measures_at(
+            t if isinstance(t, int) else index
+        )
+        randomness = Randomness(given.device) if measures and isinstance(t, int) else None
+        made = self._forward(given)
+        problem = self._problem_of(made.detach(), real, t, moment)
+        value, gradient, found = self._loss_and_gradient(problem, t, ahead)
+        slopes = torch.autograd.grad(
             made, self.parameters, gradient.to(made.dtype), allow_unused=True
         )
-        there = [gradient for gradient in found if gradient is not None]
+        there = [gradient for gradient in slopes if gradient is not None]
+        factor: Tensor | float = 1.0
         if self.settings.clip is not None:
-            clip(there, self.settings.clip, stacked=self.stacked)
-        for parameter, slope in zip(self.parameters, found, strict=True):
-            parameter.grad = slope
-        self._optimizer_step(moment)
+            factor = clip(there, self.settings.clip, stacked=self.stacked)
+        if self.walker is not None:
+            self._turn(self.walker, slopes, 1 / factor)
+            if measures:
+                with contextlib.ExitStack() as same:
+                    same.enter_context(untouched(self.network.modules()))
+                    if randomness is not None:
+                        same.enter_context(randomness.again())
+
+                    def again() -> tuple[Tensor, Tensor | None]:
+                        return self._loss_again(self._forward(given), problem, found, t, known)
+
+                    self._measure(self.walker, again, value, t)
+            self.walker.move(1.0 if self.settings.decay is None else moment.of(self.settings.decay))
+        else:
+            for parameter, slope in zip(self.parameters, slopes, strict=True):
+                parameter.grad = slope
+            self._optimizer_step(moment)
         if self.ema_weights is not None and self.settings.ema is not None:
             with torch.no_grad():
                 current = [p.detach() for p in self.parameters]
@@ -142,36 +189,34 @@ class Trainer:
                 return self.network(given)
         return self.network(given)
 
-    @torch.no_grad()
-    def _loss_and_gradient(
-        self,
-        made: Tensor,
-        real: Tensor,
-        t: int | Tensor,
-        moment: Moment,
-        ahead: StepSlices | None,
-    ) -> tuple[Tensor, Tensor]:
-        """The loss (R,), and its gradient in the samples, of their shape."""
-        recipe = self.settings.recipe
+    def _problem_of(self, made: Tensor, real: Tensor, t: int | Tensor, moment: Moment) -> Problem:
+        """The samples of a step, compared."""
         x, y = (made, real) if self.stacked else (made.unsqueeze(0), real.unsqueeze(0))
         progress = t / moment.total if isinstance(t, int) else self._problem.progress
-        problem = dataclasses.replace(
+        return dataclasses.replace(
             self._problem,
             x=x.to(self._problem.x.dtype).contiguous(),
             y=y.to(self._problem.y.dtype).contiguous(),
             moment=moment,
             progress=progress,
         )
+
+    @torch.no_grad()
+    def _loss_and_gradient(
+        self, problem: Problem, t: int | Tensor, ahead: StepSlices | None
+    ) -> tuple[Tensor, Tensor, _Found]:
+        """The loss (R,), its gradient in the samples, of the shape of the network's outputs, and how it was found."""
+        recipe = self.settings.recipe
         classic, objective = self.settings.scale == "classic", self.settings.objective
-        with full_precision(made.device.type):
+        with full_precision(problem.x.device.type):
             if classic and not recipe.closed_form_gradient:
-                value, gradient, found = differentiated(
+                value, gradient, ready = differentiated(
                     recipe,
                     problem,
                     objective,
                     lambda p: prepare_step(recipe, p, self.seeds, t, self.slicer_state),
                 )
-                learned = found.state
+                slices, learned = ready.slices, ready.state
             else:
                 slices, learned, problem = slices_for_step(
                     recipe, problem, self.seeds, t, self.slicer_state, ahead
@@ -183,7 +228,75 @@ class Trainer:
                     gradient = moved(pull) * (-1 / problem.n)
         if learned is not None:
             self.slicer_state = as_run_state(learned)
-        return value, gradient if self.stacked else gradient.squeeze(0)
+        found = _Found(slices, value, gradient)
+        return value, gradient if self.stacked else gradient.squeeze(0), found
+
+    @torch.no_grad()
+    def _loss_again(
+        self, made: Tensor, problem: Problem, found: _Found, t: int | Tensor, known: State
+    ) -> tuple[Tensor, Tensor | None]:
+        """The loss of other samples with slices and plans held, and how it curves; (R,), or () of one network."""
+        settings, recipe = self.settings, self.settings.recipe
+        x = (made if self.stacked else made.unsqueeze(0)).to(problem.x.dtype)
+        with full_precision(problem.x.device.type):
+            if recipe.lift is not None:
+                other = dataclasses.replace(problem, x=x)
+                ready = prepare_step(recipe, other, self.seeds, t, known)
+                value = weigh(recipe, ready.problem, ready.slices, settings.objective)[0]
+                curvature = None
+            else:
+                if settings.scale == "displacement":
+                    held = held_for(
+                        recipe, problem, found.slices, settings.objective, displaced=True
+                    )
+                else:
+                    weights = held_weights(recipe, problem, found.slices, settings.objective)
+                    held = held_loss(problem, found.slices, weights, found.value, found.gradient)
+                tangent = forward_ad.unpack_dual(x).tangent
+                value = held(x)
+                curvature = held.curvature(x - problem.x if tangent is None else tangent)
+        if self.stacked:
+            return value, curvature
+        return value.squeeze(0), None if curvature is None else curvature.squeeze(0)
+
+    def _turn(
+        self, walker: Walker, slopes: Sequence[Tensor | None], steepness: Tensor | float
+    ) -> None:
+        """Give the walker new gradients."""
+        pairs = zip(self.parameters, slopes, strict=True)
+        gradients = [torch.zeros_like(p) if slope is None else slope for p, slope in pairs]
+        if self.stacked:
+            gradients = [torch.cat([g.flatten(1) for g in gradients], dim=1)]
+        walker.turn(gradients, steepness=steepness)
+
+    @torch.no_grad()
+    def _measure(
+        self,
+        walker: Walker,
+        again: Callable[[], tuple[Tensor, Tensor | None]],
+        value: Tensor,
+        t: int | Tensor,
+    ) -> None:
+        """Measure how the loss curves along the walker's direction."""
+        trial = walker.trial()
+        before = value if self.stacked else value.squeeze(0)
+        given = (walker, self.parameters, again, before, trial)
+        curvature: Tensor | None = None
+        if self._forward_mode and self.settings.recipe.lift is None:
+            try:
+                curvature = measured_curvature(*given, forward=True)
+            except (RuntimeError, NotImplementedError) as missing:
+                if not isinstance(t, int):
+                    raise  # within a capture nothing can be tried twice
+                self._forward_mode = False
+                _log.warning(
+                    "no forward derivatives of a %s (%s): the curvature is measured by differences",
+                    type(self.network).__name__,
+                    str(missing).partition("\n")[0],
+                )
+        if curvature is None:
+            curvature = measured_curvature(*given, forward=False)
+        walker.measure(curvature, trial, self.n_steps)
 
     def _optimizer_step(self, moment: Moment) -> None:
         """Make a step of the optimizer, with the decay of this moment."""
@@ -226,7 +339,8 @@ class Trainer:
     @property
     def alive(self) -> Tensor | None:
         """Which networks of a stack have not diverged, (R,); None for one network."""
-        return self.optimizer.alive if isinstance(self.optimizer, StackedOptimizer) else None
+        ours = isinstance(self.optimizer, (ComputedOptimizer, StackedOptimizer))
+        return self.optimizer.alive if ours else None  # type: ignore[attr-defined]
 
 
 @torch.no_grad()

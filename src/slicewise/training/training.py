@@ -8,12 +8,13 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from slicewise.distance import Objective, Scale, recipe_for
+from slicewise.optim import half_decay
 from slicewise.support import (
     Status,
     check_choice,
@@ -25,7 +26,13 @@ from slicewise.support import (
 from slicewise.training.checkpoint import TrainingCheckpoint
 from slicewise.training.loop import ScalarWriter, TrainingLoop, scalar_writer
 from slicewise.training.networks import Layers, Stack
-from slicewise.training.optimizers import KINDS, StackedOptimizer, per_network
+from slicewise.training.optimizers import (
+    KINDS,
+    LARGEST_WEIGHT,
+    ComputedOptimizer,
+    StackedOptimizer,
+    per_network,
+)
 from slicewise.training.settings import (
     Precision,
     TrainingSettings,
@@ -96,9 +103,9 @@ def train(
     batch: int = 2048,
     n_slices: int | None = None,
     objective: Objective = "power",
-    scale: Scale = "displacement",
-    optimizer: Optimizers = "sgd",
-    lr: float | Sequence[float] | Tensor | None = None,
+    scale: Scale | None = None,
+    optimizer: Optimizers | None = None,
+    lr: float | Sequence[float] | Tensor | Literal["auto"] | None = "auto",
     decay: str | Callable[[float], float] | None = None,
     clip: float | None = None,
     ema: float | None = None,
@@ -115,9 +122,9 @@ def train(
     """Train a network so that its outputs are distributed as the target samples.
 
     Use it for a generator (noise in, samples out) or for a translation (samples of one set in, samples of another out).
-    To write the training loop yourself, use the loss `SlicedWasserstein`. With the default scale a rate of 0.1 for
-    plain SGD was near the best of a grid on the networks and latents of docs/latents.md, for ten of eleven variants; for
-    "dsw" use 0.02. Other networks and scales of data may want another.
+    There is no learning rate: the length of each step is computed, and steps shrink in the second half of the training;
+    docs/networks.md says how, and how that compares with searched rates. To write the training loop yourself, use the
+    loss `SlicedWasserstein` with the optimizer `slicewise.optim.Computed`.
     What a step draws depends on the seed and the step number alone, on every device.
 
     Args:
@@ -133,13 +140,18 @@ def train(
         objective: What is minimized: "power" (SW_2 squared), "root" (SW_2) or "mean_root" (the mean of W_2 over
             slices).
         scale: How gradients are scaled: "displacement" (minus the displacement that the slices suggest, divided by
-            the batch; for the power only) or "classic" (the gradient of the objective).
-        optimizer: "sgd", "momentum" or "adam" (for a stack, one or one for each network), or a function that makes
-            one of torch's optimizers from the parameters.
-        lr: Learning rate; for a stack, one or one for each network. None is 0.1 for "sgd", 0.03 for "momentum", 0.001
-            for "adam"; with the classic scale, which has no rate that works everywhere, only "adam" has a default.
+            the batch; for the power only) or "classic" (the gradient of the objective). None is classic where lengths
+            are computed, and displacement where a rate is used.
+        optimizer: The direction of steps: "adam", "momentum" or "sgd" (where rates are given, for a stack one or one for
+            each network), or a function that makes one of torch's optimizers from the parameters. None is "adam" where
+            lengths are computed, and "sgd" where a rate is used.
+        lr: "auto" computes the length of each step. A number is a learning rate; for a stack, one or one for each
+            network. None is a rate of 0.1 for "sgd", 0.03 for "momentum", 0.001 for "adam"; with the classic scale,
+            which has no rate that works everywhere, only "adam" has one. A function that makes an optimizer sets its
+            own rate, and "auto" is ignored.
         decay: Factor of the rate over the training: "linear", "cosine", "tail" (linear over the last 30 % of the
-            steps), or a function of the fraction of steps made.
+            steps), or a function of the fraction of steps made. None is 1; where lengths are computed, it is 1 in the
+            first half and falls linearly to 0 in the second.
         clip: Largest norm of a gradient; in a stack, of each network's.
         ema: Average the weights over steps with this factor, e.g. 0.999; see `Training.ema_network`.
         precision: "tf32" for matrix products on a CUDA device, "bf16" for the network; weights and loss stay as they
@@ -166,21 +178,30 @@ def train(
     Example:
         >>> from slicewise.training import Generator
         >>> target = torch.randn(500, 16) + 1
-        >>> found = train(Generator(16, hidden=(32,), generator=0), target, max_steps=50, batch=64)
+        >>> found = train(Generator(16, hidden=(32,), generator=0), target, max_steps=50, batch=64, n_slices=20)
         >>> found.status, bool(found.losses[-1] < found.losses[0])
         ('out of steps', True)
     """
     _check_data(target, source)
+    computed = isinstance(lr, str) and not callable(optimizer)
+    if isinstance(lr, str):
+        check_choice("lr", lr, ("auto",))
+        lr = None
+    if optimizer is None:
+        optimizer = "adam" if computed else "sgd"
+    if scale is None:
+        scale = "classic" if computed or callable(optimizer) else "displacement"
     settings = TrainingSettings(
         recipe_for(variant, n_slices, options),
         objective,
         scale,
         batch,
         max_steps,
-        decay_for(decay),
+        half_decay if computed and decay is None else decay_for(decay),
         clip,
         ema,
         precision,
+        max(LARGEST_WEIGHT, 10 * float(target.abs().max())),
     )
     weights = [p for p in network.parameters() if p.requires_grad]
     if not weights:
@@ -188,7 +209,10 @@ def train(
     stacked = isinstance(network, Stack)
     runs = network.runs if isinstance(network, Stack) else 1
     seed_of_run = per_network("seeds", seeds, runs, torch.int64)
-    made = _optimizer(optimizer, weights, lr, settings, stacked=stacked)
+    if computed:
+        made: torch.optim.Optimizer = _computed(optimizer, weights, settings, stacked=stacked)
+    else:
+        made = _optimizer(optimizer, weights, lr, settings, stacked=stacked)
     target = target.detach().to(weights[0])  # its device and dtype
     given = _source(source, network)
     given = given.detach().to(weights[0]) if isinstance(given, Tensor) else given
@@ -252,6 +276,19 @@ def _source(source: Tensor | int | None, network: nn.Module) -> Tensor | int:
     )
 
 
+def _computed(
+    asked: Optimizers, weights: Sequence[Tensor], settings: TrainingSettings, *, stacked: bool
+) -> ComputedOptimizer:
+    kinds = {asked} if isinstance(asked, str) else set(asked)  # type: ignore[arg-type]
+    if len(kinds) != 1:
+        raise ValueError(
+            f"optimizer = {asked!r} with lr='auto': one direction for all networks; give rates to compare several"
+        )
+    (kind,) = kinds
+    check_choice("optimizer", kind, KINDS)
+    return ComputedOptimizer(weights, kind, stacked=stacked, largest=settings.largest_weight)
+
+
 def _optimizer(
     asked: Optimizers,
     weights: Sequence[Tensor],
@@ -280,7 +317,7 @@ def _optimizer(
         lr = [_RATES[kind] for kind in kinds]
         lr = lr[0] if isinstance(asked, str) else lr
     if stacked:
-        return StackedOptimizer(weights, lr, asked)
+        return StackedOptimizer(weights, lr, asked, largest=settings.largest_weight)
     if isinstance(lr, Tensor) and lr.numel() == 1:
         lr = lr.item()
     if len(kinds) != 1 or not isinstance(lr, (int, float)):

@@ -1,0 +1,177 @@
+"""Losses that are computed twice: once as they are, then with slices and plans held while a network takes a trial step.
+
+A `Tape` notes what the losses of one forward pass computed. Played back, each loss of a second pass is the quadratic of
+the first (`HeldLoss`), where it has one; else it is computed anew on the slices of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from slicewise.distance.displacement import displaced_gradient
+from slicewise.distance.objective import Objective
+from slicewise.distance.pricing import differentiated, priced
+from slicewise.distance.request import Prepared
+from slicewise.parts import weights_for
+from slicewise.problem import Problem
+from slicewise.steps import HeldLoss, held_loss
+from slicewise.support import full_precision
+from slicewise.transport import root_slope
+from slicewise.variants import Recipe
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@torch.no_grad()
+def held_for(
+    recipe: Recipe,
+    problem: Problem,
+    slices: Tensor,
+    objective: Objective,
+    *,
+    displaced: bool = False,
+) -> HeldLoss:
+    """Compute a loss on slices that are known, and hold its plans.
+
+    The outer root of an objective is linearized, as Gauss and Newton do: along a line it falls where the power falls.
+
+    Args:
+        recipe: Of the loss; its slices are linear in the samples.
+        problem: The samples, in the convention of means.
+        slices: Directions, (*batch, L, d).
+        objective: What is computed of the costs.
+        displaced: Whether gradients are displacements, with their signs turned.
+
+    Returns:
+        The loss with plans held.
+    """
+    problem, slices = problem.detached(), slices.detach()
+    with full_precision(slices.device.type):
+        if recipe.closed_form_gradient:
+            value, gradient = priced(recipe, problem, slices, objective)
+        else:
+            value, gradient, _ = differentiated(
+                recipe, problem, objective, lambda p: Prepared(p, slices, None, None)
+            )
+        weights = held_weights(recipe, problem, slices, objective)
+        if displaced:
+            moves = displaced_gradient(recipe, problem, slices)[1]
+            size = gradient.square().sum(dim=(-2, -1))
+            along = (moves * gradient).sum(dim=(-2, -1))
+            factor = torch.where(size > 0, along / torch.where(size > 0, size, 1), 0)
+            weights, gradient = weights * factor.unsqueeze(-1), moves
+        return held_loss(problem, slices, weights, value, gradient)
+
+
+def held_weights(recipe: Recipe, problem: Problem, slices: Tensor, objective: Objective) -> Tensor:
+    """The derivative of an objective in the cost of each slice, slice weights held, (*batch, L)."""
+    weights = weights_for(recipe.weighting, slices, problem, hold=True)
+    if not callable(weights) and objective == "power":
+        return weights
+    costs = problem.costs(slices)
+    weights = weights(costs) if callable(weights) else weights
+    if objective == "mean_root":
+        return weights * root_slope(costs, problem.p)
+    if objective == "root":
+        power = (weights * costs).sum(dim=-1)
+        return weights * root_slope(power, problem.p).unsqueeze(-1)
+    return weights
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A loss that was computed while a tape recorded."""
+
+    loss: nn.Module
+    problem: Problem
+    slices: Tensor
+    can_be_held: bool
+    upstream: list[Tensor] = field(
+        default_factory=list
+    )  # the derivative of the whole loss in this one
+
+
+class Tape:
+    """The losses of one forward pass, in the order of their calls.
+
+    Attributes:
+        calls: What was recorded.
+        playing: Whether a second pass is being made.
+        curvature: Of a second pass: the curvature of all losses together along the change of their samples, plans held,
+            which is the tangent of the samples if they have one; None if a loss could not be held.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.playing = False
+        self.curvature: Tensor | None = None
+        self._played = 0
+
+    @property
+    def can_be_held(self) -> bool:
+        """Whether every loss has a quadratic, so that the pass can be differentiated forward."""
+        return all(call.can_be_held for call in self.calls)
+
+    def note(self, loss: nn.Module, problem: Problem, slices: Tensor, can_be_held: bool) -> Call:
+        """Record a loss."""
+        call = Call(loss, problem.detached(), slices.detach(), can_be_held)
+        self.calls.append(call)
+        return call
+
+    def add_curvature(self, call: Call, curvature: Tensor) -> None:
+        """Add the curvature of one loss of a second pass, of the shape of its value."""
+        for upstream in call.upstream[:1]:
+            found = (curvature * upstream.abs().to(curvature)).sum()
+            self.curvature = found if self.curvature is None else self.curvature + found
+
+    def next(self, loss: nn.Module) -> Call:
+        """The call that belongs to the next loss of a second pass.
+
+        Raises:
+            RuntimeError: If the second pass computes other losses than the first.
+        """
+        if self._played >= len(self.calls) or self.calls[self._played].loss is not loss:
+            raise RuntimeError(
+                "a second call of the closure computed other losses than the first: let it compute the same loss of "
+                "the same batch each time, and draw batches outside of it"
+            )
+        self._played += 1
+        return self.calls[self._played - 1]
+
+
+_tapes: list[Tape] = []  # those that are recording or playing; losses follow the last one
+
+
+def tape_in_use() -> Tape | None:
+    """The tape that losses have to follow now, if any."""
+    return _tapes[-1] if _tapes else None
+
+
+@contextmanager
+def recording() -> Iterator[Tape]:
+    """Record the losses of a forward pass."""
+    tape = Tape()
+    _tapes.append(tape)
+    try:
+        yield tape
+    finally:
+        _tapes.remove(tape)
+
+
+@contextmanager
+def playing(tape: Tape) -> Iterator[None]:
+    """Let the losses of a second forward pass be those that were recorded, with slices and plans held."""
+    tape.playing, tape._played, tape.curvature = True, 0, None
+    _tapes.append(tape)
+    try:
+        yield
+    finally:
+        _tapes.remove(tape)
+        tape.playing = False

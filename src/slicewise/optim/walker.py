@@ -1,0 +1,242 @@
+"""Follow a direction of the weights by lengths that are computed: for one network, or for each of a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from slicewise.steps import BOUNDED, UNBOUNDED, StepLength
+from slicewise.support import check_choice
+
+DIRECTIONS = ("adam", "momentum", "gradient")
+_BETA1, _BETA2 = 0.9, 0.999
+# The first trial changes the weights by this much of their norm.
+_FIRST_TRIAL = 1e-3
+# The average of the weights covers about the last ninth of the steps.
+_AVERAGE_POWER = 8
+# Adam's ε, as a share of the root mean square of all gradients: it sets no scale of its own, and weights whose gradients
+# are rounding errors (a bias before batch normalization) stay where they are.
+_EPSILON = 1e-5
+
+
+def half_decay(progress: float) -> float:
+    """The factor of lengths in a training of known length: 1 in the first half, then linearly to 0."""
+    return min(1.0, 2 * (1 - progress))
+
+
+class Walker:
+    """Moves weights along a direction made from their gradients, by computed lengths.
+
+    Args:
+        weights: What moves: the parameters of one network, or one tensor (R, P) with the weights of R networks.
+        direction: "adam", "momentum" or "gradient".
+        stacked: Whether the first dimension of the weights counts networks, each with a length of its own.
+        bounded: Whether the number of steps is known, so that lengths shrink at the end. If not, the weights are
+            averaged.
+        largest: In a stack, a network with a weight beyond this has diverged: it stays as it was, and its entry of
+            `alive` becomes False.
+
+    Raises:
+        ValueError: For an unknown direction.
+    """
+
+    # The curvature is measured in each of the first steps, then in every other: it changes slowly.
+    MEASURED_FIRST, MEASURED_EVERY = 32, 2
+
+    def __init__(
+        self,
+        weights: Sequence[Tensor],
+        direction: str = "adam",
+        *,
+        stacked: bool = False,
+        bounded: bool = True,
+        largest: float = float("inf"),
+    ) -> None:
+        check_choice("direction", direction, DIRECTIONS)
+        self.direction, self.stacked, self.bounded = direction, stacked, bounded
+        self.weights = [local(w.detach()) for w in weights]
+        self._shards = None if stacked else _shards(weights)
+        device = self.weights[0].device
+        runs = (len(self.weights[0]),) if stacked else ()
+        self._n_weights = sum(w[0].numel() if stacked else w.numel() for w in weights)
+        self.alive = torch.ones(runs, dtype=torch.bool, device=device)
+        self._largest = largest
+        self._lengths = StepLength(runs, device, BOUNDED if bounded else UNBOUNDED)
+        names = {"adam": ("first", "second", "along"), "momentum": ("first", "along")}
+        self.state: dict[str, list[Tensor]] = {
+            name: [torch.zeros_like(w) for w in self.weights]
+            for name in names.get(direction, ("along",))
+        }
+        if not bounded:
+            self.state["average"] = [w.clone() for w in self.weights]
+
+    @property
+    def along(self) -> list[Tensor]:
+        """The direction of the present step."""
+        return self.state["along"]
+
+    @property
+    def numbers(self) -> Tensor:
+        """What the lengths depend on, (8, *runs): saved with a training."""
+        return self._lengths.numbers
+
+    @property
+    def length(self) -> Tensor:
+        """The length of the last step, (*runs,)."""
+        return self._lengths.state.length
+
+    @property
+    def signal(self) -> Tensor:
+        """The part of the slope that is not noise, as estimated, (*runs,)."""
+        return self._lengths.signal()
+
+    @classmethod
+    def measures_at(cls, step: int) -> bool:
+        """Whether the curvature is measured at this step."""
+        return step < cls.MEASURED_FIRST or step % cls.MEASURED_EVERY == 0
+
+    @torch.no_grad()
+    def turn(
+        self,
+        gradients: Sequence[Tensor],
+        *,
+        factors: Sequence[float] | None = None,
+        steepness: Tensor | float = 1.0,
+    ) -> None:
+        """Make the direction of this step from new gradients, and take in their slopes.
+
+        Args:
+            gradients: Of the loss, one for each of the weights.
+            factors: How much further to move each of the weights than the others; None is 1 for all.
+            steepness: By how much the gradient of the loss is longer than these, if they were clipped.
+        """
+        gradients = [local(g) for g in gradients]
+        fresh = -self.inner(gradients, self.along) * steepness
+        new = self._lengths.state.steps + 1
+        if self.direction == "gradient":
+            torch._foreach_copy_(self.along, list(gradients))
+        else:
+            torch._foreach_lerp_(self.state["first"], list(gradients), 1 - _BETA1)
+            torch._foreach_copy_(self.along, self.state["first"])
+        if self.direction == "adam":
+            second = self.state["second"]
+            torch._foreach_mul_(second, _BETA2)
+            torch._foreach_addcmul_(second, list(gradients), list(gradients), 1 - _BETA2)
+            sizes = list(torch._foreach_sqrt(second))
+            typical = (self.inner(sizes, sizes) / self._n_weights).sqrt()
+            self._raise(sizes, torch.where(typical > 0, _EPSILON * typical, 1))
+            torch._foreach_div_(self.along, sizes)
+            # In double precision: 1 − 0.999^t loses its digits in single.
+            count = new.double()
+            unbiased = (1 - _BETA2**count).sqrt() / (1 - _BETA1**count)
+        else:
+            # Of unit length, so that slopes and curvatures of several steps can be averaged.
+            size = self.inner(self.along, self.along)
+            unbiased = torch.where(size > 0, 1 / torch.where(size > 0, size, 1), 0).sqrt()
+        self._scale(self.along, -unbiased.to(self.along[0].dtype))
+        for i, factor in enumerate(factors or ()):
+            if factor != 1:
+                self.along[i].mul_(factor)
+        own = -self.inner(gradients, self.along) * steepness
+        self._lengths.observe(own, fresh)
+
+    @torch.no_grad()
+    def trial(self) -> Tensor:
+        """The length at which the curvature is to be measured, (*runs,)."""
+        size, speed = (self.inner(some, some).sqrt() for some in (self.weights, self.along))
+        size = torch.where(size > 0, size, 1)
+        first = _FIRST_TRIAL * size / torch.where(speed > 0, speed, 1)
+        return self._lengths.trial(first.float())
+
+    def slope(self) -> Tensor:
+        """The rate at which the loss of this batch falls along the direction, at first, (*runs,)."""
+        return self._lengths.state.own
+
+    def measure(self, curvature: Tensor, trial: Tensor, step: int) -> None:
+        """Take in a curvature that was measured at this step."""
+        gap = 1 if step <= self.MEASURED_FIRST else self.MEASURED_EVERY
+        self._lengths.measure(curvature, trial, gap)
+
+    @torch.no_grad()
+    def move(self, shrink: float | Tensor = 1.0) -> None:
+        """Move the weights by the computed length, times `shrink`."""
+        length = self._lengths.length(shrink)
+        if self.stacked:
+            (weights,), (along,) = self.weights, self.along
+            new = torch.addcmul(weights, along, length.to(weights.dtype).unsqueeze(1))
+            norms = torch.linalg.vector_norm(new, ord=torch.inf, dim=1)
+            self.alive &= norms < self._largest  # False for NaN as well
+            torch.where(self.alive.unsqueeze(1), new, weights, out=weights)
+        else:
+            self.shift(self.weights, length)
+        if "average" in self.state:
+            count = self._lengths.state.steps
+            share = (_AVERAGE_POWER + 1) / (_AVERAGE_POWER + count)
+            gaps = list(torch._foreach_sub(self.weights, self.state["average"]))
+            self._scale(gaps, share.clamp(max=1).to(self.weights[0].dtype))
+            torch._foreach_add_(self.state["average"], gaps)
+
+    @torch.no_grad()
+    def shift(self, weights: Sequence[Tensor], length: Tensor) -> None:
+        """Move weights along the direction by a length, (*runs,)."""
+        if self.stacked:
+            weights[0].addcmul_(self.along[0], length.to(weights[0].dtype).unsqueeze(1))
+            return
+        moves = torch._foreach_mul(self.along, length.to(self.along[0].dtype))
+        torch._foreach_add_(list(weights), moves)
+
+    def inner(self, some: Sequence[Tensor], others: Sequence[Tensor]) -> Tensor:
+        """The inner product of two sets of tensors like the weights, over all ranks that share them, (*runs,)."""
+        if self.stacked:
+            return (some[0] * others[0]).sum(dim=1)
+        dots = [torch.dot(a.reshape(-1), b.reshape(-1)) for a, b in zip(some, others, strict=True)]
+        found = torch.stack([dot.float() for dot in dots])
+        if self._shards is None:
+            return found.sum()
+        return self._shards.sum(found)
+
+    def _raise(self, tensors: list[Tensor], by: Tensor) -> None:
+        by = by.to(tensors[0].dtype)
+        if self.stacked:
+            tensors[0].add_(by.unsqueeze(1))
+        else:
+            torch._foreach_add_(tensors, by)
+
+    def _scale(self, tensors: list[Tensor], factor: Tensor) -> None:
+        if self.stacked:
+            tensors[0].mul_(factor.unsqueeze(1))
+        else:
+            torch._foreach_mul_(tensors, factor)
+
+
+def local(tensor: Tensor) -> Tensor:
+    """What this rank holds of a tensor that is sharded (FSDP); any other tensor itself."""
+    to_local = getattr(tensor, "to_local", None)
+    return tensor if to_local is None else to_local()
+
+
+class _Shards:
+    """Which parameters are sharded over ranks, and over which."""
+
+    def __init__(self, which: Tensor, group: Any) -> None:
+        self._which, self._group = which, group
+
+    def sum(self, parts: Tensor) -> Tensor:
+        """The sum of numbers, one for each parameter, those of shards added over ranks first."""
+        import torch.distributed as dist
+
+        shared = (parts * self._which).sum()
+        dist.all_reduce(shared, group=self._group)
+        return shared + (parts * ~self._which).sum()
+
+
+def _shards(weights: Sequence[Tensor]) -> _Shards | None:
+    meshes = [getattr(w, "device_mesh", None) for w in weights]
+    found = [mesh for mesh in meshes if mesh is not None]
+    if not found:
+        return None
+    which = torch.tensor([mesh is not None for mesh in meshes], device=local(weights[0]).device)
+    return _Shards(which, found[0].get_group())

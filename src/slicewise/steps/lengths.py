@@ -1,0 +1,190 @@
+"""How far to follow a direction of a network's weights: the length computed from slopes and one curvature.
+
+**The exact step for one batch.** Weights move along a direction u: θ + s u. With slices and plans held the loss is a
+quadratic in the outputs (`HeldLoss`), and where outputs are linear in the weights it is one in s,
+
+    L(s) = L − s n + s² c / 2,   n = −⟨∇L, u⟩,   c = the curvature along u,
+
+with its minimum at t* = n / c. The slope n costs nothing, since the gradient is there. The curvature is measured where
+the step is to end: c = (L′(s) − L′(0)) / s at a trial length s, so that what a network adds to it (its outputs are not
+linear in its weights) is seen as well. t* does not depend on the scale of the data, of the loss or of the weights: if u
+is multiplied by k, n becomes k n, c becomes k² c, and t* u stays.
+
+**What noise does.** The slope n is too steep by the noise of the batch: u was made from this very gradient. The next
+batch knows better. Its gradient at θ + s u has the slope f along u, and since the step itself has changed the slope by
+s c, an unbiased estimate of the slope before the step is f + s c. Its ratio to n is the *signal* ρ, between 0 (all
+noise) and 1 (none). The step that makes the expected loss of the next batch smallest is ρ t*.
+
+**Why not ρ t* itself.** It is the best step if it were the last. Weights also move along flat directions, where progress
+needs many long steps, and noise in steep ones can be removed at the end. So s = ρ^a t* with an exponent a below one. In
+a stationary state the loss neither rises nor falls, which is at s = 2 ρ t*; hence ρ^(1−a) = 1/2, and the length settles
+at `settled_share(a)` of t*: 1/2 for a = 1/2, 1/8 for a = 3/4, and a = 1 shrinks for good.
+
+With a known number of steps a = 1/2, and the second half shrinks linearly to zero, which removes the noise. With an
+unknown one a = 3/4 and averaged weights.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+# Exponents of the signal, for a training whose number of steps is known and for one that may end at any time.
+BOUNDED, UNBOUNDED = 0.5, 0.75
+# How much of a smoothed number stays at each step; less at first.
+_KEPT, _YOUNG = 0.98, 8
+# A first step is this much of the computed one; then lengths at most double. A limit that is not reached sinks slowly.
+_FIRST, _GROWTH, _SINKING = 0.1, 2.0, 0.95
+# A curvature that is measured counts at least this much of the present one; trials are at least this much of t*.
+_LEAST_CURVATURE, _LEAST_TRIAL = 0.1, 0.02
+# A trial at which the loss is not finite means a minimum at this share of it.
+_RETREAT = 0.1
+
+
+def best_length(slope: Tensor, curvature: Tensor) -> Tensor:
+    """Compute t* = n / c, the length at which a parabola has its minimum; 0 where it does not fall, or does not curve up.
+
+    Args:
+        slope: n, the rate at which the loss falls at first.
+        curvature: c, its second derivative along the direction, of the same shape.
+
+    Returns:
+        The length, of the same shape.
+
+    >>> best_length(torch.tensor([3.0, -1.0]), torch.tensor([2.0, 2.0]))
+    tensor([1.5000, 0.0000])
+    """
+    falls = (slope > 0) & (curvature > 0)
+    return torch.where(falls, slope / torch.where(falls, curvature, 1), 0)
+
+
+def settled_share(exponent: float) -> float:
+    """Compute the share of t* at which lengths ρ^a t* settle once noise and progress balance, 2^(−a/(1−a)).
+
+    Args:
+        exponent: a, at least 0 and below 1.
+
+    Returns:
+        The share.
+
+    Raises:
+        ValueError: For an exponent outside of [0, 1).
+
+    >>> settled_share(0.5), settled_share(0.75)
+    (0.5, 0.125)
+    """
+    if not 0 <= exponent < 1:
+        raise ValueError(f"exponent = {exponent}: lengths settle for exponents from 0 to below 1")
+    return 2 ** (-exponent / (1 - exponent))
+
+
+class LengthState(NamedTuple):
+    """What a `StepLength` keeps between steps: one number each for every run, of shape (*runs,)."""
+
+    steps: Tensor  # made so far
+    slope: Tensor  # smoothed n
+    curvature: Tensor  # smoothed c; 0 before any was measured
+    own: Tensor  # n of the last direction
+    fresh: Tensor  # smoothed slope along last directions, by the batches after them
+    lagged: Tensor  # smoothed n of the same directions
+    length: Tensor  # of the last step
+    limit: Tensor  # of the next one
+
+
+class StepLength:
+    """Computes the length of each step of a training; see the text of this module.
+
+    A step is: `observe` the two slopes; now and then measure a curvature at `trial()` and `measure` it; take `length()`.
+    Everything is computed on the device without reading values, for many runs at once.
+
+    Args:
+        runs: Shape of every number: () for one network, (R,) for a stack.
+        device: Where the numbers live.
+        exponent: a; `BOUNDED` if the end is known, else `UNBOUNDED`.
+    """
+
+    def __init__(
+        self, runs: tuple[int, ...], device: torch.device, exponent: float = BOUNDED
+    ) -> None:
+        self.exponent = exponent
+        # All numbers lie in one tensor, written at the end of each step: a CUDA graph can go on from it.
+        self.numbers = torch.zeros(len(LengthState._fields), *runs, device=device)
+        self.state = LengthState(*self.numbers.unbind(0))
+
+    def observe(self, own: Tensor, fresh: Tensor) -> None:
+        """Take in the slopes of a new gradient.
+
+        Args:
+            own: n = −⟨g, u⟩ along the direction that is about to be followed, (*runs,).
+            fresh: −⟨g, u⟩ along the direction of the step before; anything at the first step.
+        """
+        old = self.state
+        count = old.steps + 1
+        first = count == 1
+        kept = (1 + count) / (1 + _YOUNG + count)
+        kept = kept.clamp(max=_KEPT)
+        own = torch.where(own.isfinite(), own, old.own).float()
+        before = fresh.float() + old.length * old.curvature
+        before = torch.where(before.isfinite(), before, 0)
+        self.state = old._replace(
+            steps=count,
+            slope=torch.where(first, own, torch.lerp(own, old.slope, kept)),
+            fresh=torch.where(first, 0, torch.lerp(before, old.fresh, kept)),
+            lagged=torch.where(first, 0, torch.lerp(old.own, old.lagged, kept)),
+            own=own,
+        )
+
+    def signal(self) -> Tensor:
+        """Estimate ρ, the part of the slope that is not noise, between 0 and 1; 1 while nothing is known."""
+        known = self.state.lagged > 0
+        ratio = self.state.fresh / torch.where(known, self.state.lagged, 1)
+        return torch.where(known, ratio.clamp(0, 1), 1)
+
+    def trial(self, first: Tensor) -> Tensor:
+        """Choose the length at which the curvature is measured: about that of the step.
+
+        Args:
+            first: What to try before any curvature is known, (*runs,): a small change of the weights.
+        """
+        state = self.state
+        best = best_length(state.slope, state.curvature)
+        wanted = torch.maximum(self.signal() ** self.exponent, _least(best)) * best
+        known = (state.curvature > 0) & (wanted > 0)
+        return torch.where(known, torch.minimum(wanted, state.limit), first)
+
+    def measure(self, curvature: Tensor, trial: Tensor, gap: int = 1) -> None:
+        """Take in a curvature.
+
+        Args:
+            curvature: c as measured, (*runs,); anything not finite is a trial that was much too long.
+            trial: The length at which it was measured, (*runs,).
+            gap: Steps since the last measurement.
+        """
+        old = self.state
+        first = old.curvature <= 0
+        steep = old.own.abs() / torch.where(trial > 0, trial, 1)
+        found = torch.where(curvature.isfinite(), curvature.float(), steep / _RETREAT)
+        # A parabola that does not curve up says no more than that its minimum is far away.
+        least = torch.where(first, steep * _FIRST, _LEAST_CURVATURE * old.curvature)
+        found = torch.maximum(found, least)
+        kept = ((1 + old.steps) / (1 + _YOUNG + old.steps)).clamp(max=_KEPT) ** gap
+        smooth = torch.where(first, found, torch.lerp(found, old.curvature, kept))
+        limit = torch.where(first, _FIRST * best_length(old.slope, smooth), old.limit)
+        self.state = old._replace(curvature=smooth, limit=limit)
+
+    def length(self, shrink: float | Tensor = 1.0) -> Tensor:
+        """Compute the length of this step, (*runs,), times `shrink`."""
+        old = self.state
+        best = best_length(old.slope, old.curvature)
+        wanted = torch.minimum(self.signal() ** self.exponent * best, old.limit)
+        length = wanted * shrink
+        limit = torch.maximum(_GROWTH * wanted, _SINKING * old.limit)
+        self.numbers.copy_(torch.stack(old._replace(length=length, limit=limit)))
+        self.state = LengthState(*self.numbers.unbind(0))
+        return self.state.length
+
+
+def _least(like: Tensor) -> Tensor:
+    return torch.full_like(like, _LEAST_TRIAL)
