@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow cluster browser gpu sanitize bench bench-threads bench-gpu bench-color bench-steps claims examples faces check format dist clean
+.PHONY: help setup demo test slow cluster browser gpu sanitize bench bench-threads bench-gpu bench-color bench-steps bench-networks claims examples faces check format dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,9 @@ bench-color: $(READY) ## compare color transfer with other methods; IMAGES=folde
 
 bench-steps: $(READY) ## count the steps of flows, against what is promised; BENCH=--quick is shorter
 	$(BIN)/python -m benchmarks.steps --out $(or $(OUT),benchmarks/results) $(BENCH)
+
+bench-networks: $(READY) ## train networks without a rate, against a search over Adam's rates; BENCH=--quick, BENCH='--device cuda'
+	$(BIN)/python -m benchmarks.networks --out $(or $(OUT),benchmarks/results) $(BENCH)
 
 claims: $(READY) ## measure what training in a latent space promises; LATENTS=folder, BENCH='--device cuda'
 	$(BIN)/python -m benchmarks.claims --out $(or $(OUT),claims.json) $(if $(LATENTS),--latents $(LATENTS)) $(BENCH)

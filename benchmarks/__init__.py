@@ -6,6 +6,7 @@
 | `gpu` | `make bench-gpu` | the same on a CUDA device, and whole flows |
 | `color` | `make bench-color` | color transfer against other methods |
 | `steps` | `make bench-steps` | how many steps flows and trainings take |
+| `networks` | `make bench-networks` | networks trained without a learning rate, against a search over Adam's rates |
 | `claims` | `make claims` | the quality that training in a latent space promises |
 | `first_use` | – | the time of `import slicewise`, and of help, mistakes and completion of the command |
 

@@ -168,7 +168,7 @@ class StepLength:
         found = torch.where(curvature.isfinite(), curvature.float(), steep / _RETREAT)
         # A parabola that does not curve up says no more than that its minimum is far away.
         least = torch.where(first, steep * _FIRST, _LEAST_CURVATURE * old.curvature)
-        found = torch.maximum(found, least)
+        found = torch.where(first & (found > 0), found, torch.maximum(found, least))
         kept = ((1 + old.steps) / (1 + _YOUNG + old.steps)).clamp(max=_KEPT) ** gap
         smooth = torch.where(first, found, torch.lerp(found, old.curvature, kept))
         limit = torch.where(first, _FIRST * best_length(old.slope, smooth), old.limit)

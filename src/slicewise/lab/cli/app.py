@@ -61,7 +61,7 @@ def bench() -> None:
     """Print how to run the benchmarks, which are not part of the installed package."""
     raise UserError(
         "the benchmarks are in the repository, not in the installed package: in a clone of it run `make bench`, "
-        "`make bench-gpu`, `make bench-color`, `make bench-steps` or `make claims`"
+        "`make bench-gpu`, `make bench-color`, `make bench-steps`, `make bench-networks` or `make claims`"
     )
 
 
