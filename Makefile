@@ -71,6 +71,7 @@ claims: $(READY) ## measure what training in a latent space promises; LATENTS=fo
 
 examples: $(READY) ## run the examples; STEPS=20 is shorter
 	$(BIN)/python examples/train_generator.py --steps $(or $(STEPS),500)
+	$(BIN)/python examples/train_without_a_rate.py --steps $(or $(STEPS),1000) --out $(or $(OUT),build)/no-rate.png
 	$(BIN)/python examples/train_on_ranks.py --processes 2 --steps $(or $(STEPS),200)
 
 faces: $(READY) ## install OpenVINO and random-face, which decode latents to faces; for non-commercial use

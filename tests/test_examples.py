@@ -1,22 +1,30 @@
-"""The example of training on several processes does what it says."""
+"""The examples of training on several processes and of training without a rate do what they say."""
 
 from __future__ import annotations
 
 import importlib.util
+import math
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.ranks import run
 
-FILE = Path(__file__).parent.parent / "examples" / "train_on_ranks.py"
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def loaded(name, monkeypatch=None):
+    plan = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(plan)
+    if monkeypatch is not None:
+        monkeypatch.setitem(sys.modules, name, module)  # where dataclasses look their module up
+    plan.loader.exec_module(module)
+    return module
 
 
 def example(rank, size, steps):
-    plan = importlib.util.spec_from_file_location("train_on_ranks", FILE)
-    module = importlib.util.module_from_spec(plan)
-    plan.loader.exec_module(module)
-    return module.compare(rank, size, steps)
+    return loaded("train_on_ranks").compare(rank, size, steps)
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
@@ -25,3 +33,27 @@ def test_training_on_ranks_is_training_on_one(size):
         assert found["difference"] < 1e-10
         assert found["one process"] == pytest.approx(found["one loss over processes"], abs=1e-9)
         assert abs(found["a loss for each"] - found["one process"]) > 1e-4
+
+
+def test_training_without_a_rate(tmp_path, monkeypatch, capsys):
+    """All three networks learn, at both scales of the pixels, and nobody gave a rate."""
+    module = loaded("train_without_a_rate", monkeypatch)
+    trained = []
+    train = module.train
+    monkeypatch.setattr(
+        module, "train", lambda *given: trained.append(train(*given)) or trained[-1]
+    )
+    picture = tmp_path / "made" / "no-rate.png"
+    monkeypatch.setattr(sys, "argv", ["", "--steps", "40", "--out", str(picture)])
+    module.main()
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert len(capsys.readouterr().out.splitlines()) == 4
+    small, large, autoencoder = trained
+    for one in trained:
+        assert len(one.losses) == len(one.lengths) == 40
+        assert all(math.isfinite(length) and length >= 0 for length in one.lengths)
+    # Both are far nearer than they began; pixels 255 times as large take steps that are much longer.
+    assert small.losses[-1] < small.losses[0] / 3
+    assert large.losses[-1] < large.losses[0] / 3
+    assert autoencoder.losses[-1] < autoencoder.losses[0] / 1.5
+    assert sum(large.lengths) > 5 * sum(small.lengths)

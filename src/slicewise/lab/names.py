@@ -29,6 +29,15 @@ TRANSLATE = "translate"
 ESTIMATORS = "estimators"
 EXPERIMENTS = (THEORY, GRADIENT_FLOW, IMAGE_FLOW, COLOR, GENERATE, TRANSLATE, ESTIMATORS)
 PRESETS = ("quick", "paper")
+# Parts of generate and translate, in the order they are made: step lengths computed; displacement 0.1; the rates 0.001,
+# 0.003, … 1 on the root; rates of Adam; the paper's other rates; times of single runs.
+NO_RATE = "no-rate"
+ONE_RATE_PART = "one-rate"
+FIRST_SEARCH = "search"
+ADAM_SEARCH = "adam"
+OTHER_SEARCH = "other-rates"
+TIMES = "times"
+LATENT_PARTS = (NO_RATE, ONE_RATE_PART, FIRST_SEARCH, ADAM_SEARCH, OTHER_SEARCH, TIMES)
 # Which experiments use an option.
 OPTION_USERS: Mapping[str, Sequence[str]] = {
     "--convention": (GRADIENT_FLOW, IMAGE_FLOW),
@@ -36,7 +45,10 @@ OPTION_USERS: Mapping[str, Sequence[str]] = {
     "--faces": (IMAGE_FLOW,),
     "--photographs": (COLOR,),
     **dict.fromkeys(
-        ("--latents", "--labels", "--held-out", "--adult", "--child", "--more"),
+        (
+            *("--latents", "--labels", "--held-out", "--adult", "--child", "--more"),
+            *("--only", "--variant"),
+        ),
         (GENERATE, TRANSLATE),
     ),
 }

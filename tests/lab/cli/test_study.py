@@ -123,6 +123,11 @@ def test_mistakes(here, capsys):
     assert "--jobs -1" in wrong(capsys, "reproduce", "all", "--jobs", -1)
     assert "--device tpu" in wrong(capsys, "reproduce", "all", "--device", "tpu")
     assert "slicewise reproduce --help" in wrong(capsys, "reproduce")
+    for option in ("--only", "--variant"):
+        refused = wrong(capsys, "reproduce", "gradient-flow", option, "sw")
+        assert f"{option} is for generate and translate" in refused
+    assert "'no-rate'" in wrong(capsys, "reproduce", "generate", "--only", "norate")
+    assert "--variant" in wrong(capsys, "reproduce", "generate", "--variant", "qsw")
     assert "slicewise --help" in wrong(capsys, "reproduc")
     assert "there is no store runs.db" in wrong(capsys, "runs")
     assert "there is no store runs.db" in wrong(capsys, "report")

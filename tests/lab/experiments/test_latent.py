@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import math
 import pickle
 import re
@@ -12,24 +13,41 @@ import numpy as np
 import pytest
 import torch
 
+from slicewise.lab.cli import main
 from slicewise.lab.cli.latents import pictures_of_study
 from slicewise.lab.errors import UserError
 from slicewise.lab.experiments.flows import ELEVEN
+from slicewise.lab.experiments.latent import presets
 from slicewise.lab.experiments.latent.cells import (
+    ADAM,
+    COMPUTED,
     DISPLACEMENT,
     BaselineCell,
     TrainingCell,
     _best_rate,
 )
-from slicewise.lab.experiments.latent.presets import FIRST_RATES, NEXT_RATES, RATES, cells
+from slicewise.lab.experiments.latent.presets import (
+    FIRST_RATES,
+    NEXT_RATES,
+    QUICK_RATES,
+    RATES,
+    cells,
+)
 from slicewise.lab.experiments.latent.tasks import LatentTask
 from slicewise.lab.latents.choice import LatentChoice
+from slicewise.lab.names import LATENT_PARTS
 from slicewise.lab.published import published
 from slicewise.lab.report.best import Best
 from slicewise.lab.report.drawings import basins
 from slicewise.lab.report.latents import times
 from slicewise.lab.report.page import write_report
-from slicewise.lab.report.training_runs import groups, samples
+from slicewise.lab.report.training_runs import (
+    count_no_worse,
+    groups,
+    no_rate_lines,
+    samples,
+    without_a_rate,
+)
 from slicewise.lab.study.run import Result, Run
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep
@@ -54,12 +72,18 @@ def task(folder, name="generation", batch=64):
     return LatentTask(name, LatentChoice(folder), hidden=16, batch=batch)
 
 
+def without_rate(there, variant, seeds=(0,), steps=10):
+    experiment = "generate" if there.generates else "translate"
+    return TrainingCell(experiment, there, variant, COMPUTED, None, seeds, steps, optimizer="adam")
+
+
 def small(folder, name="generation"):
     there = task(folder, name)
     experiment = "generate" if name == "generation" else "translate"
     made = [BaselineCell(experiment, there)]
     for variant in ("sw", "maxsw", "ebsw"):
         made.append(TrainingCell(experiment, there, variant, DISPLACEMENT, (0.1,), (0, 1), 40))
+        made.append(without_rate(there, variant, (0, 1), 40))
         rates = (0.1, 0.5, 1e7)
         made.append(TrainingCell(experiment, there, variant, "root", rates, (0, 1), 40))
         timed = TrainingCell(experiment, there, variant, "root", (1e-3,), (0,), 4, timed_on="here")
@@ -82,6 +106,9 @@ def test_presets(folder, experiment, preset):
     assert {cell.variant for cell in made if isinstance(cell, TrainingCell)} == set(ELEVEN)
     one_rate = [c for c in made if isinstance(c, TrainingCell) and c.objective == DISPLACEMENT]
     assert {c.rates for c in one_rate} == {(0.1,)}
+    computed = [c for c in made if isinstance(c, TrainingCell) and c.objective == COMPUTED]
+    assert {(c.variant, c.rates, c.optimizer) for c in computed} == {(v, None, "adam") for v in ELEVEN}  # fmt: skip
+    assert {run.lr for c in computed for run in c.runs} == {None}
     keys = [run.key for cell in made for run in cell.runs]
     assert len(set(keys)) == len(keys)
     assert [run.key for cell in pickle.loads(pickle.dumps(made)) for run in cell.runs] == keys
@@ -90,9 +117,120 @@ def test_presets(folder, experiment, preset):
         assert {(c.steps, c.seeds, c.task.batch) for c in trained} == {(10_000, (0, 1, 2), 2048)}
         rates = {rate for c in trained if c.objective == "root" for rate in c.rates}
         assert rates == set(RATES)
-        # What matters first: real samples, the one rate, then the rates that the paper found best.
+        # What matters first: real samples, no rate, the one rate, then the rates that the paper found best.
         kinds = [getattr(c, "objective", "untrained") for c in made if not c.alone]
-        assert kinds[: kinds.index("root")].count(DISPLACEMENT) == 11
+        assert list(dict.fromkeys(kinds)) == ["untrained", COMPUTED, DISPLACEMENT, "root", ADAM]
+        for kind in (COMPUTED, DISPLACEMENT):
+            assert kinds[: kinds.index("root")].count(kind) == 11
+
+
+# Of the runs that presets had before there were any without a rate, in the order they are made: stores have them.
+KEYS_OF_BEFORE = {
+    ("generate", "quick"): (37, "eff4acaf1bcae765"),
+    ("generate", "paper"): (872, "061f8f0a40e4fcd6"),
+    ("translate", "quick"): (39, "919ff9b90e73b857"),
+    ("translate", "paper"): (874, "ee902da23a562339"),
+}
+
+
+@pytest.mark.parametrize(("experiment", "preset"), KEYS_OF_BEFORE)
+def test_runs_of_before_keep_their_keys(tmp_path, experiment, preset):
+    np.save(tmp_path / "latents.npy", np.arange(2400, dtype=np.float32).reshape(400, 6))
+    np.save(tmp_path / "gender.npy", np.array(["male", "female"])[np.arange(400) % 2])
+    some = cells(experiment, preset, LatentChoice(str(tmp_path)))
+    before = [c for c in some if getattr(c, "objective", "") not in (COMPUTED, ADAM)]
+    keys = [run.key for cell in before for run in cell.runs]
+    digest = hashlib.sha256(" ".join(keys).encode()).hexdigest()[:16]
+    assert (len(keys), digest) == KEYS_OF_BEFORE[experiment, preset]
+
+
+def test_parts_and_variants_of_a_study_can_be_chosen(folder):
+    def chosen(*parts, variants=()):
+        made = cells("generate", "paper", LatentChoice(folder), "here", parts, variants)
+        assert isinstance(made[0], BaselineCell)
+        return made[1:]
+
+    whole = chosen()
+    some = [chosen(part) for part in LATENT_PARTS]
+    assert [cell for part in some for cell in part] == whole
+    assert {c.objective for c in chosen("no-rate")} == {COMPUTED}
+    assert {c.rates for c in chosen("search")} == {FIRST_RATES}
+    assert {(c.objective, c.optimizer, c.decay, c.precision) for c in chosen("adam")} == {
+        (ADAM, "adam", "linear", "bf16")
+    }
+    assert [c.alone for c in chosen("times")] == [True] * 11
+    both = chosen("no-rate", "search", variants=("sw", "ebsw"))
+    assert [(c.variant, c.objective) for c in both] == [
+        (v, o) for o in (COMPUTED, "root") for v in ("sw", "ebsw")
+    ]
+
+
+def test_rates_are_given_unless_the_step_is_computed(folder):
+    for objective, rates in ((COMPUTED, (0.1,)), ("root", None), (DISPLACEMENT, None)):
+        with pytest.raises(ValueError, match="no rates if, and only if"):
+            TrainingCell("generate", task(folder), "sw", objective, rates, (0,), 10)
+
+
+def test_a_training_without_a_rate(folder):
+    cell = without_rate(task(folder), "sw", seeds=(0, 1), steps=60)
+    found = cell.measure(cell.runs, "cpu")
+    assert [(one.run.lr, one.run.seed, one.status) for one in found] == [
+        (None, 0, "out of steps"),
+        (None, 1, "out of steps"),
+    ]
+    assert all(one.trace["loss"][-1] < one.trace["loss"][0] for one in found)
+    assert "end" in found[0].arrays
+    assert math.isfinite(found[0].measures["self_w2"])
+
+
+def test_who_is_no_worse_without_a_rate(folder, tmp_path):
+    """By means over seeds, against the best rate of all objectives; a run that collapsed or diverged is worse."""
+    there = task(folder)
+
+    def stored(variant, ours, root, adam=None, variance=1.0):
+        made = [without_rate(there, variant, (0, 1))]
+        of = {None: ours}
+        made.append(TrainingCell("generate", there, variant, "root", tuple(root), (0, 1), 10))
+        if adam is not None:
+            made.append(TrainingCell("generate", there, variant, ADAM, (7.0,), (0, 1), 10))
+            of[7.0] = adam
+        for run in (run for cell in made for run in cell.runs):
+            low, high = {**root, **of}[run.lr]
+            value = (low, high)[run.seed]
+            ratio = variance if run.lr is None else 1.0
+            measures = {"sw2": value, "energy": 3 - value, "variance_ratio": ratio, "steps": 10.0}
+            status = "out of steps" if value < math.inf else "diverged"
+            yield Result(run, status, 1.0, w2=value, measures=measures)
+
+    inf = math.inf
+    with Store(tmp_path / "runs.db") as store:
+        for some in (
+            stored("sw", (1.0, 1.2), {0.1: (1.1, 1.1), 0.3: (2.0, 2.0)}),  # equal: no worse
+            stored("maxsw", (1.2, 1.4), {0.1: (1.1, 1.3)}),  # worse, within noise
+            stored("dsw", (1.5, 1.5), {0.1: (1.1, 1.1)}),  # worse
+            stored("ebsw", (1.0, 1.0), {0.1: (1.1, 1.1)}, adam=(0.9, 0.9)),  # worse than Adam only
+            stored("rpsw", (0.5, 0.5), {0.1: (1.1, 1.1)}, variance=0.5),  # collapsed
+            stored("omsw", (1.0, inf), {0.1: (1.1, 1.1)}),  # diverged
+            stored("rmsw", (1.0, 1.0), {0.1: (inf, 1.1)}),  # nothing to compare with
+        ):
+            store.add(list(some), "here", {})
+        ((group,), _) = groups(store, "generate")
+        (line,) = no_rate_lines(store, "generate")
+        assert no_rate_lines(store, "translate") == []
+    found = {one.variant: one for one in without_a_rate(group, "sw2", ("root", ADAM))}
+    assert list(found) == [v for v in ELEVEN if v in ("sw", "maxsw", "dsw", "omsw", "ebsw", "rpsw")]
+    assert {v for v, one in found.items() if one.no_worse} == {"sw"}
+    assert {v for v, one in found.items() if one.within_noise} == {"sw", "maxsw"}
+    assert (found["ebsw"].objective, found["ebsw"].best.rate) == (ADAM, 7.0)
+    assert found["dsw"].ratio == pytest.approx(1.5 / 1.1)
+    assert found["omsw"].ratio == inf
+    by_root = without_a_rate(group, "sw2", ("root",))
+    assert {one.variant for one in by_root if one.no_worse} == {"sw", "ebsw"}
+    assert count_no_worse(by_root) == "2 of 6 variants (3 within two standard errors)"
+    # By energy the largest rate of sw is the best.
+    (sw,) = (one for one in without_a_rate(group, "energy", ("root",)) if one.variant == "sw")
+    assert (sw.best.rate, sw.no_worse) == (0.3, False)
+    assert "by SW₂ for 1 of 6 variants (2 within two standard errors), by energy for" in line
 
 
 def test_a_run_does_not_depend_on_its_stack(folder):
@@ -146,6 +284,25 @@ def test_a_training_that_was_stopped_goes_on(folder, tmp_path, monkeypatch):
     assert anew.measures["sw2"] == whole.measures["sw2"]
 
 
+def test_parts_of_a_study_from_the_command_line(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(presets, "_QUICK_STEPS", 5)
+    store = tmp_path / "runs.db"
+    asked = ["reproduce", "generate", "--latents", folder, "--store", str(store), "--jobs", "1"]
+    asked += ["--no-report", "--only", "no-rate", "--only", "search"]
+    asked += ["--variant", "sw", "--variant", "dsw"]
+    assert main(asked) == 0
+    with Store.reading(store) as kept:
+        rows = [row for row in kept.rows() if row["objective"] != "untrained"]
+    found = sorted((row["variant"], row["objective"], row["lr"]) for row in rows)
+    assert found == [
+        ("dsw", COMPUTED, None),
+        ("sw", COMPUTED, None),
+        *(("sw", "root", rate) for rate in QUICK_RATES),
+    ]
+    said = capsys.readouterr().out
+    assert re.search(r"generation: no rate .* by SW₂ for [01] of 1 variants, by energy", said)
+
+
 @pytest.fixture(scope="module")
 def report(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
@@ -177,6 +334,22 @@ def test_the_report_ranks_by_sliced_distance_and_shows_what_needs_no_training(re
     assert next(row for row in rows if row[""] == "real")["SW₂ / floor"] == "1.00"
     assert float(next(row for row in rows if row[""] == "constant mean")["variance"]) == 0
     assert next(row for row in rows if row[""] == "dsw")["rate"] == "not run"
+
+
+def test_the_report_has_no_rate_beside_the_best(report):
+    rows = {row[""]: row for row in table(report, "generate-generation-no-rate")}
+    ranked = {row[""]: row for row in table(report, "generate-generation-root")}
+    alone = {row[""]: row for row in table(report, "generate-generation-computed")}
+    assert alone["sw"]["rate"].startswith("computed")  # whether or not it may win
+    assert rows["dsw"]["SW₂, no rate"] == "–"
+    for variant in ("sw", "maxsw", "ebsw"):
+        assert rows[variant]["SW₂, no rate"].split()[0] == alone[variant]["SW₂"]
+        may_win = "variance" not in rows[variant]["SW₂, no rate"]
+        assert alone[variant]["rate"] == "computed" + ", cannot win" * (not may_win)
+        assert ranked[variant]["SW₂, no rate"].startswith(alone[variant]["SW₂"])
+    page = (report / "index.html").read_text()
+    assert "no rate is no worse than the best by SW₂ for" in page
+    assert "Left of the line: no rate and displacement 0.1, for all." in page
 
 
 def test_the_report_has_the_papers_numbers_beside(report):
@@ -265,7 +438,8 @@ def test_pictures_of_a_study_that_are_not_there(folder, report, tmp_path, capsys
 
 def test_marks_without_a_line_are_named_below():
     lines = {"sw": [Best(0.1, 1.0, 0.0, []), Best(1.0, 2.0, 0.0, [])]}
-    beside = {name: Best(0.1, 1.5, 0.0, []) for name in ("sw", "dsw")}
+    marks = {name: Best(0.1, 1.5, 0.0, []) for name in ("sw", "dsw")}
+    beside = {"no rate": marks, "displacement 0.1": marks}
     (legend,) = basins({"root": lines}, beside, {}).legends
     assert [text.get_text() for text in legend.get_texts()] == ["sw", "dsw"]
 

@@ -95,7 +95,7 @@ def row(lr, w2, **more):
 
 def test_a_basin_draws_what_is_finite_and_tells_it_as_it_is():
     searched = {"sw": by_rate([row(1.0, 0.0), row(3.0, 1e-3), row(10.0, math.inf)])}
-    spec = charts.basin(searched, {"sw": best_of([row(None, 1e-14)])}, edge=5.0)
+    spec = charts.basin(searched, {"computed": {"sw": best_of([row(None, 1e-14)])}}, edge=5.0)
     data = [point for values in spec["datasets"].values() for point in values] if "datasets" in spec else [
         point for layer in spec["layer"] for point in layer["data"]["values"]]  # fmt: skip
     drawn = {point["told_rate"]: point for point in data if "told_rate" in point}

@@ -16,7 +16,17 @@ import typer
 from slicewise.lab.cli import PARTLY, STOPPED, options
 from slicewise.lab.data import check_there, find_file
 from slicewise.lab.errors import NothingToDo, UserError
-from slicewise.lab.names import ADULT, CHILD, EXPERIMENTS, OPTION_USERS, PRESETS
+from slicewise.lab.names import (
+    ADULT,
+    CHILD,
+    EXPERIMENTS,
+    GENERATE,
+    LATENT_PARTS,
+    OPTION_USERS,
+    PRESETS,
+    TRANSLATE,
+    VARIANTS,
+)
 from slicewise.support import check_choice
 
 if TYPE_CHECKING:
@@ -36,6 +46,7 @@ in the store are not made again.
   slicewise reproduce image-flow --faces img_align_celeba --device cuda
   slicewise reproduce generate --latents alae_ffhq     with your own latents
   slicewise reproduce translate --latents w.npy --labels age.npy --adult 30 --child 12
+  slicewise reproduce generate --preset paper --only no-rate --only search
   slicewise reproduce all --engine ray --address auto  on a Ray cluster
 """
 CLUSTER = "A Ray cluster"
@@ -127,6 +138,25 @@ def reproduce(
     adult: options.AdultAge = ADULT,
     child: options.ChildAge = CHILD,
     more: options.MoreLatents = 0,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PART",
+            help=f"A part of generate and translate: {', '.join(LATENT_PARTS)}; repeat it for several. "
+            f"\\[default: all]",
+            autocompletion=options.one_of(LATENT_PARTS),
+            rich_help_panel=options.LATENTS,
+        ),
+    ] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="One of the paper's variants, for generate and translate; repeat it for several. \\[default: all]",
+            autocompletion=options.one_of(VARIANTS),
+            rich_help_panel=options.LATENTS,
+        ),
+    ] = None,
     report: Annotated[bool, typer.Option(help="Write a report at the end.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> int:
@@ -147,8 +177,12 @@ def reproduce(
         "--adult": adult,
         "--child": child,
         "--more": more,
+        "--only": only or None,
+        "--variant": variant or None,
     }
     _check_read(experiment, [name for name, v in given.items() if v != usual.get(name)])
+    for part in only or ():
+        check_choice("--only", part, LATENT_PARTS)
     asked = EngineOptions(engine, device, jobs, address, cpus_per_task, gpus_per_task, quiet)
     if report and out.exists() and not out.is_dir():
         raise UserError(f"--out {out} is a file: name a folder for the report")
@@ -159,11 +193,13 @@ def reproduce(
         if file is not None and not Path(file).is_dir():
             find_file(str(file))
 
-    from slicewise.lab.experiments import Options
+    from slicewise.lab.experiments import ELEVEN, Options
     from slicewise.lab.latents import LatentChoice
-    from slicewise.lab.report import write_report
+    from slicewise.lab.report import no_rate_lines, write_report
     from slicewise.lab.study import Store, SweepProgress, sweep
 
+    for name in variant or ():
+        check_choice("--variant", name, ELEVEN)
     names = list(EXPERIMENTS) if experiment == "all" else [experiment]
     with open_engine(asked) as place:
         cells, left_out = _cells(
@@ -176,6 +212,8 @@ def reproduce(
                 _absolute(photographs),
                 place.machine,
                 LatentChoice(_absolute(latents), _absolute(labels), held_out, adult, child, more),
+                tuple(only or ()),
+                tuple(variant or ()),
             ),
         )
         # Invalid input files are reported here, before anything is written.
@@ -202,6 +240,10 @@ def reproduce(
     if not quiet:
         there = f", {outcome.there} were stored already" if outcome.there else ""
         print(f"{store}: {outcome.made} runs made{there}")
+        with Store.reading(store) as kept:
+            for name in (one for one in names if one in (GENERATE, TRANSLATE)):
+                for line in no_rate_lines(kept, name):
+                    print(line)
     for name, error in outcome.failed.items():
         print(f"slicewise: {name} failed: {' '.join(error.split())}", file=sys.stderr)
     if report:

@@ -19,7 +19,7 @@ from slicewise.lab.experiments.check_cells import cells as check_cells_of
 from slicewise.lab.experiments.color import published_objective, published_rate
 from slicewise.lab.experiments.flows import ELEVEN, TIMED_PREFIX
 from slicewise.lab.experiments.latent import presets as latent_presets
-from slicewise.lab.experiments.latent.cells import DISPLACEMENT, UNTRAINED
+from slicewise.lab.experiments.latent.cells import ADAM, COMPUTED, DISPLACEMENT, UNTRAINED
 from slicewise.lab.experiments.latent.tasks import GENERATION
 from slicewise.lab.experiments.theory.evaluation import noise_of
 from slicewise.lab.latents import LatentChoice
@@ -36,7 +36,7 @@ from slicewise.lab.study import Cell
 from slicewise.problem import Convention
 
 __all__ = [
-    "CHECKS", "DISPLACEMENT", "ELEVEN", "EXPERIMENTS", "GENERATE", "GENERATION", "TIMED_PREFIX",
+    "ADAM", "CHECKS", "COMPUTED", "DISPLACEMENT", "ELEVEN", "EXPERIMENTS", "GENERATE", "GENERATION", "TIMED_PREFIX",
     "TRANSLATE", "UNTRAINED", "Check", "Measured", "Options", "noise_of", "published_objective", "published_rate", "task_from",
 ]  # fmt: skip
 
@@ -55,6 +55,14 @@ class Options:
     machine: str = "here"  # that runs are timed on
     # Latents of the user instead of encoded digits.
     latents: LatentChoice = field(default_factory=LatentChoice)
+    parts: tuple[str, ...] = ()  # of generate and translate; none means all
+    variants: tuple[str, ...] = ()  # of generate and translate; none means all
+
+
+def _trained(experiment: str, asked: Options) -> Sequence[Cell]:
+    return latent_presets.cells(
+        experiment, asked.preset, asked.latents, asked.machine, asked.parts, asked.variants
+    )
 
 
 EXPERIMENTS: dict[str, Callable[[Options], Sequence[Cell]]] = {
@@ -64,11 +72,7 @@ EXPERIMENTS: dict[str, Callable[[Options], Sequence[Cell]]] = {
         asked.preset, asked.convention, asked.machine, mnist=asked.mnist, faces_at=asked.faces
     ),
     COLOR: lambda asked: color.cells(asked.preset, asked.machine, photographs=asked.photographs),
-    GENERATE: lambda asked: latent_presets.cells(
-        GENERATE, asked.preset, asked.latents, asked.machine
-    ),
-    TRANSLATE: lambda asked: latent_presets.cells(
-        TRANSLATE, asked.preset, asked.latents, asked.machine
-    ),
+    GENERATE: lambda asked: _trained(GENERATE, asked),
+    TRANSLATE: lambda asked: _trained(TRANSLATE, asked),
     ESTIMATORS: lambda asked: check_cells_of(asked.preset, ESTIMATORS, asked.machine),
 }

@@ -17,15 +17,15 @@ from slicewise.support import open_on_demand
 if TYPE_CHECKING:
     from slicewise.lab.report.best import best_of
     from slicewise.lab.report.page import write_report
-    from slicewise.lab.report.training_runs import Group, groups, samples
+    from slicewise.lab.report.training_runs import Group, groups, no_rate_lines, samples
 else:
     __getattr__, __dir__ = open_on_demand(
         __name__,
         {
             "best": "best_of",
             "page": "write_report",
-            "training_runs": "Group groups samples",
+            "training_runs": "Group groups no_rate_lines samples",
         },
     )
 
-__all__ = ["Group", "best_of", "groups", "samples", "write_report"]
+__all__ = ["Group", "best_of", "groups", "no_rate_lines", "samples", "write_report"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from slicewise.lab.images import GRAY
@@ -19,27 +19,31 @@ Point = dict[str, Any]
 
 def basin(
     searched: Mapping[str, Sequence[Best]],
-    computed: Mapping[str, Best],
+    unsearched: Mapping[str, Mapping[str, Best]],
     edge: float | None,
     *,
     measure: str = REMAINING,
-    beside: str = "computed",
 ) -> dict[str, Any]:
     """Return a chart of a measure over the rate, a line for each variant.
 
     Args:
         searched: the results at each rate, by variant.
-        computed: results without a searched rate, by variant; drawn at the left edge.
+        unsearched: results without a searched rate, by what they are called and by variant; each a column of marks left
+            of the lines, the first one leftmost.
         edge: the largest stable rate of "sw" by theory, drawn as a line.
         measure: the name of the measure.
-        beside: the name of what is drawn at the left edge.
     """
     import altair as alt
 
     at_rates = [_basin_point(v, one) for v, some in searched.items() for one in some]
     at_rates = [p for p in at_rates if p["w2"] is not None and 0 < p["rate"] < float("inf")]
     lowest = min((point["rate"] for point in at_rates), default=1.0)
-    without = [{**_basin_point(v, one), "rate": lowest / 4} for v, one in computed.items()]
+    columns = columns_left_of(lowest, unsearched)
+    without = [
+        {**_basin_point(v, one), "rate": columns[name]}
+        for name, some in unsearched.items()
+        for v, one in some.items()
+    ]
     without = [point for point in without if point["w2"] is not None]
     rates = [point["rate"] for point in [*at_rates, *without]] + ([edge] if edge else [])
     heights = [point["w2"] for point in [*at_rates, *without]]
@@ -60,7 +64,7 @@ def basin(
         alt.Chart(_values(alt, [{"rate": lowest / 2}]))
         .mark_rule(color=GRAY, opacity=0.4)
         .encode(x=x),
-        alt.Chart(_values(alt, [{"rate": lowest / 4, "told": beside}]))
+        alt.Chart(_values(alt, [{"rate": at, "told": name} for name, at in columns.items()]))
         .mark_text(fontSize=10, color=GRAY, clip=False)
         .encode(x=x, y=alt.value(-8), text="told:N"),
     ]
@@ -72,6 +76,12 @@ def basin(
             .encode(x=x, tooltip=alt.Tooltip("told:N", title="rate"))
         )
     return _specified(alt, layers)
+
+
+def columns_left_of(lowest: float, names: Iterable[str]) -> dict[str, float]:
+    """Return where columns of marks are drawn on a logarithmic axis of rates: left of the least rate, the last one next to it."""
+    there = list(names)
+    return {name: lowest / 4 ** (len(there) - i) for i, name in enumerate(there)}
 
 
 def loss_curves(found: Mapping[str, Best]) -> list[Point]:

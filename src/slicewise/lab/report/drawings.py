@@ -10,7 +10,7 @@ import numpy as np
 from slicewise.lab.data import Array
 from slicewise.lab.images import BLUE, GRAY, ORANGE, blank
 from slicewise.lab.report.best import Best, Row
-from slicewise.lab.report.charts import LOWEST, REMAINING
+from slicewise.lab.report.charts import LOWEST, REMAINING, columns_left_of
 from slicewise.lab.report.layout import STYLES
 
 if TYPE_CHECKING:
@@ -20,20 +20,19 @@ if TYPE_CHECKING:
 
 def basins(
     searched: Mapping[str, Mapping[str, Sequence[Best]]],
-    computed: Mapping[str, Best],
+    unsearched: Mapping[str, Mapping[str, Best]],
     edges: Mapping[str, float],
     *,
     measure: str = REMAINING,
-    beside: str = "computed",
 ) -> Drawing:
     """Draw a measure over the rate: a panel for each objective, a line for each variant.
 
     Args:
         searched: the results at each rate, by objective and variant.
-        computed: results without a searched rate, by variant; drawn at the left edge.
+        unsearched: results without a searched rate, by what they are called and by variant; each a column of marks left
+            of the lines, the first one leftmost.
         edges: the largest stable rate of "sw" by theory, by objective.
         measure: the name of the measure.
-        beside: the name of what is drawn at the left edge.
     """
     figure = blank(6.2 * len(searched), 4.4)
     panels = figure.subplots(1, len(searched), sharey=True, squeeze=False)[0]
@@ -43,22 +42,26 @@ def basins(
             some = [one for one in found if one.rate is not None and 0 < one.rate < np.inf]
             rates += [one.rate for one in some if one.rate is not None]
             _line(panel, variant, some)
-        low = min(rates) / 4
-        for variant, best in computed.items():
-            style, height = STYLES[variant], max(best.mean, LOWEST)
-            # A variant without a line needs an entry of the legend.
-            name = None if variant in variants else variant
-            panel.plot(
-                [low], [height], style.mark, color=style.color, ms=6, clip_on=False, label=name
-            )
-        panel.axvline(low * 1.8, color=GRAY, lw=0.6)
-        panel.text(low, 1.01, beside, fontsize=7, ha="center", va="bottom", color=GRAY,
-                   transform=panel.get_xaxis_transform())  # fmt: skip
+        named = set(variants)
+        for words, at in columns_left_of(min(rates), unsearched).items():
+            for variant, best in unsearched[words].items():
+                style, height = STYLES[variant], max(best.mean, LOWEST)
+                # A variant without a line needs an entry of the legend, and one only.
+                name = None if variant in named else variant
+                named.add(variant)
+                panel.plot(
+                    [at], [height], style.mark, color=style.color, ms=6, clip_on=False, label=name
+                )
+            panel.text(at, 1.01, words.replace(" ", "\n"), fontsize=7, ha="center", va="bottom", color=GRAY,
+                       transform=panel.get_xaxis_transform())  # fmt: skip
+        if unsearched:
+            panel.axvline(min(rates) / 2.2, color=GRAY, lw=0.6)
         if objective in edges and edges[objective] < 4 * max(rates):
             panel.axvline(edges[objective], color=BLUE, lw=1, ls=":")
             panel.text(edges[objective], 0.02, " edge of sw by theory", fontsize=7, color=BLUE, rotation=90,
                        va="bottom", ha="right", transform=panel.get_xaxis_transform())  # fmt: skip
         panel.set(xscale="log", xlabel=f"learning rate, {objective} objective")
+        _rates_only(panel, min(rates) / 2.2)
         panel.grid(alpha=0.25)
     panels[0].set_ylabel(measure)
     _scaled(panels)
@@ -72,6 +75,16 @@ def basins(
         frameon=False,
     )
     return figure
+
+
+def _rates_only(panel: Axes, least: float) -> None:
+    """Leave out the ticks of a logarithmic axis below the least rate, where marks without a rate are."""
+    ticks = [tick for tick in panel.get_xticks() if tick >= least]
+    minor = [tick for tick in panel.get_xticks(minor=True) if tick >= least]
+    limits = panel.get_xlim()
+    panel.set_xticks(ticks)
+    panel.set_xticks(minor, minor=True)
+    panel.set_xlim(*limits)
 
 
 def _scaled(panels: Sequence[Axes]) -> None:

@@ -132,10 +132,10 @@ def _basin(flows: Flows, group: str) -> list[Charts]:
         "ends where the runs diverge."
     )
     some = [
-        Chart(f"{o} objective", charts.basin(variants, computed, there.get(o)))
+        Chart(f"{o} objective", charts.basin(variants, {"computed": computed}, there.get(o)))
         for o, variants in searched.items()
     ]
-    drawn = drawings.basins(searched, computed, there)
+    drawn = drawings.basins(searched, {"computed": computed}, there)
     return [Charts(some, caption, as_figure(drawn, name, alt, f"{group}. {caption}"))]
 
 

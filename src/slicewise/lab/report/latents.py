@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from slicewise.lab.experiments import DISPLACEMENT, ELEVEN, TIMED_PREFIX
+from slicewise.judging import MIN_VARIANCE_RATIO
+from slicewise.lab.experiments import COMPUTED, DISPLACEMENT, ELEVEN, TIMED_PREFIX
 from slicewise.lab.images import gallery
 from slicewise.lab.published import Published, find, published
 from slicewise.lab.report import charts, drawings
@@ -25,13 +26,18 @@ from slicewise.lab.report.layout import (
     file_name,
 )
 from slicewise.lab.report.training_runs import (
+    NAMES,
     PAPER_NAMES,
     Group,
+    Samples,
+    count_no_worse,
     groups,
+    is_eligible,
     mean,
     objectives,
     samples,
     value,
+    without_a_rate,
 )
 from slicewise.lab.study import Store, as_json
 
@@ -51,7 +57,9 @@ _OF_MOVES = {
     "move": "move / mean shift",
     "own_nearest": "own source nearest",
 }
-_BESIDE = f"{DISPLACEMENT} 0.1"
+# Trainings whose rate was not searched for, by the names that they have in tables and charts.
+_UNSEARCHED = {"no rate": COMPUTED, f"{DISPLACEMENT} 0.1": DISPLACEMENT}
+_COLLAPSED = f" (variance < {MIN_VARIANCE_RATIO:g})"
 # The paper's dimension of latents and batch size.
 _PAPER_SIZES = (512, 2048)
 
@@ -64,7 +72,12 @@ def section(store: Store, experiment: str) -> Section | None:
     blocks: list[Block] = []
     for group in found:
         blocks += [Heading(group.words), *_basins(experiment, group)]
-        blocks += [_ranked(experiment, group, o) for o in (*objectives(group), DISPLACEMENT)]
+        blocks += no_rate(experiment, group)
+        blocks += [
+            _ranked(experiment, group, o)
+            for o in (*objectives(group), DISPLACEMENT, COMPUTED)
+            if o != COMPUTED or _has(group, COMPUTED)
+        ]
         blocks += [*orders(experiment, group), *every_rate(experiment, group)]
         blocks += _pictures(store, experiment, group)
     tables = times(experiment, timed)
@@ -92,7 +105,7 @@ def _basins(experiment: str, group: Group) -> list[Charts]:
     made = []
     for measure, words in (("sw2", "SW₂ on held-out data"), ("w2", "exact W₂ on held-out data")):
         searched = {
-            objective: found
+            NAMES.get(objective, objective): found
             for objective in objectives(group)
             if (
                 found := {
@@ -104,21 +117,76 @@ def _basins(experiment: str, group: Group) -> list[Charts]:
         }
         if not searched:
             continue
-        every = {v: group.at_rates(v, DISPLACEMENT, measure) for v in ELEVEN}
-        beside = {v: some[0] for v, some in every.items() if some and some[0].mean < math.inf}
-        caption = f"{words} over the learning rate. Left of the line: {_BESIDE}, for all. A line ends where runs diverge."
+        beside = {
+            name: marks
+            for name, objective in _UNSEARCHED.items()
+            if (marks := _marks(group, objective, measure))
+        }
+        left = f" Left of the line: {' and '.join(beside)}, for all." if beside else ""
+        caption = f"{words} over the learning rate.{left} A line ends where runs diverge."
         some_charts = [
-            Chart(
-                f"{words}, {o} objective",
-                charts.basin(lines, beside, None, measure=words, beside=_BESIDE),
-            )
+            Chart(f"{words}, {o} objective", charts.basin(lines, beside, None, measure=words))
             for o, lines in searched.items()
         ]
-        drawn = drawings.basins(searched, beside, {}, measure=words, beside=_BESIDE)
+        drawn = drawings.basins(searched, beside, {}, measure=words)
         name = f"{experiment}-{file_name(group.words)}-basin-{measure}"
         still = as_figure(drawn, name, f"{group.words}: {caption}", f"{group.words}. {caption}")
         made.append(Charts(some_charts, caption, still))
     return made
+
+
+def _has(group: Group, objective: str) -> bool:
+    return any(row["objective"] == objective for row in group.rows)
+
+
+def _marks(group: Group, objective: str, measure: str) -> dict[str, Best]:
+    """Return the finite results of trainings that were not searched for, by variant."""
+    every = {v: group.at_rates(v, objective, measure) for v in ELEVEN}
+    return {v: some[0] for v, some in every.items() if some and some[0].mean < math.inf}
+
+
+def no_rate(experiment: str, group: Group) -> list[Table]:
+    """Return a table of trainings without a rate beside the best of all searched rates, by SW_2 and by energy."""
+    searched = objectives(group)
+    found = {
+        measure: {one.variant: one for one in without_a_rate(group, measure, searched)}
+        for measure in ("sw2", "energy")
+    }
+    if not found["sw2"]:
+        return []
+    lines = []
+    for variant in ELEVEN:
+        line = [variant]
+        for measure, some in found.items():
+            one = some.get(variant)
+            if one is None:
+                line += ["–"] * 4
+                continue
+            way = f"{NAMES.get(one.objective, one.objective)} {one.best.rate:g}"
+            ratio = format_measure(one.ratio)
+            line += [_spread(one.ours, measure), _spread(one.best, measure), way, ratio]
+        lines.append(line)
+    header = [""]
+    for measure in found:
+        words = _SHOWN[measure]
+        header += [f"{words}, no rate", f"{words}, best rate", f"at, by {words}", f"ratio of {words}"]  # fmt: skip
+    note = "Means over seeds, ± the standard deviation over them. The best rate is chosen by the measure itself on the samples that are judged. "
+    for objective in (None, *searched) if len(searched) > 1 else (None,):
+        of = searched if objective is None else [objective]
+        said = [
+            f"by {_SHOWN[measure]} for {count_no_worse(without_a_rate(group, measure, of))}"
+            for measure in found
+        ]
+        rates = "all searched rates" if objective is None else NAMES.get(objective, objective)
+        note += f"Of {rates}: no rate is no worse than the best {', '.join(said)}. "
+    name = f"{experiment}-{file_name(group.words)}-no-rate"
+    title = f"{group.words}: no rate beside the best searched one"
+    return [Table(name, title, header, lines, note.strip())]
+
+
+def _spread(one: Best, measure: str) -> str:
+    std = f" ± {format_measure(one.std, measure)}" if len(one.runs) > 1 and one.std else ""
+    return format_measure(one.mean, measure) + std + ("" if is_eligible(one) else _COLLAPSED)
 
 
 def _drawable(some: Sequence[Best]) -> bool:
@@ -127,38 +195,49 @@ def _drawable(some: Sequence[Best]) -> bool:
 
 def _ranked(experiment: str, group: Group, objective: str) -> Table:
     """Return a table of the variants at their best rates, from best to worst, then those that cannot win and the baselines."""
-    measures, searched = _measures(group), objective != DISPLACEMENT
+    measures, searched = _measures(group), objective not in _UNSEARCHED.values()
+    also = {name: o for name, o in _UNSEARCHED.items() if o == DISPLACEMENT or _has(group, o)}
+
+    def beside(variant: str, one: Best | None) -> list[str]:
+        return [w for o in also.values() for w in _beside(group, variant, one, o)] if searched else []  # fmt: skip
 
     def line(variant: str, one: Best, rate: str) -> list[str]:
         shown = [format_measure(mean(one.runs, name), name) for name in measures]
-        beside = _beside(group, variant, one) if searched else []
-        return [variant, rate, _over_floor(group, one.mean), *shown, *beside]
+        return [variant, rate, _over_floor(group, one.mean), *shown, *beside(variant, one)]
 
     best = {v: group.best(v, objective) for v in ELEVEN}
     there = {v: one for v, one in best.items() if one is not None}
-    lines = [line(v, there[v], f"{there[v].rate:g}") for v in sorted(there, key=lambda v: there[v].mean)]  # fmt: skip
+    lines = [line(v, there[v], _rate(there[v])) for v in sorted(there, key=lambda v: there[v].mean)]  # fmt: skip
     for variant in [v for v in ELEVEN if v not in there]:
         least = group.least(variant, objective)
         if least is not None:
-            lines.append(line(variant, least, f"{least.rate:g}, cannot win"))
+            lines.append(line(variant, least, f"{_rate(least)}, cannot win"))
         else:
             why = "diverged" if group.some(variant, objective) else "not run"
-            beside = _beside(group, variant, None) if searched else []
-            lines.append([variant, why, *["–"] * (len(measures) + 1), *beside])
+            lines.append([variant, why, *["–"] * (len(measures) + 1), *beside(variant, None)])
     for row in group.untrained():
         shown = [format_measure(mean([row], name), name) for name in measures]
         over = _over_floor(group, value(row, "sw2"))
-        lines.append([row["variant"], "no training", over, *shown, *["–", "–"] * searched])
-    header = ["", "rate", "SW₂ / floor", *measures.values()]
-    note = f"Each variant at the rate that is best by SW₂ on {objective}, means over seeds. "
-    if searched:
-        header += [f"SW₂ at {_BESIDE}", "over the best"]
-        note += (
-            f"Last: {_BESIDE}, which was not searched for, and its SW₂ over that of the best rate."
+        lines.append(
+            [row["variant"], "no training", over, *shown, *["–"] * (2 * len(also) * searched)]
         )
-    title = f"{group.words}: ranked by SW₂, {objective}"
+    header = ["", "rate", "SW₂ / floor", *measures.values()]
+    words = NAMES.get(objective, objective)
+    note = f"Each variant at the rate that is best by SW₂ on {words}, means over seeds. "
+    if objective == COMPUTED:
+        note = (
+            "Each variant with its step lengths computed along Adam's direction, means over seeds. "
+        )
+    if searched:
+        header += [w for name in also for w in (f"SW₂, {name}", f"{name} / best")]
+        note += f"Last: {' and '.join(also)}, not searched for, and their SW₂ over that of the best rate."
+    title = f"{group.words}: ranked by SW₂, {words}"
     name = f"{experiment}-{file_name(group.words)}-{objective}"
     return Table(name, title, header, lines, note)
+
+
+def _rate(one: Best) -> str:
+    return "computed" if one.rate is None else f"{one.rate:g}"
 
 
 def _measures(group: Group) -> dict[str, str]:
@@ -174,15 +253,15 @@ def _over_floor(group: Group, number: float) -> str:
     return f"{number / value(floor, 'sw2'):.2f}"
 
 
-def _beside(group: Group, variant: str, best: Best | None) -> list[str]:
-    """Return SW₂ at the rate that was not searched for, and its ratio to the best."""
-    some = group.some(variant, DISPLACEMENT)
+def _beside(group: Group, variant: str, best: Best | None, objective: str) -> list[str]:
+    """Return SW₂ of trainings that were not searched for, and its ratio to the best."""
+    some = group.some(variant, objective)
     if not some:
         return ["not run", "–"]
     ours = sum(value(row, "sw2") for row in some) / len(some)
     words = format_measure(ours, "sw2")
-    if any(value(row, "variance_ratio") < 0.8 for row in some):
-        words += " (variance < 0.8)"
+    if any(value(row, "variance_ratio") < MIN_VARIANCE_RATIO for row in some):
+        words += _COLLAPSED
     ratio = "–" if best is None or not math.isfinite(ours) else f"{ours / best.mean:.2f}"
     return [words, ratio]
 
@@ -248,8 +327,21 @@ def _all(runs: Sequence[Row], measure: str) -> float:
 
 
 def _pictures(store: Store, experiment: str, group: Group) -> list[Figure]:
-    """Return a figure of what each variant makes at its best rate, of translations from the same sources."""
-    found = samples(store, group, "pictures")
+    """Return figures of what each variant makes: at its best rate and without a rate, of translations from the same sources."""
+    name = f"{experiment}-{file_name(group.words)}-pictures"
+    rated = samples(store, group, "pictures", (*objectives(group), DISPLACEMENT))
+    without = samples(store, group, "pictures", (COMPUTED,))
+    words = f"{group.words}: samples of each variant"
+    return [
+        *_gallery(store, group, rated, name, f"{words} at its best rate by SW₂, none chosen."),
+        *_gallery(store, group, without, f"{name}-no-rate", f"{words} without a rate, none chosen."),
+    ]  # fmt: skip
+
+
+def _gallery(
+    store: Store, group: Group, found: Sequence[Samples], name: str, caption: str
+) -> list[Figure]:
+    """Return a figure of samples, a line for each variant, below real ones or sources."""
     if not found:
         return []
     lines = [(one.label, one.made) for one in found]
@@ -258,8 +350,6 @@ def _pictures(store: Store, experiment: str, group: Group) -> list[Figure]:
         lines.insert(0, ("source", found[0].source))
     elif real is not None:
         lines.insert(0, ("held out", real))
-    caption = f"{group.words}: samples of each variant at its best rate by SW₂, none chosen."
-    name = f"{experiment}-{file_name(group.words)}-pictures"
     return [as_figure(gallery(lines), name, caption, caption, photographs=True)]
 
 

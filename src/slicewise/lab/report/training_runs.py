@@ -10,7 +10,15 @@ from typing import Any
 
 from slicewise.judging import MIN_VARIANCE_RATIO
 from slicewise.lab.data import Array
-from slicewise.lab.experiments import DISPLACEMENT, ELEVEN, GENERATION, TIMED_PREFIX, UNTRAINED
+from slicewise.lab.experiments import (
+    ADAM,
+    COMPUTED,
+    DISPLACEMENT,
+    ELEVEN,
+    GENERATION,
+    TIMED_PREFIX,
+    UNTRAINED,
+)
 from slicewise.lab.report.best import Best, Row
 from slicewise.lab.study import Store, as_json
 
@@ -20,6 +28,8 @@ PAPER_NAMES = {
     "male to female": "male_to_female",
     "adult to child": "adult_to_child",
 }
+# What trainings are called that are named after something else than the objective.
+NAMES = {COMPUTED: "no rate", ADAM: "Adam, linear decay"}
 
 
 @dataclass(frozen=True)
@@ -55,11 +65,12 @@ class Group:
         return next((row for row in self.untrained() if row["variant"] == "real"), None)
 
     def at_rates(self, variant: str, objective: str, measure: str) -> list[Best]:
-        """Return the mean of a measure over seeds, at each rate."""
-        found: dict[float, list[Row]] = {}
+        """Return the mean of a measure over seeds, at each rate; one without a rate where steps are computed."""
+        found: dict[float | None, list[Row]] = {}
         for row in self.some(variant, objective):
             found.setdefault(row["lr"], []).append(row)
-        return [_best(rate, found[rate], measure) for rate in sorted(found)]
+        order = sorted(found, key=lambda rate: rate or 0.0)
+        return [_best(rate, found[rate], measure) for rate in order]
 
     def best(self, variant: str, objective: str, measure: str = "sw2") -> Best | None:
         """Return the rate with the least measure among eligible ones; by W_2 all are eligible, as in the paper."""
@@ -69,9 +80,9 @@ class Group:
         ]
         return min(may, key=lambda one: one.mean, default=None)
 
-    def least(self, variant: str, objective: str) -> Best | None:
-        """Return the rate with the least SW_2, eligible or not."""
-        finite = [one for one in self.at_rates(variant, objective, "sw2") if one.mean < math.inf]
+    def least(self, variant: str, objective: str, measure: str = "sw2") -> Best | None:
+        """Return the rate with the least measure, eligible or not."""
+        finite = [one for one in self.at_rates(variant, objective, measure) if one.mean < math.inf]
         return min(finite, key=lambda one: one.mean, default=None)
 
     def ranks(self, measure: str, objective: str = "root") -> dict[str, int]:
@@ -99,7 +110,7 @@ def mean(runs: Iterable[Row], measure: str) -> float:
     return statistics.fmean(there) if there else math.nan
 
 
-def _best(rate: float, rows: list[Row], measure: str) -> Best:
+def _best(rate: float | None, rows: list[Row], measure: str) -> Best:
     numbers = [value(row, measure) for row in rows]
     average = statistics.fmean(numbers)
     std = statistics.stdev(numbers) if len(numbers) > 1 and average < math.inf else 0.0
@@ -165,8 +176,95 @@ def _longest(rows: list[Row]) -> list[Row]:
 
 def objectives(group: Group) -> list[str]:
     """Return the objectives with searched rates."""
-    there = {row["objective"] for row in group.rows} - {UNTRAINED, DISPLACEMENT}
-    return [name for name in ("root", "mean_root", "power") if name in there]
+    there = {row["objective"] for row in group.rows}
+    return [name for name in ("root", "mean_root", "power", ADAM) if name in there]
+
+
+@dataclass(frozen=True)
+class NoRate:
+    """A variant trained without a rate, beside the best of its searched rates by the same measure.
+
+    Attributes:
+        variant: its name.
+        ours: the runs without a rate.
+        best: those at the best searched rate.
+        objective: that the best searched rate is of.
+    """
+
+    variant: str
+    ours: Best
+    best: Best
+    objective: str
+
+    @property
+    def ratio(self) -> float:
+        """The mean without a rate divided by that at the best rate; NaN if that is not positive, as an energy may be."""
+        return self.ours.mean / self.best.mean if self.best.mean > 0 else math.nan
+
+    @property
+    def no_worse(self) -> bool:
+        """Whether the mean is at most that at the best rate, and no run has collapsed unless one there has, too."""
+        return self._eligible and self.ours.mean <= self.best.mean
+
+    @property
+    def within_noise(self) -> bool:
+        """Whether it is no worse, or worse by at most two standard errors of the difference of the means."""
+        error = math.sqrt(sum(one.std**2 / len(one.runs) for one in (self.ours, self.best)))
+        return self._eligible and self.ours.mean <= self.best.mean + 2 * error
+
+    @property
+    def _eligible(self) -> bool:
+        return is_eligible(self.ours) or not is_eligible(self.best)
+
+
+def without_a_rate(group: Group, measure: str, searched: Sequence[str]) -> list[NoRate]:
+    """Compare trainings without a rate with the best searched rate, for each variant that has both.
+
+    The best rate is chosen by the measure itself, on the samples that are judged, among all rates of the objectives: it is
+    the strictest rival that there is. An infinite mean stands for runs that diverged.
+
+    Args:
+        group: the runs of one task.
+        measure: "sw2", "energy" or another of the measures.
+        searched: the objectives whose rates count.
+    """
+    found = []
+    for variant in ELEVEN:
+        ours = group.at_rates(variant, COMPUTED, measure)
+        rivals = [(objective, group.best(variant, objective, measure)) for objective in searched]
+        if all(one is None for _, one in rivals):
+            # At every rate a run has collapsed.
+            rivals = [(o, group.least(variant, o, measure)) for o in searched]
+        there = [(objective, one) for objective, one in rivals if one is not None]
+        if ours and there:
+            objective, best = min(there, key=lambda pair: pair[1].mean)
+            found.append(NoRate(variant, ours[0], best, objective))
+    return found
+
+
+def count_no_worse(found: Sequence[NoRate]) -> str:
+    """Return for how many variants no rate is no worse than the best searched one, as words."""
+    words = f"{sum(one.no_worse for one in found)} of {len(found)} variants"
+    if any(len(best.runs) > 1 for one in found for best in (one.ours, one.best)):
+        words += f" ({sum(one.within_noise for one in found)} within two standard errors)"
+    return words
+
+
+def no_rate_lines(store: Store, experiment: str) -> list[str]:
+    """Return a line for each task of an experiment: how trainings without a rate compare with the best searched rate."""
+    lines = []
+    for group in groups(store, experiment)[0]:
+        searched = objectives(group)
+        by = [
+            f"by {words} for {count_no_worse(found)}"
+            for measure, words in (("sw2", "SW₂"), ("energy", "energy"))
+            if (found := without_a_rate(group, measure, searched))
+        ]
+        if by:
+            lines.append(
+                f"{group.words}: no rate is no worse than the best searched one {', '.join(by)}"
+            )
+    return lines
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,17 +276,22 @@ class Samples:
     source: Array | None = None
 
 
-def samples(store: Store, group: Group, name: str) -> list[Samples]:
+def samples(
+    store: Store, group: Group, name: str, ways: Sequence[str] | None = None
+) -> list[Samples]:
     """Return stored samples of each variant at its best rate, also of variants that are not eligible.
 
     Args:
         store: of the runs.
         group: the runs of one task.
         name: of the arrays: "end" has latents, "pictures" decoded ones.
+        ways: the objectives that are looked at, the first one with runs is taken; None: searched rates come before those
+            that were not searched.
     """
     found = []
+    ways = (*objectives(group), DISPLACEMENT, COMPUTED) if ways is None else ways
     for variant in ELEVEN:
-        chosen = _chosen(group, variant)
+        chosen = _chosen(group, variant, ways)
         if chosen is None:
             continue
         objective, best, words = chosen
@@ -197,18 +300,18 @@ def samples(store: Store, group: Group, name: str) -> list[Samples]:
         if kept is None:
             continue
         source, made = (None, kept) if group.setting == GENERATION else kept
-        found.append(Samples(f"{variant}, {objective} {best.rate:g}{words}", made, source))
+        way = NAMES.get(objective, objective) + ("" if best.rate is None else f" {best.rate:g}")
+        found.append(Samples(f"{variant}, {way}{words}", made, source))
     return found
 
 
-def _chosen(group: Group, variant: str) -> tuple[str, Best, str] | None:
-    """Return objective, rate and a remark if it cannot win; searched rates come before the one that was not searched."""
-    there = (*objectives(group), DISPLACEMENT)
-    for objective in there:
+def _chosen(group: Group, variant: str, ways: Sequence[str]) -> tuple[str, Best, str] | None:
+    """Return objective, rate and a remark if it cannot win, of the first objective that has an eligible one."""
+    for objective in ways:
         best = group.best(variant, objective)
         if best is not None:
             return objective, best, ""
-    for objective in there:
+    for objective in ways:
         least = group.least(variant, objective)
         if least is not None:
             return objective, least, ", cannot win"

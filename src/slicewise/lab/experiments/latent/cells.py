@@ -20,28 +20,40 @@ from slicewise.lab.study import Result, Run
 from slicewise.sampling import DRAWS
 from slicewise.training import Precision, Stack, Training, train
 
-# The objective of runs that are trained by displacements, where others have "root" or "power".
+# What stands for the objective in runs that differ from others by how they are trained, all of them on the power: by
+# displacements, by Adam at searched rates, and with the step length computed, at no rate at all.
 DISPLACEMENT = "displacement"
+ADAM = "adam"
+COMPUTED = "computed"
 UNTRAINED = "untrained"
+# Raise it when `train(lr="auto")` computes another step: it is in the keys of runs without a rate, which are then made again.
+COMPUTED_VERSION = "1"
 
 
 @dataclass(frozen=True)
 class TrainingCell:
-    """Trainings of one variant on one task, at some rates and seeds."""
+    """Trainings of one variant on one task, at some rates or, with `rates=None`, with computed step lengths."""
 
     experiment: str
     task: LatentTask
     variant: str
-    objective: str  # "root", "power", "mean_root"; or "displacement"
-    rates: tuple[float, ...]
+    objective: str  # "root", "power", "mean_root"; or "displacement", "adam", "computed"
+    rates: tuple[float, ...] | None
     seeds: tuple[int, ...]
     steps: int
     precision: Precision = "float32"
-    optimizer: str = "sgd"
+    optimizer: str = "sgd"  # with computed step lengths: the direction
     decay: str | None = None
     n_slices: int | None = None  # None is the number of the paper
     exact: bool = True  # whether the exact distance is computed, too
     timed_on: str = ""  # the machine, for a cell that is timed
+
+    def __post_init__(self) -> None:
+        if (self.rates is None) != (self.objective == COMPUTED):
+            raise ValueError(
+                f"rates = {self.rates} with objective {self.objective!r}: a cell has no rates if, and only if, its step "
+                f"lengths are computed ({COMPUTED!r})"
+            )
 
     @property
     def name(self) -> str:
@@ -74,12 +86,15 @@ class TrainingCell:
             "decay": self.decay or "none",
             "draws": DRAWS,
         }
+        if self.rates is None:
+            given["computed"] = COMPUTED_VERSION
         if self.alone:
             given["machine"] = self.timed_on
         identity = (self.experiment, self.setting, self.variant, self.objective)
         noted = self.task.noted
+        rates = (None,) if self.rates is None else self.rates
         return tuple(
-            Run(*identity, rate, seed, given, noted) for rate in self.rates for seed in self.seeds
+            Run(*identity, rate, seed, given, noted) for rate in rates for seed in self.seeds
         )
 
     def measure(
@@ -125,17 +140,22 @@ class TrainingCell:
         self, runs: Sequence[Run], device: str, checkpoint: Path | None, steps: int | None = None
     ) -> tuple[Stack, Training]:
         networks = [self.task.network(run.seed) for run in runs]
-        rates, seeds = [float(run.lr or 0) for run in runs], [run.seed for run in runs]
+        seeds = [run.seed for run in runs]
         stack = Stack(networks).to(device)
-        moves = self.objective == DISPLACEMENT
+        one_network = self.alone and len(runs) == 1
+        on_power = self.objective in (DISPLACEMENT, ADAM, COMPUTED)
         how: dict[str, Any] = {
-            "objective": "power" if moves else self.objective,
-            "scale": "displacement" if moves else "classic",
+            "objective": "power" if on_power else self.objective,
+            "scale": "displacement" if self.objective == DISPLACEMENT else "classic",
             "optimizer": self.optimizer,
             "decay": self.decay,
             "precision": self.precision,
         }
-        one_network = self.alone and len(runs) == 1
+        if self.rates is None:
+            how["lr"] = "auto"
+        else:
+            rates = [float(run.lr or 0) for run in runs]
+            how["lr"] = rates[0] if one_network else rates
         with _quiet_log():
             found = train(
                 networks[0].to(device) if one_network else stack,
@@ -144,7 +164,6 @@ class TrainingCell:
                 source=self.task.source,
                 max_steps=self.steps if steps is None else steps,
                 batch=self.task.batch,
-                lr=rates[0] if one_network else rates,
                 seeds=seeds[0] if one_network else seeds,
                 checkpoint=checkpoint,
                 progress_bar=False,

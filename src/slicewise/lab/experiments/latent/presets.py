@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from slicewise.lab.errors import NothingToDo
 from slicewise.lab.experiments.flows import ELEVEN
-from slicewise.lab.experiments.latent.cells import DISPLACEMENT, BaselineCell, TrainingCell
+from slicewise.lab.experiments.latent.cells import (
+    ADAM,
+    COMPUTED,
+    DISPLACEMENT,
+    BaselineCell,
+    TrainingCell,
+)
 from slicewise.lab.experiments.latent.tasks import GENERATION, LatentTask
 from slicewise.lab.latents import LatentChoice, tasks
-from slicewise.lab.names import GENERATE
+from slicewise.lab.names import (
+    ADAM_SEARCH,
+    FIRST_SEARCH,
+    GENERATE,
+    NO_RATE,
+    ONE_RATE_PART,
+    OTHER_SEARCH,
+    TIMES,
+)
 from slicewise.lab.study import Cell
 from slicewise.training import Precision
 
@@ -19,6 +33,8 @@ RATES = (*(float(f"{digit}e{power}") for power in range(-6, 0) for digit in (1, 
 FIRST_RATES = tuple(rate for rate in RATES if rate >= 1e-3 and f"{rate:e}"[0] in "13")
 NEXT_RATES = tuple(rate for rate in RATES if rate >= 5e-4 and rate not in FIRST_RATES)
 LAST_RATES = tuple(rate for rate in RATES if rate not in (*FIRST_RATES, *NEXT_RATES))
+# Of Adam, on the power and with linear decay, because computed steps follow its direction and shrink towards the end, too.
+ADAM_RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 QUICK_RATES = (0.1, 0.3, 1.0)
 _QUICK_STEPS = 200
 _QUICK_SEARCHED = ("sw", "maxsw", "ebsw", "rpsw")
@@ -30,9 +46,22 @@ _TIMED: Precision = "tf32"
 
 
 def cells(
-    experiment: str, preset: str, data: LatentChoice = LatentChoice(), machine: str = "here"
+    experiment: str,
+    preset: str,
+    data: LatentChoice = LatentChoice(),
+    machine: str = "here",
+    parts: Sequence[str] = (),
+    variants: Sequence[str] = (),
 ) -> list[Cell]:
     """Return the cells of one of the two experiments, the most important ones first.
+
+    Args:
+        experiment: "generate" or "translate".
+        preset: "quick" or "paper".
+        data: the latents.
+        machine: that cells are timed on.
+        parts: some of `slicewise.lab.names.LATENT_PARTS`; none means all. Baselines are always there.
+        variants: some of the eleven; none means all.
 
     Raises:
         NothingToDo: translations are asked for, but the latents have no two domains.
@@ -47,41 +76,57 @@ def cells(
             f"latents.npy, gender.npy and age.npy, or --labels FILE (`slicewise latents PATH` says what is there)"
         )
     if quick:
-        wanted = wanted[:1]
-        some = [LatentTask(name, data, hidden=64, batch=128) for name in wanted]
-        return [cell for task in some for cell in _quick(experiment, task, machine)]
-    some = [LatentTask(name, data, hidden=512, batch=2048) for name in wanted[:2]]
-    return list(_paper(experiment, some, machine))
+        some = [LatentTask(name, data, hidden=64, batch=128) for name in wanted[:1]]
+        trained = _quick(experiment, some[0], machine)
+    else:
+        some = [LatentTask(name, data, hidden=512, batch=2048) for name in wanted[:2]]
+        trained = _paper(experiment, some, machine)
+    chosen = [
+        cell
+        for part, cell in trained
+        if (not parts or part in parts) and (not variants or cell.variant in variants)
+    ]
+    return [*(BaselineCell(experiment, task) for task in some), *chosen]
 
 
-def _quick(experiment: str, task: LatentTask, machine: str) -> Iterator[Cell]:
-    yield BaselineCell(experiment, task)
-    for variant in ELEVEN:
-        yield TrainingCell(experiment, task, variant, DISPLACEMENT, (ONE_RATE,), (0,), _QUICK_STEPS)
-    for variant in _QUICK_SEARCHED:
-        yield TrainingCell(experiment, task, variant, "root", QUICK_RATES, (0,), _QUICK_STEPS)
-    for variant in ELEVEN:
-        yield TrainingCell(experiment, task, variant, "root", (1e-3,), (0,), 20, timed_on=machine)
+_Part = tuple[str, TrainingCell]
 
 
-def _paper(experiment: str, some: list[LatentTask], machine: str) -> Iterator[Cell]:
-    seeds, steps = (0, 1, 2), 10_000
-
-    def cell(task: LatentTask, variant: str, objective: str, rates: tuple[float, ...]) -> Cell:
+def _quick(experiment: str, task: LatentTask, machine: str) -> Iterator[_Part]:
+    def cell(variant: str, objective: str, rates: tuple[float, ...] | None) -> TrainingCell:
+        by = "adam" if rates is None else "sgd"
         return TrainingCell(
-            experiment, task, variant, objective, rates, seeds, steps, precision=_PRECISION
+            experiment, task, variant, objective, rates, (0,), _QUICK_STEPS, optimizer=by
         )
 
-    for task in some:
-        yield BaselineCell(experiment, task)
-    for task in some:
-        for variant in ELEVEN:
-            yield cell(task, variant, DISPLACEMENT, (ONE_RATE,))
-    for rates in (FIRST_RATES, NEXT_RATES, LAST_RATES):
+    for variant in ELEVEN:
+        yield NO_RATE, cell(variant, COMPUTED, None)
+    for variant in ELEVEN:
+        yield ONE_RATE_PART, cell(variant, DISPLACEMENT, (ONE_RATE,))
+    for variant in _QUICK_SEARCHED:
+        yield FIRST_SEARCH, cell(variant, "root", QUICK_RATES)
+    for variant in ELEVEN:
+        timed = (experiment, task, variant, "root", (1e-3,), (0,), 20)
+        yield TIMES, TrainingCell(*timed, timed_on=machine)
+
+
+def _paper(experiment: str, some: list[LatentTask], machine: str) -> Iterator[_Part]:
+    seeds, steps = (0, 1, 2), 10_000
+    # In the order of what matters most, where the time of a GPU may not last.
+    order: tuple[tuple[str, str, tuple[float, ...] | None, str, str | None], ...] = (
+        (NO_RATE, COMPUTED, None, "adam", None),
+        (ONE_RATE_PART, DISPLACEMENT, (ONE_RATE,), "sgd", None),
+        (FIRST_SEARCH, "root", FIRST_RATES, "sgd", None),
+        (ADAM_SEARCH, ADAM, ADAM_RATES, "adam", "linear"),
+        (OTHER_SEARCH, "root", NEXT_RATES, "sgd", None),
+        (OTHER_SEARCH, "root", LAST_RATES, "sgd", None),
+    )
+    for part, objective, rates, optimizer, decay in order:
         for task in some:
             for variant in ELEVEN:
-                yield cell(task, variant, "root", rates)
+                how = (experiment, task, variant, objective, rates, seeds, steps)
+                yield part, TrainingCell(*how, _PRECISION, optimizer, decay)
     for task in some:
         for variant in ELEVEN:
             timed = (experiment, task, variant, "root", (1e-3,), (0,), 2000)
-            yield TrainingCell(*timed, precision=_TIMED, timed_on=machine)
+            yield TIMES, TrainingCell(*timed, precision=_TIMED, timed_on=machine)

@@ -1,0 +1,238 @@
+"""Train an image generator and an autoencoder with no learning rate anywhere, by `slicewise.optim.Computed`.
+
+    python examples/train_without_a_rate.py --steps 1000 --out no-rate.png
+
+Trains three networks on scikit-learn's digits (1,797 images of 8 × 8 pixels): a convolutional generator on pixels in
+[0, 1], the same generator on pixels in [0, 255], and an autoencoder whose codes follow a normal distribution in the plane.
+All of them have batch normalization, and all are trained by the same line of code: the length of every step is computed.
+Writes one picture of the results and of the step lengths. It takes about a minute on two cores and needs
+`pip install 'slicewise[lab]'`, for the digits and the picture.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+
+import slicewise as sw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NOISE = 16  # dimensions of the generator's noise
+BATCH = 256
+SHOWN, ACROSS = 60, 10  # images in a gallery, and in each of its lines
+
+
+class Generator(nn.Module):
+    """Images of 8 × 8 pixels, as rows of 64, from noise: a linear layer and two transposed convolutions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(NOISE, 64 * 2 * 2, bias=False),
+            nn.BatchNorm1d(64 * 2 * 2),
+            nn.ReLU(),
+            nn.Unflatten(1, (64, 2, 2)),
+            nn.ConvTranspose2d(64, 32, 4, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            nn.ConvTranspose2d(32, 1, 4, stride=2, padding=1),
+            nn.Flatten(),
+        )
+
+    def forward(self, noise: Tensor) -> Tensor:
+        """Return images (B, 64) from noise (B, 16)."""
+        return self.layers(noise)
+
+
+class Autoencoder(nn.Module):
+    """Codes in the plane from images, and images from codes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode = nn.Sequential(*_hidden(64, 128), *_hidden(128, 128), nn.Linear(128, 2))
+        self.decode = nn.Sequential(*_hidden(2, 128), *_hidden(128, 128), nn.Linear(128, 64))
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return codes (B, 2) and reconstructions (B, 64)."""
+        codes = self.encode(images)
+        return codes, self.decode(codes)
+
+
+def _hidden(inputs: int, outputs: int) -> tuple[nn.Module, ...]:
+    return nn.Linear(inputs, outputs, bias=False), nn.BatchNorm1d(outputs), nn.ReLU()
+
+
+@dataclass
+class Trained:
+    """A trained network, and the loss and the computed length of each of its steps."""
+
+    network: nn.Module
+    losses: list[float]
+    lengths: list[float]
+
+
+def train(
+    network: nn.Module, loss_of_batch: Callable[[], Callable[[], Tensor]], steps: int
+) -> Trained:
+    """Train a network without a rate.
+
+    Args:
+        network: trained in place.
+        loss_of_batch: draws a batch and returns its loss as a function, which may be called several times.
+        steps: number of steps.
+    """
+    optimizer = sw.optim.Computed(network.parameters(), total_steps=steps)
+    found = Trained(network, [], [])
+    for _ in range(steps):
+        found.losses.append(optimizer.step(loss_of_batch()).item())
+        found.lengths.append(float(optimizer.length))
+    network.eval()
+    return found
+
+
+def train_generator(images: Tensor, steps: int) -> Trained:
+    """Train a generator on images (N, 64), whatever the unit of their pixels."""
+    torch.manual_seed(0)
+    generator, distance = Generator(), sw.SlicedWasserstein("sw", n_slices=100)
+
+    def batch() -> Callable[[], Tensor]:
+        noise, real = torch.randn(BATCH, NOISE), images[torch.randperm(len(images))[:BATCH]]
+        return lambda: distance(generator(noise), real)
+
+    return train(generator, batch, steps)
+
+
+def train_autoencoder(images: Tensor, steps: int) -> Trained:
+    """Train an autoencoder on images (N, 64): squared error, and the distance of its codes to a normal distribution."""
+    torch.manual_seed(0)
+    autoencoder, distance = Autoencoder(), sw.SlicedWasserstein("sw", n_slices=50)
+
+    def batch() -> Callable[[], Tensor]:
+        real, prior = images[torch.randperm(len(images))[:BATCH]], torch.randn(BATCH, 2)
+
+        def loss() -> Tensor:
+            codes, again = autoencoder(real)
+            return nn.functional.mse_loss(again, real) + distance(codes, prior)
+
+        return loss
+
+    return train(autoencoder, batch, steps)
+
+
+@torch.no_grad()
+def measured(generator: nn.Module, images: Tensor) -> float:
+    """Return SW_2 between as many samples of a generator as there are images, in units of the images' spread."""
+    made = generator(torch.randn(len(images), NOISE, generator=torch.Generator().manual_seed(1)))
+    distance = sw.sliced_wasserstein(made, images, n_slices=1000, generator=0)
+    return float(distance / images.std(dim=0).norm())
+
+
+def draw(
+    images: Tensor,
+    labels: Tensor,
+    generators: Mapping[int, Trained],
+    autoencoder: Trained,
+    out: Path,
+) -> None:
+    """Draw data, samples, reconstructions, codes and step lengths.
+
+    Args:
+        images: the digits (N, 64), pixels in [0, 1].
+        labels: which digits they are, (N,).
+        generators: the two generators, by the largest value of a pixel.
+        autoencoder: trained on the images.
+        out: the file of the picture.
+    """
+    from matplotlib.figure import Figure
+
+    with torch.no_grad():
+        noise = torch.randn(SHOWN, NOISE, generator=torch.Generator().manual_seed(2))
+        samples = {most: one.network(noise) / most for most, one in generators.items()}
+        codes, again = autoencoder.network(images)
+    half = SHOWN // 2
+    lines = [part.reshape(-1, 1, ACROSS, 64) for part in (images[:half], again[:half])]
+    galleries = {
+        "digits": images[:SHOWN],
+        **{f"a generator, {_pixels(most)}": made for most, made in samples.items()},
+        "autoencoder: digits, below them reconstructions": torch.cat(lines, dim=1).reshape(-1, 64),
+    }
+    figure = Figure(figsize=(13.5, 7.2), layout="constrained")
+    panels = list(figure.subplots(2, 3).flat)
+    for panel, (title, rows) in zip(panels, galleries.items(), strict=False):
+        panel.imshow(_tiles(rows).numpy(), cmap="gray_r", vmin=0, vmax=1)
+        panel.set_title(title, fontsize=11)
+        panel.set_axis_off()
+    _draw_codes(panels[4], codes, labels)
+    curves = {f"generator, {_pixels(most)}": one for most, one in generators.items()}
+    curves["autoencoder"] = autoencoder
+    for name, one in curves.items():
+        # A step on a batch that asks for none has length 0, which a logarithmic axis leaves out.
+        shown = [length or math.nan for length in one.lengths]
+        panels[5].plot(range(1, len(shown) + 1), shown, lw=1.2, label=name)
+    panels[5].set(yscale="log", xlabel="step")
+    panels[5].set_title("the computed length of each step", fontsize=11)
+    panels[5].grid(alpha=0.25)
+    panels[5].legend(fontsize=8)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, dpi=100)
+
+
+def _draw_codes(panel: Axes, codes: Tensor, labels: Tensor) -> None:
+    angle = torch.linspace(0, 2 * torch.pi, 100)
+    circle = torch.stack([angle.cos(), angle.sin()])
+    for sigmas in (1, 2, 3):
+        panel.plot(*(sigmas * circle).numpy(), color="0.5", lw=0.8, zorder=3)
+    panel.scatter(*codes.T.numpy(), c=labels.numpy(), cmap="tab10", s=5)
+    for digit in range(10):
+        at = codes[labels == digit].median(dim=0).values.tolist()
+        panel.text(*at, str(digit), fontsize=13, weight="bold", ha="center", va="center", zorder=4)
+    panel.set(aspect="equal", xlim=(-3.6, 3.6), ylim=(-3.6, 3.6))
+    panel.set_title("codes; circles: 1, 2, 3 σ of the prior", fontsize=11)
+
+
+def _pixels(most: int) -> str:
+    return f"pixels in [0, {most}]"
+
+
+def _tiles(rows: Tensor) -> Tensor:
+    """Arrange images (n, 64) in lines of ten, with a gap between them."""
+    padded = nn.functional.pad(rows.reshape(-1, ACROSS, 8, 8), (1, 1, 1, 1))
+    return padded.permute(0, 2, 1, 3).flatten(2).flatten(0, 1)
+
+
+def main() -> None:
+    """Train the three networks, print how near they are, and draw the picture."""
+    parser = argparse.ArgumentParser(description="A generator and an autoencoder without a learning rate.")  # fmt: skip
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--out", type=Path, default=Path("no-rate.png"), help="the picture")
+    given = parser.parse_args()
+    digits = load_digits()
+    images = torch.tensor(digits.data / 16, dtype=torch.float32)
+    generators = {most: train_generator(most * images, given.steps) for most in (1, 255)}
+    for most, one in generators.items():
+        left = measured(one.network, most * images)
+        print(f"generator, {_pixels(most)}: SW_2 {left:.4f} of the spread of the data")
+    autoencoder = train_autoencoder(images, given.steps)
+    with torch.no_grad():
+        codes, again = autoencoder.network(images)
+        error = nn.functional.mse_loss(again, images) / images.var(dim=0).mean()
+        prior = torch.randn(len(codes), 2, generator=torch.Generator().manual_seed(3))
+        apart = sw.sliced_wasserstein(codes, prior, n_slices=1000, generator=0)
+    print(f"autoencoder: {error:.3f} of the variance is left, codes are SW_2 {apart:.3f} from the prior")  # fmt: skip
+    draw(images, torch.tensor(digits.target), generators, autoencoder, given.out)
+    print(f"picture: {given.out}")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)  # networks this small gain nothing from more
+    main()
