@@ -354,5 +354,5 @@ def test_mistakes_with_closures_are_named():
         fresh = sw.SlicedWasserstein(p=1) if len(calls) > 1 else loss
         return fresh(model(torch.randn(8, 4).double()), DATA[:8].double())
 
-    with pytest.raises(RuntimeError, match="other losses than the first"):
+    with pytest.raises(ValueError, match="other losses than the first"):
         Computed(model.parameters(), derivatives="difference").step(another)

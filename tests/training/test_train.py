@@ -327,7 +327,7 @@ def test_who_becomes_a_graph_unasked(monkeypatch, make, optimizer, graph, captur
         source=3,
         optimizer=optimizer,
         graph=graph,
-        max_steps=Walker.MEASURED_FIRST + 4 * STEPS_PER_GRAPH,
+        max_steps=Walker.MEASURED_FIRST + 1 + 4 * STEPS_PER_GRAPH,
         **QUIET,
     )
     assert bool(made) is captured
@@ -342,7 +342,9 @@ def test_a_capture_that_fails_says_what_to_do(monkeypatch):
     monkeypatch.setattr(replay, "CapturedGraph", not_while_capturing)
     monkeypatch.setattr(loop, "can_capture", lambda trainer: True)
     with pytest.raises(RuntimeError, match=r"not permitted.*give graph=False"):
-        train(generator(), TARGET, max_steps=Walker.MEASURED_FIRST + 4 * STEPS_PER_GRAPH, **QUIET)
+        train(
+            generator(), TARGET, max_steps=Walker.MEASURED_FIRST + 1 + 4 * STEPS_PER_GRAPH, **QUIET
+        )
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ the first (`HeldLoss`), where it has one; else it is computed anew on the slices
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ from slicewise.distance.objective import Objective
 from slicewise.distance.pricing import differentiated, priced
 from slicewise.distance.request import Prepared
 from slicewise.parts import weights_for
-from slicewise.problem import Problem
+from slicewise.problem import Problem, State
+from slicewise.sampling import Generators
 from slicewise.steps import HeldLoss, held_loss
 from slicewise.support import full_precision
 from slicewise.transport import root_slope
@@ -86,6 +88,33 @@ def held_weights(recipe: Recipe, problem: Problem, slices: Tensor, objective: Ob
 
 
 @dataclass(frozen=True, eq=False)
+class Before:
+    """What a loss begins with: what its parts have learned so far, and the states of generators of its own."""
+
+    state: State | None
+    generators: tuple[tuple[torch.Generator, Tensor], ...]
+
+    @classmethod
+    def of(cls, state: State | None, generator: Generators) -> Before:
+        """As things are now."""
+        some = generator if isinstance(generator, (list, tuple)) else (generator,)
+        own = [one for one in some if isinstance(one, torch.Generator)]
+        return cls(state, tuple((one, one.get_state()) for one in own))
+
+    @contextmanager
+    def again(self) -> Iterator[State | None]:
+        """Let generators draw the same numbers once more; afterwards they go on from where they are now."""
+        now = [(one, one.get_state()) for one, _ in self.generators]
+        for one, state in self.generators:
+            one.set_state(state)
+        try:
+            yield self.state
+        finally:
+            for one, state in now:
+                one.set_state(state)
+
+
+@dataclass(frozen=True, eq=False)
 class Call:
     """A loss that was computed while a tape recorded."""
 
@@ -93,9 +122,20 @@ class Call:
     problem: Problem
     slices: Tensor
     can_be_held: bool
+    before: Before
     upstream: list[Tensor] = field(
         default_factory=list
     )  # the derivative of the whole loss in this one
+
+
+class OtherLosses(ValueError):
+    """A closure computes other losses when it is called again."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a second call of the closure computed other losses than the first: let it compute the same loss of the same "
+            "batch each time, and draw batches outside of it"
+        )
 
 
 class Tape:
@@ -104,14 +144,21 @@ class Tape:
     Attributes:
         calls: What was recorded.
         playing: Whether a second pass is being made.
+        trial: The length of the step that the second pass makes on trial.
         curvature: Of a second pass: the curvature of all losses together along the change of their samples, plans held,
             which is the tangent of the samples if they have one; None if a loss could not be held.
+        bent: The same along the difference of the mean change and the tangent: 0 if outputs are linear in the step.
     """
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.playing = False
+        self.loss_scale: float | Tensor = (
+            1.0  # what the loss was multiplied by before it was differentiated
+        )
+        self.trial: Tensor | None = None
         self.curvature: Tensor | None = None
+        self.bent: Tensor | None = None
         self._played = 0
 
     @property
@@ -119,61 +166,85 @@ class Tape:
         """Whether every loss has a quadratic, so that the pass can be differentiated forward."""
         return all(call.can_be_held for call in self.calls)
 
-    def note(self, loss: nn.Module, problem: Problem, slices: Tensor, can_be_held: bool) -> Call:
+    def note(
+        self,
+        loss: nn.Module,
+        problem: Problem,
+        slices: Tensor,
+        before: Before,
+        *,
+        can_be_held: bool,
+    ) -> Call:
         """Record a loss."""
-        call = Call(loss, problem.detached(), slices.detach(), can_be_held)
+        call = Call(loss, problem.detached(), slices.detach(), can_be_held, before)
         self.calls.append(call)
         return call
 
-    def add_curvature(self, call: Call, curvature: Tensor) -> None:
-        """Add the curvature of one loss of a second pass, of the shape of its value."""
+    def add_curvature(self, call: Call, curvature: Tensor, bent: Tensor | None) -> None:
+        """Add the curvature of one loss of a second pass, of the shape of its value, and what it is of its bend."""
         for upstream in call.upstream[:1]:
-            found = (curvature * upstream.abs().to(curvature)).sum()
+            weight = upstream.to(curvature) / self.loss_scale
+            found = (curvature * weight).sum()
             self.curvature = found if self.curvature is None else self.curvature + found
+            if bent is not None:
+                more = (bent * weight).sum()
+                self.bent = more if self.bent is None else self.bent + more
 
     def next(self, loss: nn.Module) -> Call:
         """The call that belongs to the next loss of a second pass.
 
         Raises:
-            RuntimeError: If the second pass computes other losses than the first.
+            OtherLosses: If the second pass computes other losses than the first.
         """
         known = self.calls[self._played].loss if self._played < len(self.calls) else None
         # One that was made anew within the closure is as good as itself.
         if known is not loss and (known is None or repr(known) != repr(loss)):
-            raise RuntimeError(
-                "a second call of the closure computed other losses than the first: let it compute the same loss of "
-                "the same batch each time, and draw batches outside of it"
-            )
+            raise OtherLosses()
         self._played += 1
         return self.calls[self._played - 1]
 
+    def check_played(self) -> None:
+        """Refuse a second pass that computed fewer losses than the first."""
+        if self._played != len(self.calls):
+            raise OtherLosses()
 
-_tapes: list[Tape] = []  # those that are recording or playing; losses follow the last one
+
+class _InUse(threading.local):
+    """The tapes of a thread that are recording or playing; losses follow the last one."""
+
+    def __init__(self) -> None:
+        self.tapes: list[Tape] = []
+
+
+_in_use = _InUse()
 
 
 def tape_in_use() -> Tape | None:
     """The tape that losses have to follow now, if any."""
-    return _tapes[-1] if _tapes else None
+    if torch.compiler.is_compiling():  # compiled code outlives a tape
+        return None
+    tapes = _in_use.tapes
+    return tapes[-1] if tapes else None
 
 
 @contextmanager
 def recording() -> Iterator[Tape]:
     """Record the losses of a forward pass."""
     tape = Tape()
-    _tapes.append(tape)
+    _in_use.tapes.append(tape)
     try:
         yield tape
     finally:
-        _tapes.remove(tape)
+        _in_use.tapes.remove(tape)
 
 
 @contextmanager
 def playing(tape: Tape) -> Iterator[None]:
     """Let the losses of a second forward pass be those that were recorded, with slices and plans held."""
-    tape.playing, tape._played, tape.curvature = True, 0, None
-    _tapes.append(tape)
+    tape.playing, tape._played, tape.curvature, tape.bent = True, 0, None, None
+    _in_use.tapes.append(tape)
     try:
         yield
     finally:
-        _tapes.remove(tape)
+        _in_use.tapes.remove(tape)
         tape.playing = False

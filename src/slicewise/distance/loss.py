@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -11,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
 from slicewise.distance.compiled import compiled_value, number_of
 from slicewise.distance.displacement import check_displaceable, displaced
-from slicewise.distance.holding import Call, Tape, held_for, tape_in_use
+from slicewise.distance.holding import Before, Call, Tape, held_for, tape_in_use
 from slicewise.distance.objective import Objective, check_objective, weigh
 from slicewise.distance.plan import planned_value
 from slicewise.distance.request import (
@@ -251,7 +251,7 @@ class SlicedWasserstein(_KeepsLearner):
                 stacklevel=2,
             )
         generator = self.generator if generator is None else generator
-        tape = tape_in_use()
+        tape, call = tape_in_use(), None
         if tape is not None:
             if tape.playing:
                 call = tape.next(self)
@@ -273,8 +273,8 @@ class SlicedWasserstein(_KeepsLearner):
             return problem_for(*what, self.backend, share=share)
 
         if self.terms is not None:
-            return self._over_ranks(own, y, slices, generator)
-        return self._value(own(), fixed_slices(y, slices), generator)
+            return self._over_ranks(own, y, slices, generator, call)
+        return self._value(own(), fixed_slices(y, slices), generator, call)
 
     def _planned(
         self,
@@ -337,15 +337,28 @@ class SlicedWasserstein(_KeepsLearner):
             return None
         return compiled_value(number, x, y, x_weights, y_weights)
 
-    def _value(self, problem: Problem, given: Tensor | None, generator: Generators) -> Tensor:
+    def _value(
+        self,
+        problem: Problem,
+        given: Tensor | None,
+        generator: Generators,
+        call: Call | None = None,
+    ) -> Tensor:
+        """The value; with a call that is made once more, from what that began with, and without learning again."""
         with full_precision(problem.x.device.type):
             learns = given is None or self.recipe.lift is not None
             state = self._state_for(problem) if learns else None
-            ready = prepare(self.recipe, problem, generator, given, state=state)
-            tape, call = tape_in_use(), None
-            if tape is not None and not tape.playing:
-                call = tape.note(self, problem, ready.slices, self._can_be_held(problem))
-            if ready.state is not None:
+            tape = tape_in_use()
+            before = None if tape is None else Before.of(state, generator)
+            with contextlib.ExitStack() as same:
+                if call is not None:
+                    state = same.enter_context(call.before.again())
+                ready = prepare(self.recipe, problem, generator, given, state=state)
+            noted = None
+            if tape is not None and before is not None and call is None:
+                can_be_held = self._can_be_held(problem)
+                noted = tape.note(self, problem, ready.slices, before, can_be_held=can_be_held)
+            if ready.state is not None and call is None:
                 self._keep(ready.state if self.terms is None else self.terms.agreed(ready.state))
             if self.scale == "displacement":
                 value = displaced(self.recipe, problem, ready.slices)
@@ -356,8 +369,8 @@ class SlicedWasserstein(_KeepsLearner):
             value = self._scaled(value, ready.problem.original.d)
         check_value(value, problem)
         value = self._reduced(value)
-        if call is not None and value.requires_grad:
-            value.register_hook(lambda gradient: call.upstream.append(gradient.detach()))
+        if noted is not None and value.requires_grad:
+            value.register_hook(lambda gradient: noted.upstream.append(gradient.detach()))
         return value
 
     def _can_be_held(self, problem: Problem) -> bool:
@@ -375,10 +388,13 @@ class SlicedWasserstein(_KeepsLearner):
             self.objective,
             displaced=self.scale == "displacement",
         )
-        tangent = forward_ad.unpack_dual(x).tangent
-        change = x.to(held.x.dtype) - held.x if tangent is None else tangent
-        tape.add_curvature(call, self._reduced(self._scaled(held.curvature(change), x.shape[-1])))
-        return self._reduced(self._scaled(held(x), x.shape[-1]))
+
+        def of_loss(one_each: Tensor) -> Tensor:
+            return self._reduced(self._scaled(one_each, x.shape[-1]))
+
+        value, curvature, bent = held.ahead(x, tape.trial)
+        tape.add_curvature(call, of_loss(curvature), None if bent is None else of_loss(bent))
+        return of_loss(value)
 
     def _over_ranks(
         self,
@@ -386,6 +402,7 @@ class SlicedWasserstein(_KeepsLearner):
         y: Tensor | Target,
         slices: Tensor | None,
         generator: Generators,
+        call: Call | None,
     ) -> Tensor:
         """The same for the samples of all ranks; what can be wrong here is found before they meet."""
         from slicewise.distributed import meet
@@ -404,7 +421,7 @@ class SlicedWasserstein(_KeepsLearner):
         words = f"{self._words()}, reduction={self.reduction!r}"
         curved = self.scale == "displacement" and self.p != 2
         problem, given, found = meet(self.terms, self.recipe, words, mine, whole_plans=curved)
-        value = self.terms.corrected(self._value(problem, given, generator))
+        value = self.terms.corrected(self._value(problem, given, generator, call))
         self.exchanged = dataclasses.replace(found, sent=ranks.sent - before)
         return value
 

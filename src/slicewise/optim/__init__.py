@@ -7,12 +7,22 @@ Imports `steps`, `distance` and the rooms before them. Used by `training`.
 """
 
 from slicewise.optim.computed import Computed
-from slicewise.optim.trial import Randomness, measured_curvature, untouched
+from slicewise.optim.trial import (
+    Ahead,
+    Measured,
+    NoForwardDerivative,
+    Randomness,
+    measured_curvature,
+    untouched,
+)
 from slicewise.optim.walker import DIRECTIONS, Walker, half_decay
 
 __all__ = [
     "DIRECTIONS",
+    "Ahead",
     "Computed",
+    "Measured",
+    "NoForwardDerivative",
     "Randomness",
     "Walker",
     "half_decay",

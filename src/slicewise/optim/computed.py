@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from slicewise.distance import Tape, playing, recording
-from slicewise.optim.trial import Modules, Randomness, measured_curvature, untouched
+from slicewise.optim.trial import (
+    Ahead,
+    Measured,
+    NoForwardDerivative,
+    Randomness,
+    measured_curvature,
+    modules_with,
+    untouched,
+)
 from slicewise.optim.walker import Walker, half_decay, local
 from slicewise.support import check_choice, check_count, check_number
 
@@ -34,11 +43,11 @@ class Computed(torch.optim.Optimizer):
     the data, of the loss or of the weights. docs/networks.md derives the rule and shows where it was measured.
 
     The closure must compute the same loss each time it is called for a batch: draw batches outside of it. Dropout draws
-    the same masses again, and running statistics (BatchNorm) are updated once.
+    the same masks again, and running statistics (BatchNorm) are updated once.
 
     Args:
         params: Parameters, or parameter groups. A group may have `factor` (default 1.0): how much further its
-            parameters move than others.
+            parameters move than others. The first group's `lr` (1.0) multiplies every computed length, for schedulers.
         direction: "adam" (the default), "momentum" or "gradient".
         total_steps: Number of steps of the training, if it is known: the second half then shrinks to nothing, which
             removes the noise of the batches. None averages the weights instead, see `averaged`.
@@ -81,7 +90,7 @@ class Computed(torch.optim.Optimizer):
         check_count("total_steps", total_steps)
         if max_norm is not None:
             check_number("max_norm", max_norm, above=0)
-        super().__init__(params, {"factor": 1.0})
+        super().__init__(params, {"factor": 1.0, "lr": 1.0})
         for one in self.param_groups:
             check_number("factor", one["factor"], above=0, or_equal=True)
         self.total_steps, self.max_norm = total_steps, max_norm
@@ -98,7 +107,21 @@ class Computed(torch.optim.Optimizer):
         self.walker = Walker(self.parameters, direction, bounded=total_steps is not None)
         self.n_steps = 0
         self._passes: list[_Pass] = []
-        self._norm: Tensor | None = None
+        self._norm: Tensor | None = None  # of the gradient as `backward` left it
+        self._modules: list[nn.Module] | None = None  # of the parameters, once they were looked for
+        self._within_average = False
+        self._needs_grad = False  # whether the closure differentiates something itself
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_passes": [], "_modules": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients, and the losses they are of."""
+        super().zero_grad(set_to_none)
+        self._passes, self._norm = [], None
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters, before the first step only."""
@@ -121,11 +144,11 @@ class Computed(torch.optim.Optimizer):
         Raises:
             ValueError: If there is no loss to step on, or it is no scalar.
         """
+        if self._within_average:
+            raise ValueError("a step within averaged(): step on the weights themselves, after it")
         if closure is not None:
             self.zero_grad()
-            self._passes = []
-            self.backward(closure)
-            self._norm = None  # nobody had a chance to clip
+            self._differentiated(closure, None)
         if not self._passes:
             raise ValueError(
                 "step() without a loss: give a closure, optimizer.step(lambda: loss(model(z), y)), or call "
@@ -139,11 +162,18 @@ class Computed(torch.optim.Optimizer):
         walker = self.walker
         walker.turn(gradients, factors=factors, steepness=steepness)
         if all(one.tape is not None for one in self._passes):
+            if self._modules is None:
+                self._modules = modules_with(self.parameters)
+                self._check_repeatable()
             trial = walker.trial()
             walker.measure(self._curvature(trial), trial, self.n_steps)
-        shrink = 1.0
+        shrink = float(self.param_groups[0]["lr"])
         if self.total_steps is not None:
-            shrink = half_decay(min(1.0, self.n_steps / self.total_steps))
+            shrink *= half_decay(min(1.0, self.n_steps / self.total_steps))
+            if self.n_steps == self.total_steps:
+                _log.warning(
+                    "all of total_steps = %d are made: further steps move nothing", self.total_steps
+                )
         walker.move(shrink)
         total = torch.stack([one.value for one in self._passes]).sum()
         self.n_steps += 1
@@ -163,12 +193,40 @@ class Computed(torch.optim.Optimizer):
         Returns:
             The loss.
         """
-        made, loss = _Pass.make(closure, self._measures, self.parameters[0].device)
-        (loss if scaler is None else scaler.scale(loss)).backward()
-        self._passes.append(made)
-        if scaler is None:
-            self._norm = self._gradient_norm()
+        made = self._differentiated(closure, scaler)
+        self._norm = self._gradient_norm() / (1.0 if scaler is None else scaler.get_scale())
         return made.value
+
+    def _differentiated(self, closure: Closure, scaler: GradScaler | None) -> _Pass:
+        made, loss = _Pass.make(closure, self._measures, self.parameters[0].device)
+        try:
+            (loss if scaler is None else scaler.scale(loss)).backward()
+        except RuntimeError as wrong:
+            if "second time" not in str(wrong):
+                raise
+            raise ValueError(
+                "the closure has called backward itself: let it compute and return the loss alone"
+            ) from wrong
+        if scaler is not None and made.tape is not None:
+            made.tape.loss_scale = scaler.get_scale()
+        if all(p.grad is None for p in self.parameters):
+            raise ValueError(
+                "the loss depends on no parameter of this optimizer: give it those of the network that the closure calls"
+            )
+        self._passes.append(made)
+        return made
+
+    def _check_repeatable(self) -> None:
+        """Compute the losses once more, at the same weights: they have to be the same."""
+        with torch.no_grad():
+            again = self._again(None).value
+        before = torch.stack([one.value for one in self._passes]).sum()
+        if bool((again - before).abs() > 0.01 * before.abs()):
+            raise ValueError(
+                f"the closure returned {before.item():.6g}, and {again.item():.6g} when it was called again at the same "
+                f"weights: let it compute the same loss of the same batch each time, with batches and noise drawn outside "
+                f"of it, or by torch's global generator"
+            )
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -186,11 +244,13 @@ class Computed(torch.optim.Optimizer):
             )
         weights, average = self.walker.weights, self.walker.state["average"]
         kept = [w.clone() for w in weights]
+        self._within_average = True
         with torch.no_grad():
             torch._foreach_copy_(weights, average)
         try:
             yield
         finally:
+            self._within_average = False
             with torch.no_grad():
                 torch._foreach_copy_(weights, kept)
 
@@ -222,12 +282,17 @@ class Computed(torch.optim.Optimizer):
                 "this state belongs to another optimizer, or to one with another direction or total_steps: load it "
                 "into one that was made with the same arguments"
             )
+        for name, tensors in walker["tensors"].items():
+            if [t.shape for t in tensors] != [t.shape for t in self.walker.state[name]]:
+                raise ValueError(
+                    "this state belongs to a network of other shapes: load it into its own"
+                )
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "walker"})
         with torch.no_grad():
             for name, tensors in walker["tensors"].items():
                 for mine, given in zip(self.walker.state[name], tensors, strict=True):
                     mine.copy_(given)
-            self.walker.numbers.copy_(walker["numbers"])
+            self.walker.load(walker["numbers"])
         self.n_steps = walker["n_steps"]
 
     @property
@@ -235,8 +300,9 @@ class Computed(torch.optim.Optimizer):
         return Walker.measures_at(self.n_steps)
 
     def _gradient_norm(self) -> Tensor:
-        there = [local(p.grad) for p in self.parameters if p.grad is not None]
-        return torch.stack([n.float() for n in torch._foreach_norm(there)]).norm()
+        given = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        gradients = [local(g) for g in given]
+        return self.walker.inner(gradients, gradients).sqrt()
 
     def _clipped(self, gradients: list[Tensor]) -> tuple[list[Tensor], Tensor | float]:
         """Gradients of the largest norm allowed, and by how much those of the loss are longer."""
@@ -251,39 +317,51 @@ class Computed(torch.optim.Optimizer):
             steepness = steepness / factor
         return gradients, steepness
 
-    def _curvature(self, trial: Tensor) -> Tensor:
+    def _curvature(self, trial: Tensor) -> Measured:
         forward = self._forward and all(one.can_be_held for one in self._passes)
         if forward:
             try:
                 return self._measured(trial, forward=True)
-            except (RuntimeError, NotImplementedError) as missing:
+            except NoForwardDerivative as missing:
                 if not self._may_fall_back:
                     raise
                 self._forward = False
-                reason = str(missing).partition("\n")[0]
                 _log.warning(
                     "no forward derivatives of this network (%s): the curvature is measured by differences",
-                    reason,
+                    missing,
                 )
         return self._measured(trial, forward=False)
 
-    def _measured(self, trial: Tensor, *, forward: bool) -> Tensor:
+    def _measured(self, trial: Tensor, *, forward: bool) -> Measured:
         before = torch.stack([one.value for one in self._passes]).sum()
-
-        def evaluate() -> tuple[Tensor, Tensor | None]:
-            losses, held = zip(*(one.again() for one in self._passes), strict=True)
-            known = [curvature for curvature in held if curvature is not None]
-            return torch.stack(losses).sum(), torch.stack(known).sum() if known else None
-
         return measured_curvature(
             self.walker,
             self.parameters,
-            evaluate,
+            self._again,
             before,
             trial,
             forward=forward,
             mean=self._mean,
         )
+
+    def _again(self, trial: Tensor | None) -> Ahead:
+        """The losses at the weights of now, slices and plans held."""
+        assert self._modules is not None
+        with contextlib.ExitStack() as same:
+            same.enter_context(untouched(self._modules))
+            if self._needs_grad:
+                same.enter_context(torch.enable_grad())
+            try:
+                found = [one.again(trial) for one in self._passes]
+            except RuntimeError as wrong:
+                if self._needs_grad or "does not require grad" not in str(wrong):
+                    raise
+                # The closure differentiates something itself, such as a penalty on gradients.
+                self._needs_grad, self._forward = True, False
+                with torch.enable_grad():
+                    found = [one.again(None) for one in self._passes]
+        values, curvatures, bents = zip(*found, strict=True)
+        return Ahead(torch.stack(values).sum(), _sum(curvatures), _sum(bents))
 
     def _mean(self, number: Tensor) -> Tensor:
         """The mean of a number over the processes, whose gradients are averaged, too."""
@@ -303,7 +381,6 @@ class _Pass:
         self._closure = closure
         self.value = loss.detach()
         self.tape: Tape | None = None
-        self._modules = Modules()
         self._randomness: Randomness | None = None
 
     @classmethod
@@ -313,24 +390,33 @@ class _Pass:
             with torch.enable_grad():
                 loss = _scalar(closure())
             return cls(closure, loss), loss
-        randomness, modules = Randomness(device), Modules()
-        with torch.enable_grad(), recording() as tape, modules.watched():
+        randomness = Randomness(device)
+        with torch.enable_grad(), recording() as tape:
             loss = _scalar(closure())
         made = cls(closure, loss)
-        made.tape, made._modules, made._randomness = tape, modules, randomness
+        made.tape, made._randomness = tape, randomness
         return made, loss
 
     @property
     def can_be_held(self) -> bool:
         return self.tape is not None and self.tape.can_be_held
 
-    def again(self) -> tuple[Tensor, Tensor | None]:
-        """The loss at the weights of now, slices and plans held, and how it curves; all else stays as it is."""
-        assert self.tape is not None
-        assert self._randomness is not None
-        with self._randomness.again(), untouched(self._modules.all()), playing(self.tape):
+    def again(self, trial: Tensor | None) -> Ahead:
+        """The loss at the weights of now, slices and plans held; generators stay as they are."""
+        tape, randomness = self.tape, self._randomness
+        assert tape is not None
+        assert randomness is not None
+        tape.trial = trial
+        losses = [call.loss for call in tape.calls]
+        with randomness.again(), untouched(losses), playing(tape):
             loss = self._closure()
-        return loss, self.tape.curvature
+        tape.check_played()
+        return Ahead(loss, tape.curvature, tape.bent)
+
+
+def _sum(some: Sequence[Tensor | None]) -> Tensor | None:
+    known = [one for one in some if one is not None]
+    return torch.stack(known).sum() if known else None
 
 
 def _scalar(loss: object) -> Tensor:

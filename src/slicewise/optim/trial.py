@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import logging
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,19 +13,38 @@ from torch.autograd import forward_ad
 
 from slicewise.optim.walker import Walker, local
 
-_log = logging.getLogger("slicewise")
+
+class Ahead(NamedTuple):
+    """A loss where a step ends on trial, and how it gets there; one number for each run."""
+
+    value: Tensor  # (*runs,), dual if it was differentiated forward
+    curvature: (
+        Tensor | None
+    )  # with plans held, along the tangent of outputs, or their change; None if it is not known
+    bent: Tensor | None  # the same along the difference of the mean change and the tangent
+
+
+class Measured(NamedTuple):
+    """What one more forward pass tells about a direction; one number for each run."""
+
+    curvature: Tensor  # of the loss along the direction
+    bend: Tensor | None  # how far outputs are from linear in the step, between 0 and 1
+
+
+class NoForwardDerivative(NotImplementedError):
+    """An operation of a network cannot be differentiated forward."""
 
 
 def measured_curvature(
     walker: Walker,
     parameters: Sequence[Tensor],
-    evaluate: Callable[[], tuple[Tensor, Tensor | None]],
+    evaluate: Callable[[Tensor], Ahead],
     before: Tensor,
     trial: Tensor,
     *,
     forward: bool,
     mean: Callable[[Tensor], Tensor] = lambda number: number,
-) -> Tensor:
+) -> Measured:
     """Measure the second derivative of a loss along the direction of a walker, by one more forward pass.
 
     At weights θ + s u the loss has the slope L′(s), which forward-mode differentiation gives, and the curvature is
@@ -35,32 +55,51 @@ def measured_curvature(
     Args:
         walker: Has the direction u and the slope −L′(0).
         parameters: The network's, in the order of the walker's; moved on trial and put back.
-        evaluate: Computes the loss, (*runs,), and its curvature with plans held, along the tangent of the outputs, or
-            along their change if they have none; None if that is not known.
+        evaluate: Computes the loss after a step of the length it is given.
         before: The loss L(0), (*runs,).
         trial: The length s, (*runs,).
         forward: Whether to differentiate forward.
         mean: Averages a number over ranks.
 
     Returns:
-        The curvature, (*runs,).
+        The curvature, and how much outputs bend on the way if that is known.
 
     Raises:
-        RuntimeError, NotImplementedError: With `forward`, if an operation has no forward derivative.
+        NoForwardDerivative: With `forward`, if an operation has no forward derivative.
     """
     with torch.no_grad(), _moved(walker, parameters, trial, forward=forward):
-        found, held = evaluate()
+        found = _evaluated(evaluate, trial, forward=forward)
         slope = walker.slope()
-        least = torch.zeros_like(slope) if held is None else mean(held.float())
-        if forward:
-            value, tangent = forward_ad.unpack_dual(found)
-            if tangent is None:
-                raise NotImplementedError("the loss has no forward derivative")
-            # Nothing is known of a loss that is not finite; its tangent may be.
-            ahead = torch.where(value.isfinite(), tangent.float(), torch.inf)
-            return torch.maximum((mean(ahead) + slope) / trial, least)
-        gain = mean((found - before).float())
-        return torch.maximum(2 * (gain + slope * trial), least) / trial.square()
+        least = torch.zeros_like(slope)
+        if found.curvature is not None:
+            least = mean(found.curvature.detach().float()).clamp(min=0)
+        if not forward:
+            gain = mean((found.value - before).detach().float())
+            curvature = torch.maximum(2 * (gain + slope * trial), least) / trial.square()
+            return Measured(curvature, None)
+        value, tangent = forward_ad.unpack_dual(found.value)
+        if tangent is None:
+            raise NoForwardDerivative("the loss has none")
+        # Nothing is known of a loss that is not finite; its tangent may be.
+        ahead = torch.where(value.isfinite(), tangent.float(), torch.inf)
+        curvature = torch.maximum((mean(ahead) + slope) / trial, least)
+        if found.bent is None:
+            return Measured(curvature, None)
+        bent = mean(found.bent.float()).clamp(min=0)
+        both = bent + least
+        return Measured(
+            curvature, torch.where(both > 0, bent / torch.where(both > 0, both, 1), 0).sqrt()
+        )
+
+
+def _evaluated(evaluate: Callable[[Tensor], Ahead], trial: Tensor, *, forward: bool) -> Ahead:
+    try:
+        return evaluate(trial)
+    except (RuntimeError, NotImplementedError) as wrong:
+        missing = any(words in str(wrong) for words in ("forward AD", "forward mode AD"))
+        if forward and missing:
+            raise NoForwardDerivative(str(wrong).partition("\n")[0]) from wrong
+        raise
 
 
 @contextmanager
@@ -97,29 +136,17 @@ def _shaped(length: Tensor, like: Tensor, stacked: bool) -> Tensor:
     return length.reshape(-1, *(1,) * (like.dim() - 1)) if stacked else length
 
 
-class Modules:
-    """The modules that a forward pass calls, so that a second one can leave their buffers as they are."""
+def modules_with(parameters: Iterable[Tensor]) -> list[nn.Module]:
+    """Find the modules that some parameters belong to, with all that is inside of them.
 
-    def __init__(self) -> None:
-        self._found: dict[int, nn.Module] = {}
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Note every module that is called."""
-
-        def note(module: nn.Module, _: object) -> None:
-            self._found.setdefault(id(module), module)
-
-        handle = nn.modules.module.register_module_forward_pre_hook(note)
-        try:
-            yield
-        finally:
-            handle.remove()
-
-    def all(self) -> list[nn.Module]:
-        """The modules that were called, with those inside of them."""
-        every = {id(one): one for module in self._found.values() for one in module.modules()}
-        return list(every.values())
+    They are looked for among all objects: an optimizer is given parameters alone, and hooks on every module would be in
+    the way of `torch.compile`.
+    """
+    wanted = {id(p) for p in parameters}
+    every = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
+    mine = [one for one in every if any(id(p) in wanted for p in one.parameters())]
+    inside = {id(one): one for module in mine for one in module.modules()}
+    return list(inside.values())
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -11,10 +11,15 @@ from torch import Tensor
 from slicewise.steps import BOUNDED, UNBOUNDED, StepLength
 from slicewise.support import check_choice
 
+if TYPE_CHECKING:
+    from slicewise.optim.trial import Measured
+
 DIRECTIONS = ("adam", "momentum", "gradient")
 _BETA1, _BETA2 = 0.9, 0.999
 # The first trial changes the weights by this much of their norm.
 _FIRST_TRIAL = 1e-3
+# No step changes the weights by more than this much of their norm.
+_LARGEST_CHANGE = 0.3
 # The average of the weights covers about the last ninth of the steps.
 _AVERAGE_POWER = 8
 # Adam's ε, as a share of the root mean square of all gradients: it sets no scale of its own, and weights whose gradients
@@ -44,7 +49,7 @@ class Walker:
     """
 
     # The curvature is measured in each of the first steps, then in every other: it changes slowly.
-    MEASURED_FIRST, MEASURED_EVERY = 32, 2
+    MEASURED_FIRST, MEASURED_EVERY = 33, 2
 
     def __init__(
         self,
@@ -57,6 +62,7 @@ class Walker:
     ) -> None:
         check_choice("direction", direction, DIRECTIONS)
         self.direction, self.stacked, self.bounded = direction, stacked, bounded
+        self._given = list(weights)
         self.weights = [local(w.detach()) for w in weights]
         self._shards = None if stacked else _shards(weights)
         device = self.weights[0].device
@@ -113,6 +119,8 @@ class Walker:
             factors: How much further to move each of the weights than the others; None is 1 for all.
             steepness: By how much the gradient of the loss is longer than these, if they were clipped.
         """
+        if not self.stacked:
+            self.weights = [local(w.detach()) for w in self._given]  # they may have been replaced
         gradients = [local(g) for g in gradients]
         fresh = -self.inner(gradients, self.along) * steepness
         new = self._lengths.state.steps + 1
@@ -146,19 +154,28 @@ class Walker:
     @torch.no_grad()
     def trial(self) -> Tensor:
         """The length at which the curvature is to be measured, (*runs,)."""
+        return self._lengths.trial(self._first_trial())
+
+    def _first_trial(self) -> Tensor:
         size, speed = (self.inner(some, some).sqrt() for some in (self.weights, self.along))
         size = torch.where(size > 0, size, 1)
-        first = _FIRST_TRIAL * size / torch.where(speed > 0, speed, 1)
-        return self._lengths.trial(first.float())
+        return (_FIRST_TRIAL * size / torch.where(speed > 0, speed, 1)).float()
 
     def slope(self) -> Tensor:
         """The rate at which the loss of this batch falls along the direction, at first, (*runs,)."""
         return self._lengths.state.own
 
-    def measure(self, curvature: Tensor, trial: Tensor, step: int) -> None:
-        """Take in a curvature that was measured at this step."""
-        gap = 1 if step <= self.MEASURED_FIRST else self.MEASURED_EVERY
-        self._lengths.measure(curvature, trial, gap)
+    @torch.no_grad()
+    def measure(self, measured: Measured, trial: Tensor, step: int | None) -> None:
+        """Take in what was measured at this step; None stands for any step after the first ones."""
+        first = step is not None and step < self.MEASURED_FIRST
+        gap = 1 if first else self.MEASURED_EVERY
+        largest = _LARGEST_CHANGE / _FIRST_TRIAL * self._first_trial()
+        self._lengths.measure(measured.curvature, trial, gap, measured.bend, largest)
+
+    def load(self, numbers: Tensor) -> None:
+        """Take up the numbers of another one."""
+        self._lengths.load(numbers)
 
     @torch.no_grad()
     def move(self, shrink: float | Tensor = 1.0) -> None:
@@ -192,8 +209,8 @@ class Walker:
         """The inner product of two sets of tensors like the weights, over all ranks that share them, (*runs,)."""
         if self.stacked:
             return (some[0] * others[0]).sum(dim=1)
-        dots = [torch.dot(a.reshape(-1), b.reshape(-1)) for a, b in zip(some, others, strict=True)]
-        found = torch.stack([dot.float() for dot in dots])
+        pairs = [(_wide(a), _wide(b)) for a, b in zip(some, others, strict=True)]
+        found = torch.stack([torch.dot(a, b).float() for a, b in pairs])
         if self._shards is None:
             return found.sum()
         return self._shards.sum(found)
@@ -210,6 +227,12 @@ class Walker:
             tensors[0].mul_(factor.unsqueeze(1))
         else:
             torch._foreach_mul_(tensors, factor)
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """A flat tensor whose products do not overflow."""
+    flat = tensor.reshape(-1)
+    return flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
 
 
 def local(tensor: Tensor) -> Tensor:

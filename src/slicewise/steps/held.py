@@ -6,9 +6,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from slicewise.problem import Problem
 from slicewise.transport import plan_mean, project
+
+
+# Changes of outputs below this share of their size are not looked at for being straight.
+_NOTICED = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +47,38 @@ class HeldLoss:
         change = x.to(self.x.dtype) - self.x
         along = (self.gradient * change).sum(dim=(-2, -1))
         return self.value + along + 0.5 * self.curvature(change)
+
+    def ahead(self, x: Tensor, trial: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Compute the held loss where a network's step ends, and how the step curves it.
+
+        Args:
+            x: Samples after the step, (*batch, n, d), with their tangent along the direction of the step if they are
+                dual.
+            trial: The length of the step, one number or (*batch,). Only used with a tangent.
+
+        Returns:
+            The value (*batch,), dual if x is; the curvature along the tangent, or along the whole change if there is
+            none; and, with a tangent, the curvature along the difference of the mean change and the tangent.
+        """
+        end, tangent = forward_ad.unpack_dual(x)
+        change = end.to(self.x.dtype) - self.x
+        if tangent is None or trial is None:
+            return self(end), self.curvature(change), None
+        tangent = tangent.to(self.x.dtype)
+        # The tangent of the value by hand: torch would go through it operation by operation.
+        seen, ahead = project(change, self.slices), project(tangent, self.slices)
+        value = self.value + (self.gradient * change).sum(dim=(-2, -1))
+        value = value + 0.5 * (self.curvatures * seen.square()).sum(dim=(-2, -1))
+        slope = (self.gradient * tangent).sum(dim=(-2, -1))
+        slope = slope + (self.curvatures * seen * ahead).sum(dim=(-2, -1))
+        mean = seen / (trial[..., None, None] if trial.dim() else trial)
+        curvature = (self.curvatures * ahead.square()).sum(dim=(-2, -1))
+        bent = (self.curvatures * (mean - ahead).square()).sum(dim=(-2, -1))
+        # Outputs that hardly change cannot bend much, and their differences may be rounding errors.
+        size = (self.curvatures * project(self.x, self.slices).square()).sum(dim=(-2, -1))
+        moved = (self.curvatures * seen.square()).sum(dim=(-2, -1))
+        bent = torch.where(moved > _NOTICED**2 * size, bent, 0)
+        return forward_ad.make_dual(value, slope), curvature, bent
 
     def curvature(self, change: Tensor) -> Tensor:
         """Compute the second derivative along a change of the samples (*batch, n, d); return (*batch,).

@@ -7,7 +7,8 @@ quadratic in the outputs (`HeldLoss`), and where outputs are linear in the weigh
 
 with its minimum at t* = n / c. The slope n costs nothing, since the gradient is there. The curvature is measured where
 the step is to end: c = (L′(s) − L′(0)) / s at a trial length s, so that what a network adds to it (its outputs are not
-linear in its weights) is seen as well. t* does not depend on the scale of the data, of the loss or of the weights: if u
+linear in its weights) is seen as well. Where outputs bend too much on the way, as a sigmoid that saturates, lengths are
+limited to what keeps them nearly straight. t* does not depend on the scale of the data, of the loss or of the weights: if u
 is multiplied by k, n becomes k n, c becomes k² c, and t* u stays.
 
 **What noise does.** The slope n is too steep by the noise of the batch: u was made from this very gradient. The next
@@ -26,7 +27,7 @@ unknown one a = 3/4 and averaged weights.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,6 +41,8 @@ _KEPT, _YOUNG = 0.98, 8
 _FIRST, _GROWTH, _SINKING = 0.1, 2.0, 0.95
 # A curvature that is measured counts at least this much of the present one; trials are at least this much of t*.
 _LEAST_CURVATURE, _LEAST_TRIAL = 0.1, 0.02
+# Outputs that bend by more than this along a trial were followed too far.
+_STRAIGHT = 0.3
 # A trial at which the loss is not finite means a minimum at this share of it.
 _RETREAT = 0.1
 
@@ -115,6 +118,18 @@ class StepLength:
         self.numbers = torch.zeros(len(LengthState._fields), *runs, device=device)
         self.state = LengthState(*self.numbers.unbind(0))
 
+    def load(self, numbers: Tensor) -> None:
+        """Take up the numbers of another one, in the tensor that is there."""
+        self.numbers.copy_(numbers)
+        self.state = LengthState(*self.numbers.unbind(0))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"exponent": self.exponent, "numbers": self.numbers}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.state = LengthState(*self.numbers.unbind(0))
+
     def observe(self, own: Tensor, fresh: Tensor) -> None:
         """Take in the slopes of a new gradient.
 
@@ -158,13 +173,23 @@ class StepLength:
         known = (state.curvature > 0) & (wanted > 0)
         return torch.where(known, torch.minimum(wanted, state.limit), first)
 
-    def measure(self, curvature: Tensor, trial: Tensor, gap: int = 1) -> None:
+    def measure(
+        self,
+        curvature: Tensor,
+        trial: Tensor,
+        gap: int = 1,
+        bend: Tensor | None = None,
+        largest: Tensor | None = None,
+    ) -> None:
         """Take in a curvature.
 
         Args:
             curvature: c as measured, (*runs,); anything not finite is a trial that was much too long.
             trial: The length at which it was measured, (*runs,).
             gap: Steps since the last measurement.
+            bend: How far outputs are from linear in the step, between 0 and 1, (*runs,): the distance of their mean
+                change from the change at its end. None if that is not known.
+            largest: A length that no step may exceed, (*runs,).
         """
         old = self.state
         first = old.curvature <= 0
@@ -177,6 +202,12 @@ class StepLength:
         smooth = torch.where(first, found, torch.lerp(found, old.curvature, kept))
         careful = torch.minimum(_FIRST * best_length(old.slope, smooth), _GROWTH * trial)
         limit = torch.where(first, careful, old.limit)
+        if bend is not None:
+            # Beyond this, outputs saturate or explode: the parabola says nothing about them.
+            straight = trial * (_STRAIGHT / bend.clamp(min=_STRAIGHT))
+            limit = torch.where(bend > _STRAIGHT, torch.minimum(limit, straight), limit)
+        if largest is not None:
+            limit = torch.minimum(limit, largest)
         self.state = old._replace(curvature=smooth, latest=found, limit=limit)
 
     def length(self, shrink: float | Tensor = 1.0) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from slicewise.optim import Walker
 from slicewise.support import Status, progress_bar
 from slicewise.training.checkpoint import TrainingCheckpoint
 from slicewise.training.optimizers import within_bounds
@@ -116,6 +117,9 @@ class TrainingLoop:
     def _advance(self, remaining: int) -> Tensor:
         """Make the next step, or replay graphs of them; return the losses (S, R)."""
         ready = self._use_graph and self._eager_steps >= eager_steps(self._trainer)
+        if self._trainer.walker is not None:
+            # From a step on that measures, as those of the graph take it.
+            ready = ready and self._trainer.n_steps % Walker.MEASURED_EVERY == 0
         if ready and self._captured is None and remaining >= 4 * STEPS_PER_GRAPH:
             self._captured = CapturedSteps(self._trainer)
         if self._captured is not None and remaining >= STEPS_PER_GRAPH:
@@ -144,7 +148,7 @@ class TrainingLoop:
         if alive is None:
             finite = bool(losses.isfinite().all())
             self._diverged = not (
-                finite and within_bounds(self._trainer.parameters, trainer.settings.largest_weight)
+                finite and within_bounds(self._trainer.parameters, trainer.largest_weight)
             )
         else:
             self._diverged = not bool(alive.any())

@@ -17,6 +17,11 @@ LARGEST_WEIGHT = 1e3
 _MOMENTUM, _BETA1, _BETA2, _EPSILON = 0.9, 0.9, 0.999, 1e-8
 
 
+def largest_weight(target: Tensor) -> float:
+    """The bound of weights for samples of this size: networks need larger ones to make larger samples."""
+    return max(LARGEST_WEIGHT, 10 * float(target.abs().max()))
+
+
 def per_network(name: str, given: Any, runs: int, dtype: torch.dtype) -> Tensor:
     """Turn one number, or one for each network, into numbers (R,)."""
     try:
@@ -167,7 +172,7 @@ class ComputedOptimizer(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up what `state_dict` gave, in the tensors that are there."""
         state = state_dict["state"]
-        self.walker.numbers.copy_(state["numbers"])
+        self.walker.load(state["numbers"])
         for name, tensors in self.walker.state.items():
             for mine, given in zip(tensors, state[name], strict=True):
                 mine.copy_(given)

@@ -13,7 +13,6 @@ import torch
 from slicewise.distance import Objective, Scale, check_objective
 from slicewise.problem import Schedule, follows_progress
 from slicewise.support import check_choice, check_count
-from slicewise.training.optimizers import LARGEST_WEIGHT
 from slicewise.variants import Recipe
 
 # Of the scales of the loss, those whose gradient is computed here in closed form.
@@ -50,7 +49,6 @@ class TrainingSettings:
     clip: float | None = None
     ema: float | None = None
     precision: Precision = "float32"
-    largest_weight: float = LARGEST_WEIGHT
 
     def __post_init__(self) -> None:
         check_objective(self.objective, self.recipe)

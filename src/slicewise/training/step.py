@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
 from slicewise.distance import (
     differentiated,
@@ -30,14 +29,27 @@ from slicewise.flows import (
     prepare_step,
     slices_for_step,
 )
-from slicewise.optim import Randomness, Walker, measured_curvature, untouched
+from slicewise.optim import (
+    Ahead,
+    Measured,
+    NoForwardDerivative,
+    Randomness,
+    Walker,
+    measured_curvature,
+    untouched,
+)
 from slicewise.problem import Instant, Moment, Problem, State
 from slicewise.sampling import RunSeeds
 from slicewise.steps import held_loss, moved
 from slicewise.support import check_samples, full_precision
 from slicewise.training.data import Minibatches, StepDraws
 from slicewise.training.networks import Stack
-from slicewise.training.optimizers import ComputedOptimizer, StackedOptimizer, clip
+from slicewise.training.optimizers import (
+    ComputedOptimizer,
+    StackedOptimizer,
+    clip,
+    largest_weight,
+)
 from slicewise.training.settings import TrainingSettings
 from slicewise.transport import project, sorted_lines
 
@@ -85,6 +97,7 @@ class Trainer:
         self.walker: Walker | None = None  # makes the steps, if their lengths are computed
         if isinstance(optimizer, ComputedOptimizer):
             self.walker = optimizer.walker
+        self.largest_weight = largest_weight(target)
         self._forward_mode = True  # whether the network has forward derivatives, as far as is known
         self.n_steps = 0
         self.slicer_state: State = {}
@@ -166,8 +179,9 @@ class Trainer:
                     if randomness is not None:
                         same.enter_context(randomness.again())
 
-                    def again() -> tuple[Tensor, Tensor | None]:
-                        return self._loss_again(self._forward(given), problem, found, t, known)
+                    def again(trial: Tensor) -> Ahead:
+                        made = self._forward(given)
+                        return self._loss_again(made, trial, problem, found, t, known)
 
                     self._measure(self.walker, again, value, t)
             self.walker.move(1.0 if self.settings.decay is None else moment.of(self.settings.decay))
@@ -233,8 +247,14 @@ class Trainer:
 
     @torch.no_grad()
     def _loss_again(
-        self, made: Tensor, problem: Problem, found: _Found, t: int | Tensor, known: State
-    ) -> tuple[Tensor, Tensor | None]:
+        self,
+        made: Tensor,
+        trial: Tensor,
+        problem: Problem,
+        found: _Found,
+        t: int | Tensor,
+        known: State,
+    ) -> Ahead:
         """The loss of other samples with slices and plans held, and how it curves; (R,), or () of one network."""
         settings, recipe = self.settings, self.settings.recipe
         x = (made if self.stacked else made.unsqueeze(0)).to(problem.x.dtype)
@@ -243,7 +263,7 @@ class Trainer:
                 other = dataclasses.replace(problem, x=x)
                 ready = prepare_step(recipe, other, self.seeds, t, known)
                 value = weigh(recipe, ready.problem, ready.slices, settings.objective)[0]
-                curvature = None
+                curvature, bent = None, None
             else:
                 if settings.scale == "displacement":
                     held = held_for(
@@ -252,12 +272,11 @@ class Trainer:
                 else:
                     weights = held_weights(recipe, problem, found.slices, settings.objective)
                     held = held_loss(problem, found.slices, weights, found.value, found.gradient)
-                tangent = forward_ad.unpack_dual(x).tangent
-                value = held(x)
-                curvature = held.curvature(x - problem.x if tangent is None else tangent)
+                value, curvature, bent = held.ahead(x, trial)
         if self.stacked:
-            return value, curvature
-        return value.squeeze(0), None if curvature is None else curvature.squeeze(0)
+            return Ahead(value, curvature, bent)
+        one = (None if each is None else each.squeeze(0) for each in (curvature, bent))
+        return Ahead(value.squeeze(0), *one)
 
     def _turn(
         self, walker: Walker, slopes: Sequence[Tensor | None], steepness: Tensor | float
@@ -273,7 +292,7 @@ class Trainer:
     def _measure(
         self,
         walker: Walker,
-        again: Callable[[], tuple[Tensor, Tensor | None]],
+        again: Callable[[Tensor], Ahead],
         value: Tensor,
         t: int | Tensor,
     ) -> None:
@@ -281,22 +300,22 @@ class Trainer:
         trial = walker.trial()
         before = value if self.stacked else value.squeeze(0)
         given = (walker, self.parameters, again, before, trial)
-        curvature: Tensor | None = None
+        measured: Measured | None = None
         if self._forward_mode and self.settings.recipe.lift is None:
             try:
-                curvature = measured_curvature(*given, forward=True)
-            except (RuntimeError, NotImplementedError) as missing:
+                measured = measured_curvature(*given, forward=True)
+            except NoForwardDerivative as missing:
                 if not isinstance(t, int):
                     raise  # within a capture nothing can be tried twice
                 self._forward_mode = False
                 _log.warning(
                     "no forward derivatives of a %s (%s): the curvature is measured by differences",
                     type(self.network).__name__,
-                    str(missing).partition("\n")[0],
+                    missing,
                 )
-        if curvature is None:
-            curvature = measured_curvature(*given, forward=False)
-        walker.measure(curvature, trial, self.n_steps)
+        if measured is None:
+            measured = measured_curvature(*given, forward=False)
+        walker.measure(measured, trial, t if isinstance(t, int) else None)
 
     def _optimizer_step(self, moment: Moment) -> None:
         """Make a step of the optimizer, with the decay of this moment."""

@@ -28,9 +28,9 @@ from slicewise.training.loop import ScalarWriter, TrainingLoop, scalar_writer
 from slicewise.training.networks import Layers, Stack
 from slicewise.training.optimizers import (
     KINDS,
-    LARGEST_WEIGHT,
     ComputedOptimizer,
     StackedOptimizer,
+    largest_weight,
     per_network,
 )
 from slicewise.training.settings import (
@@ -190,7 +190,7 @@ def train(
     if optimizer is None:
         optimizer = "adam" if computed else "sgd"
     if scale is None:
-        scale = "classic" if computed or callable(optimizer) else "displacement"
+        scale = "classic" if computed else "displacement"
     settings = TrainingSettings(
         recipe_for(variant, n_slices, options),
         objective,
@@ -201,7 +201,6 @@ def train(
         clip,
         ema,
         precision,
-        max(LARGEST_WEIGHT, 10 * float(target.abs().max())),
     )
     weights = [p for p in network.parameters() if p.requires_grad]
     if not weights:
@@ -209,10 +208,11 @@ def train(
     stacked = isinstance(network, Stack)
     runs = network.runs if isinstance(network, Stack) else 1
     seed_of_run = per_network("seeds", seeds, runs, torch.int64)
+    largest = largest_weight(target)
     if computed:
-        made: torch.optim.Optimizer = _computed(optimizer, weights, settings, stacked=stacked)
+        made: torch.optim.Optimizer = _computed(optimizer, weights, largest, stacked=stacked)
     else:
-        made = _optimizer(optimizer, weights, lr, settings, stacked=stacked)
+        made = _optimizer(optimizer, weights, lr, settings, largest, stacked=stacked)
     target = target.detach().to(weights[0])  # its device and dtype
     given = _source(source, network)
     given = given.detach().to(weights[0]) if isinstance(given, Tensor) else given
@@ -277,7 +277,7 @@ def _source(source: Tensor | int | None, network: nn.Module) -> Tensor | int:
 
 
 def _computed(
-    asked: Optimizers, weights: Sequence[Tensor], settings: TrainingSettings, *, stacked: bool
+    asked: Optimizers, weights: Sequence[Tensor], largest: float, *, stacked: bool
 ) -> ComputedOptimizer:
     kinds = {asked} if isinstance(asked, str) else set(asked)  # type: ignore[arg-type]
     if len(kinds) != 1:
@@ -286,7 +286,7 @@ def _computed(
         )
     (kind,) = kinds
     check_choice("optimizer", kind, KINDS)
-    return ComputedOptimizer(weights, kind, stacked=stacked, largest=settings.largest_weight)
+    return ComputedOptimizer(weights, kind, stacked=stacked, largest=largest)
 
 
 def _optimizer(
@@ -294,6 +294,7 @@ def _optimizer(
     weights: Sequence[Tensor],
     lr: Any,
     settings: TrainingSettings,
+    largest: float,
     *,
     stacked: bool,
 ) -> torch.optim.Optimizer:
@@ -317,7 +318,7 @@ def _optimizer(
         lr = [_RATES[kind] for kind in kinds]
         lr = lr[0] if isinstance(asked, str) else lr
     if stacked:
-        return StackedOptimizer(weights, lr, asked, largest=settings.largest_weight)
+        return StackedOptimizer(weights, lr, asked, largest=largest)
     if isinstance(lr, Tensor) and lr.numel() == 1:
         lr = lr.item()
     if len(kinds) != 1 or not isinstance(lr, (int, float)):
