@@ -147,6 +147,7 @@ class Tape:
         trial: The length of the step that the second pass makes on trial.
         curvature: Of a second pass: the curvature of all losses together along the change of their samples, plans held,
             which is the tangent of the samples if they have one; None if a loss could not be held.
+        expected: The same as slices drawn afresh would show it on average.
         bent: The same along the difference of the mean change and the tangent: 0 if outputs are linear in the step.
     """
 
@@ -159,6 +160,7 @@ class Tape:
         self.trial: Tensor | None = None
         self.curvature: Tensor | None = None
         self.bent: Tensor | None = None
+        self.expected: Tensor | None = None
         self._played = 0
 
     @property
@@ -180,15 +182,15 @@ class Tape:
         self.calls.append(call)
         return call
 
-    def add_curvature(self, call: Call, curvature: Tensor, bent: Tensor | None) -> None:
-        """Add the curvature of one loss of a second pass, of the shape of its value, and what it is of its bend."""
+    def add_curvatures(
+        self, call: Call, along: Tensor | None, bent: Tensor | None, expected: Tensor | None
+    ) -> None:
+        """Add what one loss of a second pass curves, each of the shape of its value."""
         for upstream in call.upstream[:1]:
-            weight = upstream.to(curvature) / self.loss_scale
-            found = (curvature * weight).sum()
-            self.curvature = found if self.curvature is None else self.curvature + found
-            if bent is not None:
-                more = (bent * weight).sum()
-                self.bent = more if self.bent is None else self.bent + more
+            weight = upstream / self.loss_scale
+            self.curvature = _more(self.curvature, along, weight)
+            self.bent = _more(self.bent, bent, weight)
+            self.expected = _more(self.expected, expected, weight)
 
     def next(self, loss: nn.Module) -> Call:
         """The call that belongs to the next loss of a second pass.
@@ -207,6 +209,13 @@ class Tape:
         """Refuse a second pass that computed fewer losses than the first."""
         if self._played != len(self.calls):
             raise OtherLosses()
+
+
+def _more(before: Tensor | None, more: Tensor | None, weight: Tensor) -> Tensor | None:
+    if more is None:
+        return before
+    found = (more * weight.to(more)).sum()
+    return found if before is None else before + found
 
 
 class _InUse(threading.local):
@@ -241,7 +250,8 @@ def recording() -> Iterator[Tape]:
 @contextmanager
 def playing(tape: Tape) -> Iterator[None]:
     """Let the losses of a second forward pass be those that were recorded, with slices and plans held."""
-    tape.playing, tape._played, tape.curvature, tape.bent = True, 0, None, None
+    tape.playing, tape._played = True, 0
+    tape.curvature = tape.bent = tape.expected = None
     _in_use.tapes.append(tape)
     try:
         yield

@@ -392,8 +392,8 @@ class SlicedWasserstein(_KeepsLearner):
         def of_loss(one_each: Tensor) -> Tensor:
             return self._reduced(self._scaled(one_each, x.shape[-1]))
 
-        value, curvature, bent = held.ahead(x, tape.trial)
-        tape.add_curvature(call, of_loss(curvature), None if bent is None else of_loss(bent))
+        value, *found = held.ahead(x, tape.trial)
+        tape.add_curvatures(call, *(None if one is None else of_loss(one) for one in found))
         return of_loss(value)
 
     def _over_ranks(

@@ -360,8 +360,8 @@ class Computed(torch.optim.Optimizer):
                 self._needs_grad, self._forward = True, False
                 with torch.enable_grad():
                     found = [one.again(None) for one in self._passes]
-        values, curvatures, bents = zip(*found, strict=True)
-        return Ahead(torch.stack(values).sum(), _sum(curvatures), _sum(bents))
+        values, *others = zip(*found, strict=True)
+        return Ahead(torch.stack(values).sum(), *map(_sum, others))
 
     def _mean(self, number: Tensor) -> Tensor:
         """The mean of a number over the processes, whose gradients are averaged, too."""
@@ -411,7 +411,7 @@ class _Pass:
         with randomness.again(), untouched(losses), playing(tape):
             loss = self._closure()
         tape.check_played()
-        return Ahead(loss, tape.curvature, tape.bent)
+        return Ahead(loss, tape.curvature, tape.bent, tape.expected)
 
 
 def _sum(some: Sequence[Tensor | None]) -> Tensor | None:

@@ -22,6 +22,7 @@ class Ahead(NamedTuple):
         Tensor | None
     )  # with plans held, along the tangent of outputs, or their change; None if it is not known
     bent: Tensor | None  # the same along the difference of the mean change and the tangent
+    expected: Tensor | None  # the same along the tangent, as slices drawn afresh would show it
 
 
 class Measured(NamedTuple):
@@ -29,6 +30,9 @@ class Measured(NamedTuple):
 
     curvature: Tensor  # of the loss along the direction
     bend: Tensor | None  # how far outputs are from linear in the step, between 0 and 1
+    expected: (
+        Tensor | None
+    )  # the curvature that the next batch is expected to have along the direction
 
 
 class NoForwardDerivative(NotImplementedError):
@@ -76,20 +80,21 @@ def measured_curvature(
         if not forward:
             gain = mean((found.value - before).detach().float())
             curvature = torch.maximum(2 * (gain + slope * trial), least) / trial.square()
-            return Measured(curvature, None)
+            return Measured(curvature, None, None)
         value, tangent = forward_ad.unpack_dual(found.value)
         if tangent is None:
             raise NoForwardDerivative("the loss has none")
         # Nothing is known of a loss that is not finite; its tangent may be.
         ahead = torch.where(value.isfinite(), tangent.float(), torch.inf)
         curvature = torch.maximum((mean(ahead) + slope) / trial, least)
-        if found.bent is None:
-            return Measured(curvature, None)
+        if found.bent is None or found.expected is None:
+            return Measured(curvature, None, None)
+        # What a network and other terms curve beyond the slices, the next batch sees as well.
+        expected = curvature - least + mean(found.expected.float()).clamp(min=0).minimum(least)
         bent = mean(found.bent.float()).clamp(min=0)
         both = bent + least
-        return Measured(
-            curvature, torch.where(both > 0, bent / torch.where(both > 0, both, 1), 0).sqrt()
-        )
+        bend = torch.where(both > 0, bent / torch.where(both > 0, both, 1), 0).sqrt()
+        return Measured(curvature, bend, expected)
 
 
 def _evaluated(evaluate: Callable[[Tensor], Ahead], trial: Tensor, *, forward: bool) -> Ahead:

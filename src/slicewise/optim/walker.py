@@ -19,7 +19,7 @@ _BETA1, _BETA2 = 0.9, 0.999
 # The first trial changes the weights by this much of their norm.
 _FIRST_TRIAL = 1e-3
 # No step changes the weights by more than this much of their norm.
-_LARGEST_CHANGE = 0.3
+_LARGEST_CHANGE = 1.0
 # The average of the weights covers about the last ninth of the steps.
 _AVERAGE_POWER = 8
 # Adam's ε, as a share of the root mean square of all gradients: it sets no scale of its own, and weights whose gradients
@@ -171,7 +171,14 @@ class Walker:
         first = step is not None and step < self.MEASURED_FIRST
         gap = 1 if first else self.MEASURED_EVERY
         largest = _LARGEST_CHANGE / _FIRST_TRIAL * self._first_trial()
-        self._lengths.measure(measured.curvature, trial, gap, measured.bend, largest)
+        self._lengths.measure(
+            measured.curvature,
+            trial,
+            gap,
+            bend=measured.bend,
+            expected=measured.expected,
+            largest=largest,
+        )
 
     def load(self, numbers: Tensor) -> None:
         """Take up the numbers of another one."""

@@ -11,7 +11,6 @@ from torch.autograd import forward_ad
 from slicewise.problem import Problem
 from slicewise.transport import plan_mean, project
 
-
 # Changes of outputs below this share of their size are not looked at for being straight.
 _NOTICED = 0.05
 
@@ -48,7 +47,9 @@ class HeldLoss:
         along = (self.gradient * change).sum(dim=(-2, -1))
         return self.value + along + 0.5 * self.curvature(change)
 
-    def ahead(self, x: Tensor, trial: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    def ahead(
+        self, x: Tensor, trial: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         """Compute the held loss where a network's step ends, and how the step curves it.
 
         Args:
@@ -63,7 +64,7 @@ class HeldLoss:
         end, tangent = forward_ad.unpack_dual(x)
         change = end.to(self.x.dtype) - self.x
         if tangent is None or trial is None:
-            return self(end), self.curvature(change), None
+            return self(end), self.curvature(change), None, None
         tangent = tangent.to(self.x.dtype)
         # The tangent of the value by hand: torch would go through it operation by operation.
         seen, ahead = project(change, self.slices), project(tangent, self.slices)
@@ -78,7 +79,16 @@ class HeldLoss:
         size = (self.curvatures * project(self.x, self.slices).square()).sum(dim=(-2, -1))
         moved = (self.curvatures * seen.square()).sum(dim=(-2, -1))
         bent = torch.where(moved > _NOTICED**2 * size, bent, 0)
-        return forward_ad.make_dual(value, slope), curvature, bent
+        return forward_ad.make_dual(value, slope), curvature, bent, self.expected(tangent)
+
+    def expected(self, change: Tensor) -> Tensor:
+        """Compute the second derivative along a change that slices drawn afresh would show on average; return (*batch,).
+
+        A change that was made to suit these slices is steeper along them than along others. Uniform slices see |δ|²/d
+        of any change on average.
+        """
+        each = (change * change).sum(dim=-1).unsqueeze(-2)  # (*batch, 1, n)
+        return (self.curvatures * each).sum(dim=(-2, -1)) / change.shape[-1]
 
     def curvature(self, change: Tensor) -> Tensor:
         """Compute the second derivative along a change of the samples (*batch, n, d); return (*batch,).

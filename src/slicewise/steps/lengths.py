@@ -13,15 +13,16 @@ is multiplied by k, n becomes k n, c becomes k² c, and t* u stays.
 
 **What noise does.** The slope n is too steep by the noise of the batch: u was made from this very gradient. The next
 batch knows better. Its gradient at θ + s u has the slope f along u, and since the step itself has changed the slope by
-s c, an unbiased estimate of the slope before the step is f + s c. Its ratio to n is the *signal* ρ, between 0 (all
+s c, an unbiased estimate of the slope before the step is f + s c, with c as fresh slices see it: a direction that was
+made to suit some slices is steeper along these than along others (`HeldLoss.expected`). Its ratio to n is the *signal* ρ, between 0 (all
 noise) and 1 (none). The step that makes the expected loss of the next batch smallest is ρ t*.
 
 **Why not ρ t* itself.** It is the best step if it were the last. Weights also move along flat directions, where progress
 needs many long steps, and noise in steep ones can be removed at the end. So s = ρ^a t* with an exponent a below one. In
 a stationary state the loss neither rises nor falls, which is at s = 2 ρ t*; hence ρ^(1−a) = 1/2, and the length settles
-at `settled_share(a)` of t*: 1/4 for a = 2/3, 1/8 for a = 3/4, and a = 1 shrinks for good.
+at `settled_share(a)` of t*: 1/2 for a = 1/2, 1/8 for a = 3/4, and a = 1 shrinks for good.
 
-With a known number of steps a = 2/3, and the second half shrinks linearly to zero, which removes the noise. With an
+With a known number of steps a = 1/2, and the second half shrinks linearly to zero, which removes the noise. With an
 unknown one a = 3/4 and averaged weights.
 """
 
@@ -33,7 +34,7 @@ import torch
 from torch import Tensor
 
 # Exponents of the signal, for a training whose number of steps is known and for one that may end at any time.
-BOUNDED, UNBOUNDED = 2 / 3, 0.75
+BOUNDED, UNBOUNDED = 0.5, 0.75
 # How much of a smoothed number stays at each step; less at first.
 _KEPT, _YOUNG = 0.98, 8
 # A first step is this much of the computed one, and no more than twice the first trial; then lengths at most double. A
@@ -42,7 +43,7 @@ _FIRST, _GROWTH, _SINKING = 0.1, 2.0, 0.95
 # A curvature that is measured counts at least this much of the present one; trials are at least this much of t*.
 _LEAST_CURVATURE, _LEAST_TRIAL = 0.1, 0.02
 # Outputs that bend by more than this along a trial were followed too far.
-_STRAIGHT = 0.3
+_STRAIGHT = 0.5
 # A trial at which the loss is not finite means a minimum at this share of it.
 _RETREAT = 0.1
 
@@ -178,7 +179,9 @@ class StepLength:
         curvature: Tensor,
         trial: Tensor,
         gap: int = 1,
+        *,
         bend: Tensor | None = None,
+        expected: Tensor | None = None,
         largest: Tensor | None = None,
     ) -> None:
         """Take in a curvature.
@@ -189,6 +192,8 @@ class StepLength:
             gap: Steps since the last measurement.
             bend: How far outputs are from linear in the step, between 0 and 1, (*runs,): the distance of their mean
                 change from the change at its end. None if that is not known.
+            expected: The curvature that the next batch is expected to have along this direction, (*runs,), if it is
+                another one: a direction that was made to suit some slices is steeper along these.
             largest: A length that no step may exceed, (*runs,).
         """
         old = self.state
@@ -208,7 +213,9 @@ class StepLength:
             limit = torch.where(bend > _STRAIGHT, torch.minimum(limit, straight), limit)
         if largest is not None:
             limit = torch.minimum(limit, largest)
-        self.state = old._replace(curvature=smooth, latest=found, limit=limit)
+        latest = found if expected is None else torch.where(expected > 0, expected.float(), found)
+        latest = torch.where(latest.isfinite(), latest, found)
+        self.state = old._replace(curvature=smooth, latest=latest, limit=limit)
 
     def length(self, shrink: float | Tensor = 1.0) -> Tensor:
         """Compute the length of this step, (*runs,), times `shrink`."""

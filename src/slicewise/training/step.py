@@ -263,7 +263,7 @@ class Trainer:
                 other = dataclasses.replace(problem, x=x)
                 ready = prepare_step(recipe, other, self.seeds, t, known)
                 value = weigh(recipe, ready.problem, ready.slices, settings.objective)[0]
-                curvature, bent = None, None
+                others: tuple[Tensor | None, ...] = (None, None, None)
             else:
                 if settings.scale == "displacement":
                     held = held_for(
@@ -272,11 +272,11 @@ class Trainer:
                 else:
                     weights = held_weights(recipe, problem, found.slices, settings.objective)
                     held = held_loss(problem, found.slices, weights, found.value, found.gradient)
-                value, curvature, bent = held.ahead(x, trial)
+                value, *rest = held.ahead(x, trial)
+                others = tuple(rest)
         if self.stacked:
-            return Ahead(value, curvature, bent)
-        one = (None if each is None else each.squeeze(0) for each in (curvature, bent))
-        return Ahead(value.squeeze(0), *one)
+            return Ahead(value, *others)
+        return Ahead(value.squeeze(0), *(None if one is None else one.squeeze(0) for one in others))
 
     def _turn(
         self, walker: Walker, slopes: Sequence[Tensor | None], steepness: Tensor | float
