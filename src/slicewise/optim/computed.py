@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
 from slicewise.distance import Tape, playing, recording
+from slicewise.optim.ranks import FailedElsewhereError, Together, checked_group, is_sharded, local
 from slicewise.optim.trial import Modules, Randomness, measured_curvature, untouched
-from slicewise.optim.walker import Walker, half_decay, local
+from slicewise.optim.walker import Walker, half_decay
 from slicewise.support import check_choice, check_count, check_number
 
 if TYPE_CHECKING:
@@ -85,7 +86,6 @@ class Computed(torch.optim.Optimizer):
         for one in self.param_groups:
             check_number("factor", one["factor"], above=0, or_equal=True)
         self.total_steps, self.max_norm = total_steps, max_norm
-        self.group = _checked_group(group)
         self._forward = derivatives != "difference"
         self._may_fall_back = derivatives == "auto"
         self.parameters = [p for one in self.param_groups for p in one["params"] if p.requires_grad]
@@ -93,12 +93,16 @@ class Computed(torch.optim.Optimizer):
             raise ValueError(
                 "params has nothing that requires a gradient: give a network's parameters"
             )
-        if any(hasattr(p, "device_mesh") for p in self.parameters):
+        self.group = checked_group(group, self.parameters)
+        self._together = Together(self.group)
+        self._is_sharded = any(is_sharded(p) for p in self.parameters)
+        if self._is_sharded:
             self._forward = False  # shards are gathered by hooks that know nothing of tangents
         self.walker = Walker(self.parameters, direction, bounded=total_steps is not None)
         self.n_steps = 0
         self._passes: list[_Pass] = []
         self._norm: Tensor | None = None
+        self._modules = Modules()  # that were called when the curvature was measured last
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters, before the first step only."""
@@ -131,12 +135,20 @@ class Computed(torch.optim.Optimizer):
                 "step() without a loss: give a closure, optimizer.step(lambda: loss(model(z), y)), or call "
                 "optimizer.backward(closure) before"
             )
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        if all(p.grad is None for p in self.parameters):
+            raise ValueError(
+                "no parameter of this optimizer has a gradient: make the optimizer after the network has its final "
+                "parameters (fully_shard replaces them), and call zero_grad() before backward, not after"
+            )
+        gradients = [
+            local(torch.zeros_like(p) if p.grad is None else p.grad) for p in self.parameters
+        ]
         factors = [
             one["factor"] for one in self.param_groups for p in one["params"] if p.requires_grad
         ]
         gradients, steepness = self._clipped(gradients)
         walker = self.walker
+        walker.weights = self._weights()
         walker.turn(gradients, factors=factors, steepness=steepness)
         if all(one.tape is not None for one in self._passes):
             trial = walker.trial()
@@ -184,13 +196,16 @@ class Computed(torch.optim.Optimizer):
             raise ValueError(
                 "averaged() with total_steps: lengths shrink to nothing, and nothing is averaged"
             )
-        weights, average = self.walker.weights, self.walker.state["average"]
+        weights, average = self._weights(), self.walker.state["average"]
         kept = [w.clone() for w in weights]
+        self._modules.reshard()
         with torch.no_grad():
             torch._foreach_copy_(weights, average)
         try:
-            yield
+            with self._modules.watched() if self._is_sharded else nullcontext():
+                yield
         finally:
+            self._modules.reshard()
             with torch.no_grad():
                 torch._foreach_copy_(weights, kept)
 
@@ -235,8 +250,11 @@ class Computed(torch.optim.Optimizer):
         return Walker.measures_at(self.n_steps)
 
     def _gradient_norm(self) -> Tensor:
-        there = [local(p.grad) for p in self.parameters if p.grad is not None]
-        return torch.stack([n.float() for n in torch._foreach_norm(there)]).norm()
+        return self.walker.norm([p.grad for p in self.parameters])
+
+    def _weights(self) -> list[Tensor]:
+        """The parameters of now, which share their memory: a network may have been moved or sharded anew."""
+        return [local(p.detach()) for p in self.parameters]
 
     def _clipped(self, gradients: list[Tensor]) -> tuple[list[Tensor], Tensor | float]:
         """Gradients of the largest norm allowed, and by how much those of the loss are longer."""
@@ -245,18 +263,21 @@ class Computed(torch.optim.Optimizer):
             now = self._gradient_norm()
             steepness = torch.where(now > 0, self._norm / torch.where(now > 0, now, 1), 1.0)
         if self.max_norm is not None:
-            norm = self.walker.inner(*([local(g) for g in gradients],) * 2).sqrt()
+            norm = self.walker.inner(gradients, gradients).sqrt()
             factor = (self.max_norm / norm.clamp(min=1e-30)).clamp(max=1)
             gradients = [g * factor.to(g.dtype) for g in gradients]
             steepness = steepness / factor
         return gradients, steepness
 
     def _curvature(self, trial: Tensor) -> Tensor:
-        forward = self._forward and all(one.can_be_held for one in self._passes)
-        if forward:
+        if self._is_sharded:
+            self._modules = Modules()
+            for one in self._passes:
+                self._modules.add(one.modules)
+        if self._forward and all(one.can_be_held for one in self._passes):
             try:
-                return self._measured(trial, forward=True)
-            except (RuntimeError, NotImplementedError) as missing:
+                return self._measured_forward(trial)
+            except RuntimeError as missing:  # a NotImplementedError is one, too
                 if not self._may_fall_back:
                     raise
                 self._forward = False
@@ -265,9 +286,28 @@ class Computed(torch.optim.Optimizer):
                     "no forward derivatives of this network (%s): the curvature is measured by differences",
                     reason,
                 )
-        return self._measured(trial, forward=False)
+        return self._measured(trial, self._together.mean, forward=False)
 
-    def _measured(self, trial: Tensor, *, forward: bool) -> Tensor:
+    def _measured_forward(self, trial: Tensor) -> Tensor:
+        """The curvature by forward derivatives; where one process has none, all of them fail alike."""
+        have_met = False
+
+        def mean(numbers: Tensor) -> Tensor:
+            nonlocal have_met
+            have_met = True
+            return self._together.mean_or_failure(numbers, trial.device)
+
+        try:
+            return self._measured(trial, mean, forward=True)
+        except RuntimeError:
+            if self.group is not None and not have_met:
+                with suppress(FailedElsewhereError):  # which is here
+                    self._together.mean_or_failure(None, trial.device)
+            raise
+
+    def _measured(
+        self, trial: Tensor, mean: Callable[[Tensor], Tensor], *, forward: bool
+    ) -> Tensor:
         before = torch.stack([one.value for one in self._passes]).sum()
 
         def evaluate() -> tuple[Tensor, Tensor | None]:
@@ -275,25 +315,14 @@ class Computed(torch.optim.Optimizer):
             known = [curvature for curvature in held if curvature is not None]
             return torch.stack(losses).sum(), torch.stack(known).sum() if known else None
 
-        return measured_curvature(
-            self.walker,
-            self.parameters,
-            evaluate,
-            before,
-            trial,
-            forward=forward,
-            mean=self._mean,
-        )
-
-    def _mean(self, number: Tensor) -> Tensor:
-        """The mean of a number over the processes, whose gradients are averaged, too."""
-        if self.group is None:
-            return number
-        import torch.distributed as dist
-
-        total = number.detach().clone()
-        dist.all_reduce(total, group=self.group)
-        return total / dist.get_world_size(self.group)
+        given = (self.walker, self.parameters, evaluate, before, trial)
+        if not self._is_sharded:
+            return measured_curvature(*given, forward=forward, mean=mean)
+        self._modules.reshard()
+        try:
+            return measured_curvature(*given, forward=forward, mean=mean)
+        finally:
+            self._modules.reshard()
 
 
 class _Pass:
@@ -303,7 +332,7 @@ class _Pass:
         self._closure = closure
         self.value = loss.detach()
         self.tape: Tape | None = None
-        self._modules = Modules()
+        self.modules = Modules()
         self._randomness: Randomness | None = None
 
     @classmethod
@@ -317,7 +346,7 @@ class _Pass:
         with torch.enable_grad(), recording() as tape, modules.watched():
             loss = _scalar(closure())
         made = cls(closure, loss)
-        made.tape, made._modules, made._randomness = tape, modules, randomness
+        made.tape, made.modules, made._randomness = tape, modules, randomness
         return made, loss
 
     @property
@@ -328,7 +357,7 @@ class _Pass:
         """The loss at the weights of now, slices and plans held, and how it curves; all else stays as it is."""
         assert self.tape is not None
         assert self._randomness is not None
-        with self._randomness.again(), untouched(self._modules.all()), playing(self.tape):
+        with self._randomness.again(), untouched(self.modules.all()), playing(self.tape):
             loss = self._closure()
         return loss, self.tape.curvature
 
@@ -343,17 +372,3 @@ def _scalar(loss: object) -> Tensor:
             "enabled and without calling backward"
         )
     return loss
-
-
-def _checked_group(group: ProcessGroup | Literal[False] | None) -> ProcessGroup | None:
-    if group is False:
-        return None
-    if group is None:
-        from torch import distributed as dist
-
-        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            raise ValueError(
-                f"{dist.get_world_size()} processes and no group: give group=torch.distributed.group.WORLD if they train "
-                f"one network, or group=False if each trains its own"
-            )
-    return group

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from slicewise.optim.walker import Walker, local
+from slicewise.optim.ranks import local, reshard
+from slicewise.optim.walker import Walker
 
 _log = logging.getLogger("slicewise")
 
@@ -40,7 +41,7 @@ def measured_curvature(
         before: The loss L(0), (*runs,).
         trial: The length s, (*runs,).
         forward: Whether to differentiate forward.
-        mean: Averages a number over ranks.
+        mean: Averages numbers over ranks, (2, *runs); called once, at the end.
 
     Returns:
         The curvature, (*runs,).
@@ -51,15 +52,16 @@ def measured_curvature(
     with torch.no_grad(), _moved(walker, parameters, trial, forward=forward):
         found, held = evaluate()
         slope = walker.slope()
-        least = torch.zeros_like(slope) if held is None else mean(held.float())
+        least = torch.zeros_like(slope) if held is None else held.float()
         if forward:
             value, tangent = forward_ad.unpack_dual(found)
             if tangent is None:
                 raise NotImplementedError("the loss has no forward derivative")
             # Nothing is known of a loss that is not finite; its tangent may be.
             ahead = torch.where(value.isfinite(), tangent.float(), torch.inf)
-            return torch.maximum((mean(ahead) + slope) / trial, least)
-        gain = mean((found - before).float())
+            ahead, least = mean(torch.stack([ahead, least])).unbind(0)
+            return torch.maximum((ahead + slope) / trial, least)
+        gain, least = mean(torch.stack([(found - before).float(), least])).unbind(0)
         return torch.maximum(2 * (gain + slope * trial), least) / trial.square()
 
 
@@ -116,10 +118,18 @@ class Modules:
         finally:
             handle.remove()
 
+    def add(self, others: Modules) -> None:
+        """Note modules that another one has found."""
+        self._found.update(others._found)
+
     def all(self) -> list[nn.Module]:
         """The modules that were called, with those inside of them."""
         every = {id(one): one for module in self._found.values() for one in module.modules()}
         return list(every.values())
+
+    def reshard(self) -> None:
+        """Let those of FSDP gather their weights anew when they are called next: shards are about to change."""
+        reshard(self.all())
 
 
 @contextmanager
