@@ -243,6 +243,28 @@ def test_clipped_gradients_lose_nothing_of_the_length():
     torch.testing.assert_close(found[2], found[0], rtol=1e-4, atol=1e-5)
 
 
+def test_scaled_losses_make_the_same_steps():
+    """A scaler's powers of two change nothing; a step that it skips leaves nothing behind."""
+
+    def weights(scale):
+        model, z, y = linear_setting()
+        loss = sw.SlicedWasserstein(n_slices=8, generator=1)
+        optimizer = Computed(model.parameters(), total_steps=12)
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=3)
+        for i in range(12):
+            optimizer.zero_grad()
+            optimizer.backward(lambda: loss(model(z), y), scaler)
+            if i == 5:
+                model.weight.grad[0, 0] = torch.inf
+            scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+        assert optimizer.n_steps == 11
+        return model.weight.detach()
+
+    assert (weights(2.0**12) - weights(1.0)).abs().max() < 1e-6
+
+
 def test_groups_move_by_their_factors():
     model = network()
     still = model[0].weight.detach().clone()

@@ -112,6 +112,11 @@ class Computed(torch.optim.Optimizer):
             )
         super().add_param_group(param_group)
 
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget gradients, and with them the losses that they belong to."""
+        super().zero_grad(set_to_none)
+        self._passes = []
+
     def step(self, closure: Closure | None = None) -> Tensor:  # type: ignore[override]
         """Make one step.
 
@@ -127,7 +132,6 @@ class Computed(torch.optim.Optimizer):
         """
         if closure is not None:
             self.zero_grad()
-            self._passes = []
             self.backward(closure)
             self._norm = None  # nobody had a chance to clip
         if not self._passes:
@@ -176,10 +180,13 @@ class Computed(torch.optim.Optimizer):
             The loss.
         """
         made, loss = _Pass.make(closure, self._measures, self.parameters[0].device)
-        (loss if scaler is None else scaler.scale(loss)).backward()
-        self._passes.append(made)
         if scaler is None:
-            self._norm = self._gradient_norm()
+            loss.backward()
+        else:
+            made.scale = scaler.scale(torch.ones_like(made.value))
+            scaler.scale(loss).backward()
+        self._passes.append(made)
+        self._norm = self._gradient_norm() if scaler is None else None
         return made.value
 
     @contextmanager
@@ -331,6 +338,7 @@ class _Pass:
     def __init__(self, closure: Closure, loss: Tensor) -> None:
         self._closure = closure
         self.value = loss.detach()
+        self.scale: Tensor | float = 1.0  # by which gradients, and curvatures, are too large
         self.tape: Tape | None = None
         self.modules = Modules()
         self._randomness: Randomness | None = None
@@ -359,7 +367,8 @@ class _Pass:
         assert self._randomness is not None
         with self._randomness.again(), untouched(self.modules.all()), playing(self.tape):
             loss = self._closure()
-        return loss, self.tape.curvature
+        curvature = self.tape.curvature
+        return loss, None if curvature is None else curvature / self.scale
 
 
 def _scalar(loss: object) -> Tensor:

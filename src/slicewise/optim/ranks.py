@@ -69,7 +69,7 @@ def reshard(modules: Iterable[nn.Module]) -> None:
 
     for module in modules:
         if isinstance(module, FSDPModule):
-            module.reshard()  # type: ignore[no-untyped-call]
+            module.reshard()
 
 
 class FailedElsewhereError(RuntimeError):
