@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import slicewise as sw
@@ -264,6 +264,10 @@ def fsdp(rank, size):
     early = fully_shard(early, mesh=init_device_mesh("cpu", (2,)))
     with pytest.raises(ValueError, match="make the optimizer after"):
         optimizer.step(lambda: early(torch.ones(3, 4).double()).square().mean())
+    older = FullyShardedDataParallel(network(), device_id=torch.device("cpu"))
+    optimizer = Computed(older.parameters(), group=dist.group.WORLD)
+    with pytest.raises(ValueError, match=r"use torch\.distributed\.fsdp\.fully_shard"):
+        optimizer.step(lambda: older(torch.ones(3, 4).double()).square().mean())
 
 
 def test_networks_of_fsdp_are_those_of_one_process():

@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 
 from slicewise.distance import Tape, playing, recording
-from slicewise.optim.ranks import FailedElsewhereError, Together, checked_group, is_sharded, local
+from slicewise.optim.ranks import (
+    FailedElsewhereError,
+    Together,
+    check_known,
+    checked_group,
+    is_sharded,
+    local,
+)
 from slicewise.optim.trial import Modules, Randomness, measured_curvature, untouched
 from slicewise.optim.walker import Walker, half_decay
 from slicewise.support import check_choice, check_count, check_number
@@ -125,10 +132,10 @@ class Computed(torch.optim.Optimizer):
                 before, once or several times.
 
         Returns:
-            The loss before the step; of several closures, their sum.
+            The loss before the step, of this process; of several closures, their sum.
 
         Raises:
-            ValueError: If there is no loss to step on, or it is no scalar.
+            ValueError: If there is no loss to step on, it is no scalar, or no parameter has a gradient.
         """
         if closure is not None:
             self.zero_grad()
@@ -180,6 +187,8 @@ class Computed(torch.optim.Optimizer):
             The loss.
         """
         made, loss = _Pass.make(closure, self._measures, self.parameters[0].device)
+        if self.group is not None and self.n_steps == 0:
+            check_known(made.modules.all())
         if scaler is None:
             loss.backward()
         else:
@@ -227,7 +236,7 @@ class Computed(torch.optim.Optimizer):
         return self.walker.signal
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next step depends on, but the parameters."""
+        """Everything that the next step depends on, but the parameters; where they are sharded, the shards of this rank."""
         state = {name: list(tensors) for name, tensors in self.walker.state.items()}
         walker = {"tensors": state, "numbers": self.walker.numbers, "n_steps": self.n_steps}
         return {**super().state_dict(), "walker": walker}

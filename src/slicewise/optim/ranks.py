@@ -72,6 +72,21 @@ def reshard(modules: Iterable[nn.Module]) -> None:
             module.reshard()
 
 
+def check_known(modules: Iterable[nn.Module]) -> None:
+    """Check that parameters tell how they are shared: those of the older FSDP do not.
+
+    Raises:
+        ValueError: If one of the modules is a FullyShardedDataParallel.
+    """
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    if any(isinstance(module, FullyShardedDataParallel) for module in modules):
+        raise ValueError(
+            "the network is a FullyShardedDataParallel, whose parameters do not tell which shards they are: use "
+            "torch.distributed.fsdp.fully_shard"
+        )
+
+
 class FailedElsewhereError(RuntimeError):
     """What another process could not compute."""
 
