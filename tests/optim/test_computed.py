@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -243,6 +244,28 @@ def test_clipped_gradients_lose_nothing_of_the_length():
     torch.testing.assert_close(found[2], found[0], rtol=1e-4, atol=1e-5)
 
 
+def test_scaled_losses_make_the_same_steps():
+    """A scaler's powers of two change nothing; a step that it skips leaves nothing behind."""
+
+    def weights(scale):
+        model, z, y = linear_setting()
+        loss = sw.SlicedWasserstein(n_slices=8, generator=1)
+        optimizer = Computed(model.parameters(), total_steps=12)
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=3)
+        for i in range(12):
+            optimizer.zero_grad()
+            optimizer.backward(lambda: loss(model(z), y), scaler)
+            if i == 5:
+                model.weight.grad[0, 0] = torch.inf
+            scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+        assert optimizer.n_steps == 11
+        return model.weight.detach()
+
+    assert (weights(2.0**12) - weights(1.0)).abs().max() < 1e-6
+
+
 def test_groups_move_by_their_factors():
     model = network()
     still = model[0].weight.detach().clone()
@@ -356,3 +379,127 @@ def test_mistakes_with_closures_are_named():
 
     with pytest.raises(ValueError, match="other losses than the first"):
         Computed(model.parameters(), derivatives="difference").step(another)
+
+
+def batch(k):
+    drawn = torch.Generator().manual_seed(k)
+    return torch.randn(48, 4, generator=drawn).double(), DATA[k : k + 48].double()
+
+
+def stepped(model, optimizer, loss, steps=12):
+    for k in range(steps):
+        z, y = batch(k)
+        found = optimizer.step(lambda z=z, y=y: loss(model(z), y))
+    return found
+
+
+@pytest.mark.parametrize("variant", sorted(sw.VARIANTS))
+def test_every_variant_is_the_same_when_it_is_computed_again(variant):
+    """The first step refuses a closure that does not repeat; a few steps move something."""
+    model = network()
+    before = model[0].weight.detach().clone()
+    optimizer = Computed(model.parameters())
+    stepped(model, optimizer, sw.SlicedWasserstein(variant, generator=1), steps=3)
+    assert not model[0].weight.equal(before)
+    assert optimizer.length > 0
+
+
+def test_a_closure_that_does_not_repeat_is_refused():
+    model, loss, own = network(), sw.SlicedWasserstein(n_slices=8), torch.Generator().manual_seed(0)
+    _, y = batch(0)
+
+    def noisy():
+        return loss(model(torch.randn(48, 4, generator=own).double()), y)
+
+    with pytest.raises(ValueError, match="when it was called again at the same weights"):
+        Computed(model.parameters()).step(noisy)
+
+
+def test_copies_and_schedulers():
+    model = network()
+    loss = sw.SlicedWasserstein(n_slices=8, generator=1)
+    optimizer = Computed(model.parameters())
+    stepped(model, optimizer, loss, steps=4)
+    twin_model, twin, twin_loss = copy.deepcopy((model, optimizer, loss))
+    stepped(model, optimizer, loss, steps=3)
+    stepped(twin_model, twin, twin_loss, steps=3)
+    assert twin_model[0].weight.equal(model[0].weight)
+    torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.0)
+    still = model[0].weight.detach().clone()
+    stepped(model, optimizer, loss, steps=1)
+    assert model[0].weight.equal(still)
+
+
+def test_replaced_weights_are_those_that_move():
+    model = network()
+    loss = sw.SlicedWasserstein(n_slices=8, generator=1)
+    optimizer = Computed(model.parameters(), derivatives="difference")
+    stepped(model, optimizer, loss, steps=3)
+    for parameter in model.parameters():
+        parameter.data = parameter.data.clone()
+    before = model[0].weight.detach().clone()
+    stepped(model, optimizer, loss, steps=1)
+    assert not model[0].weight.equal(before)
+
+
+def test_closures_may_differentiate_something_themselves(caplog):
+    model, loss = network(), sw.SlicedWasserstein(n_slices=8, generator=1)
+    optimizer = Computed(model.parameters())
+    for k in range(4):
+        z, y = batch(k)
+
+        def penalized(z=z, y=y):
+            z = z.clone().requires_grad_()
+            made = model(z)
+            (slope,) = torch.autograd.grad(made.sum(), z, create_graph=True)
+            return loss(made, y) + 0.1 * slope.square().mean()
+
+        found = optimizer.step(penalized)
+    assert found.isfinite()
+    assert optimizer.length > 0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_networks():
+    model = network()
+    compiled, loss = torch.compile(model, backend="eager"), sw.SlicedWasserstein(n_slices=8)
+    stepped(compiled, Computed(model.parameters()), loss, steps=4)
+    assert model[0].weight.isfinite().all()
+
+
+def test_threads_do_not_share_what_they_record():
+    def work(seed):
+        model = network(seed=seed)
+        optimizer = Computed(model.parameters())
+        return stepped(model, optimizer, sw.SlicedWasserstein(n_slices=8, generator=seed)).item()
+
+    alone = [work(seed) for seed in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        together = list(pool.map(work, range(3)))
+    assert all(isinstance(one, float) for one in together)
+    assert sum(alone) > 0
+
+
+def test_more_mistakes_are_named(caplog):
+    model, loss = network(), sw.SlicedWasserstein(n_slices=8, generator=1)
+    z, y = batch(0)
+
+    def eager():
+        found = loss(model(z), y)
+        found.backward()
+        return found
+
+    with pytest.raises(ValueError, match="called backward itself"):
+        Computed(model.parameters()).step(eager)
+    optimizer = Computed(model.parameters())
+    stepped(model, optimizer, loss, steps=2)
+    with pytest.raises(ValueError, match="within averaged"), optimizer.averaged():
+        stepped(model, optimizer, loss, steps=1)
+    wider = nn.Linear(4, 6).double()
+    with pytest.raises(ValueError, match="other shapes"):
+        Computed(wider.parameters()).load_state_dict(optimizer.state_dict())
+    with pytest.raises(ValueError, match="no parameter of this optimizer has a gradient"):
+        Computed(wider.parameters()).step(lambda: loss(model(z), y))
+    short = Computed(model.parameters(), total_steps=1)
+    stepped(model, short, loss, steps=2)
+    assert "further steps move nothing" in caplog.text

@@ -1,7 +1,8 @@
 """Optimizers whose step length is computed instead of searched.
 
 `computed` is the optimizer to use in a training loop; `walker` follows directions (gradient, momentum, Adam) by computed
-lengths, for one network or a stack; `trial` evaluates a loss at weights that were moved on trial, and undoes all of it.
+lengths, for one network or a stack; `trial` evaluates a loss at weights that were moved on trial, and undoes all of it;
+`ranks` is what processes that train one network do together.
 
 Imports `steps`, `distance` and the rooms before them. Used by `training`.
 """

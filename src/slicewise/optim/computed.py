@@ -12,7 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from slicewise.distance import Tape, playing, recording
+from slicewise.optim.ranks import (
+    FailedElsewhereError,
+    Together,
+    check_known,
+    checked_group,
+    is_sharded,
+    local,
+    reshard,
+)
 from slicewise.optim.trial import (
+    N_AVERAGED,
     Ahead,
     Measured,
     NoForwardDerivative,
@@ -21,7 +31,7 @@ from slicewise.optim.trial import (
     modules_with,
     untouched,
 )
-from slicewise.optim.walker import Walker, half_decay, local
+from slicewise.optim.walker import Walker, half_decay
 from slicewise.support import check_choice, check_count, check_number
 
 if TYPE_CHECKING:
@@ -94,7 +104,6 @@ class Computed(torch.optim.Optimizer):
         for one in self.param_groups:
             check_number("factor", one["factor"], above=0, or_equal=True)
         self.total_steps, self.max_norm = total_steps, max_norm
-        self.group = _checked_group(group)
         self._forward = derivatives != "difference"
         self._may_fall_back = derivatives == "auto"
         self.parameters = [p for one in self.param_groups for p in one["params"] if p.requires_grad]
@@ -102,18 +111,23 @@ class Computed(torch.optim.Optimizer):
             raise ValueError(
                 "params has nothing that requires a gradient: give a network's parameters"
             )
-        if any(hasattr(p, "device_mesh") for p in self.parameters):
+        self.group = checked_group(group, self.parameters)
+        self._together = Together(self.group)
+        self._is_sharded = any(is_sharded(p) for p in self.parameters)
+        if self._is_sharded:
             self._forward = False  # shards are gathered by hooks that know nothing of tangents
         self.walker = Walker(self.parameters, direction, bounded=total_steps is not None)
         self.n_steps = 0
         self._passes: list[_Pass] = []
         self._norm: Tensor | None = None  # of the gradient as `backward` left it
-        self._modules: list[nn.Module] | None = None  # of the parameters, once they were looked for
+        self._found: list[nn.Module] | None = (
+            None  # the modules of the parameters, once they were looked for
+        )
         self._within_average = False
         self._needs_grad = False  # whether the closure differentiates something itself
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_passes": [], "_modules": None}
+        return {**self.__dict__, "_passes": [], "_found": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -139,7 +153,7 @@ class Computed(torch.optim.Optimizer):
                 before, once or several times.
 
         Returns:
-            The loss before the step; of several closures, their sum.
+            The loss before the step, of this process; of several closures, their sum.
 
         Raises:
             ValueError: If there is no loss to step on, or it is no scalar.
@@ -162,8 +176,7 @@ class Computed(torch.optim.Optimizer):
         walker = self.walker
         walker.turn(gradients, factors=factors, steepness=steepness)
         if all(one.tape is not None for one in self._passes):
-            if self._modules is None:
-                self._modules = modules_with(self.parameters)
+            if self.n_steps == 0:
                 self._check_repeatable()
             trial = walker.trial()
             walker.measure(self._curvature(trial), trial, self.n_steps)
@@ -211,7 +224,8 @@ class Computed(torch.optim.Optimizer):
             made.tape.loss_scale = scaler.get_scale()
         if all(p.grad is None for p in self.parameters):
             raise ValueError(
-                "the loss depends on no parameter of this optimizer: give it those of the network that the closure calls"
+                "no parameter of this optimizer has a gradient: give it those of the network that the closure calls, and make "
+                "the optimizer after the network has its final ones (fully_shard replaces them)"
             )
         self._passes.append(made)
         return made
@@ -242,17 +256,21 @@ class Computed(torch.optim.Optimizer):
             raise ValueError(
                 "averaged() with total_steps: lengths shrink to nothing, and nothing is averaged"
             )
-        weights, average = self.walker.weights, self.walker.state["average"]
+        weights, average = (
+            [local(p.detach()) for p in self.parameters],
+            self.walker.state["average"],
+        )
         kept = [w.clone() for w in weights]
         self._within_average = True
-        with torch.no_grad():
-            torch._foreach_copy_(weights, average)
-        try:
-            yield
-        finally:
-            self._within_average = False
+        with self._gathered_anew():
             with torch.no_grad():
-                torch._foreach_copy_(weights, kept)
+                torch._foreach_copy_(weights, average)
+            try:
+                yield
+            finally:
+                self._within_average = False
+                with torch.no_grad():
+                    torch._foreach_copy_(weights, kept)
 
     @property
     def length(self) -> Tensor:
@@ -296,6 +314,27 @@ class Computed(torch.optim.Optimizer):
         self.n_steps = walker["n_steps"]
 
     @property
+    def _modules(self) -> list[nn.Module]:
+        """The modules that the parameters belong to."""
+        if self._found is None:
+            self._found = modules_with(self.parameters)
+            if self.group is not None:
+                check_known(self._found)
+        return self._found
+
+    @contextmanager
+    def _gathered_anew(self) -> Iterator[None]:
+        """Let FSDP gather weights anew, before and after: nothing else tells it that shards have changed."""
+        if not self._is_sharded:
+            yield
+            return
+        reshard(self._modules)
+        try:
+            yield
+        finally:
+            reshard(self._modules)
+
+    @property
     def _measures(self) -> bool:
         return Walker.measures_at(self.n_steps)
 
@@ -318,11 +357,10 @@ class Computed(torch.optim.Optimizer):
         return gradients, steepness
 
     def _curvature(self, trial: Tensor) -> Measured:
-        forward = self._forward and all(one.can_be_held for one in self._passes)
-        if forward:
+        if self._forward and all(one.can_be_held for one in self._passes):
             try:
-                return self._measured(trial, forward=True)
-            except NoForwardDerivative as missing:
+                return self._measured_forward(trial)
+            except (NoForwardDerivative, FailedElsewhereError) as missing:
                 if not self._may_fall_back:
                     raise
                 self._forward = False
@@ -330,23 +368,35 @@ class Computed(torch.optim.Optimizer):
                     "no forward derivatives of this network (%s): the curvature is measured by differences",
                     missing,
                 )
-        return self._measured(trial, forward=False)
+        return self._measured(trial, self._together.mean, forward=False)
 
-    def _measured(self, trial: Tensor, *, forward: bool) -> Measured:
+    def _measured_forward(self, trial: Tensor) -> Measured:
+        """Measure by forward derivatives; where one process has none, all of them fail alike."""
+        have_met = False
+
+        def mean(numbers: Tensor) -> Tensor:
+            nonlocal have_met
+            have_met = True
+            return self._together.mean_or_failure(numbers, N_AVERAGED, trial.device)
+
+        try:
+            return self._measured(trial, mean, forward=True)
+        except (RuntimeError, ValueError):
+            if self.group is not None and not have_met:
+                with contextlib.suppress(FailedElsewhereError):  # which is here
+                    self._together.mean_or_failure(None, N_AVERAGED, trial.device)
+            raise
+
+    def _measured(
+        self, trial: Tensor, mean: Callable[[Tensor], Tensor], *, forward: bool
+    ) -> Measured:
         before = torch.stack([one.value for one in self._passes]).sum()
-        return measured_curvature(
-            self.walker,
-            self.parameters,
-            self._again,
-            before,
-            trial,
-            forward=forward,
-            mean=self._mean,
-        )
+        given = (self.walker, self.parameters, self._again, before, trial)
+        with self._gathered_anew():
+            return measured_curvature(*given, forward=forward, mean=mean)
 
     def _again(self, trial: Tensor | None) -> Ahead:
         """The losses at the weights of now, slices and plans held."""
-        assert self._modules is not None
         with contextlib.ExitStack() as same:
             same.enter_context(untouched(self._modules))
             if self._needs_grad:
@@ -362,16 +412,6 @@ class Computed(torch.optim.Optimizer):
                     found = [one.again(None) for one in self._passes]
         values, *others = zip(*found, strict=True)
         return Ahead(torch.stack(values).sum(), *map(_sum, others))
-
-    def _mean(self, number: Tensor) -> Tensor:
-        """The mean of a number over the processes, whose gradients are averaged, too."""
-        if self.group is None:
-            return number
-        import torch.distributed as dist
-
-        total = number.detach().clone()
-        dist.all_reduce(total, group=self.group)
-        return total / dist.get_world_size(self.group)
 
 
 class _Pass:
@@ -429,17 +469,3 @@ def _scalar(loss: object) -> Tensor:
             "enabled and without calling backward"
         )
     return loss
-
-
-def _checked_group(group: ProcessGroup | Literal[False] | None) -> ProcessGroup | None:
-    if group is False:
-        return None
-    if group is None:
-        from torch import distributed as dist
-
-        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            raise ValueError(
-                f"{dist.get_world_size()} processes and no group: give group=torch.distributed.group.WORLD if they train "
-                f"one network, or group=False if each trains its own"
-            )
-    return group

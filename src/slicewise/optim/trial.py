@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -11,7 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from slicewise.optim.walker import Walker, local
+from slicewise.optim.ranks import local
+from slicewise.optim.walker import Walker
+
+# torch has one level of dual numbers for all threads.
+_one_at_a_time = threading.RLock()
+# How many numbers of a measurement are averaged over ranks.
+N_AVERAGED = 4
 
 
 class Ahead(NamedTuple):
@@ -63,7 +70,7 @@ def measured_curvature(
         before: The loss L(0), (*runs,).
         trial: The length s, (*runs,).
         forward: Whether to differentiate forward.
-        mean: Averages a number over ranks.
+        mean: Averages numbers over ranks, (`N_AVERAGED`, *runs); called once, at the end.
 
     Returns:
         The curvature, and how much outputs bend on the way if that is known.
@@ -74,27 +81,29 @@ def measured_curvature(
     with torch.no_grad(), _moved(walker, parameters, trial, forward=forward):
         found = _evaluated(evaluate, trial, forward=forward)
         slope = walker.slope()
-        least = torch.zeros_like(slope)
-        if found.curvature is not None:
-            least = mean(found.curvature.detach().float()).clamp(min=0)
+        if forward:
+            value, tangent = forward_ad.unpack_dual(found.value)
+            if tangent is None:
+                raise NoForwardDerivative("the loss has none")
+            # Nothing is known of a loss that is not finite; its tangent may be.
+            ahead = torch.where(value.isfinite(), tangent.float(), torch.inf)
+        else:
+            ahead = (found.value - before).detach().float()
+        others = (found.curvature, found.bent, found.expected)
+        known = [torch.zeros_like(slope) if one is None else one.float() for one in others]
+        ahead, *known = mean(torch.stack([ahead, *known])).unbind(0)
+        least, bent, expected = (one.clamp(min=0) for one in known)
         if not forward:
-            gain = mean((found.value - before).detach().float())
-            curvature = torch.maximum(2 * (gain + slope * trial), least) / trial.square()
-            return Measured(curvature, None, None)
-        value, tangent = forward_ad.unpack_dual(found.value)
-        if tangent is None:
-            raise NoForwardDerivative("the loss has none")
-        # Nothing is known of a loss that is not finite; its tangent may be.
-        ahead = torch.where(value.isfinite(), tangent.float(), torch.inf)
-        curvature = torch.maximum((mean(ahead) + slope) / trial, least)
+            return Measured(
+                torch.maximum(2 * (ahead + slope * trial), least) / trial.square(), None, None
+            )
+        curvature = torch.maximum((ahead + slope) / trial, least)
         if found.bent is None or found.expected is None:
             return Measured(curvature, None, None)
-        # What a network and other terms curve beyond the slices, the next batch sees as well.
-        expected = curvature - least + mean(found.expected.float()).clamp(min=0).minimum(least)
-        bent = mean(found.bent.float()).clamp(min=0)
         both = bent + least
         bend = torch.where(both > 0, bent / torch.where(both > 0, both, 1), 0).sqrt()
-        return Measured(curvature, bend, expected)
+        # What a network and other terms curve beyond the slices, the next batch sees as well.
+        return Measured(curvature, bend, curvature - least + expected.minimum(least))
 
 
 def _evaluated(evaluate: Callable[[Tensor], Ahead], trial: Tensor, *, forward: bool) -> Ahead:
@@ -118,7 +127,7 @@ def _moved(
             walker.shift(walker.weights, trial)
             yield
             return
-        with forward_ad.dual_level():
+        with _one_at_a_time, forward_ad.dual_level():
             along = _along(walker, parameters)
             for parameter, u in zip(parameters, along, strict=True):
                 step = u * _shaped(trial, u, walker.stacked).to(u.dtype)

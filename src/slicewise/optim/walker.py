@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from slicewise.optim.ranks import Shards, is_sharded, local
 from slicewise.steps import BOUNDED, UNBOUNDED, StepLength
 from slicewise.support import check_choice
 
@@ -64,7 +65,7 @@ class Walker:
         self.direction, self.stacked, self.bounded = direction, stacked, bounded
         self._given = list(weights)
         self.weights = [local(w.detach()) for w in weights]
-        self._shards = None if stacked else _shards(weights)
+        self._shards = Shards(weights) if any(is_sharded(w) for w in weights) else None
         device = self.weights[0].device
         runs = (len(self.weights[0]),) if stacked else ()
         self._n_weights = sum(w[0].numel() if stacked else w.numel() for w in weights)
@@ -240,33 +241,3 @@ def _wide(tensor: Tensor) -> Tensor:
     """A flat tensor whose products do not overflow."""
     flat = tensor.reshape(-1)
     return flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
-
-
-def local(tensor: Tensor) -> Tensor:
-    """What this rank holds of a tensor that is sharded (FSDP); any other tensor itself."""
-    to_local = getattr(tensor, "to_local", None)
-    return tensor if to_local is None else to_local()
-
-
-class _Shards:
-    """Which parameters are sharded over ranks, and over which."""
-
-    def __init__(self, which: Tensor, group: Any) -> None:
-        self._which, self._group = which, group
-
-    def sum(self, parts: Tensor) -> Tensor:
-        """The sum of numbers, one for each parameter, those of shards added over ranks first."""
-        import torch.distributed as dist
-
-        shared = (parts * self._which).sum()
-        dist.all_reduce(shared, group=self._group)
-        return shared + (parts * ~self._which).sum()
-
-
-def _shards(weights: Sequence[Tensor]) -> _Shards | None:
-    meshes = [getattr(w, "device_mesh", None) for w in weights]
-    found = [mesh for mesh in meshes if mesh is not None]
-    if not found:
-        return None
-    which = torch.tensor([mesh is not None for mesh in meshes], device=local(weights[0]).device)
-    return _Shards(which, found[0].get_group())
