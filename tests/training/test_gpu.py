@@ -50,6 +50,22 @@ def test_optimisers_with_all_that_can_be_asked_for(optimizer):
         assert torch.allclose(p, q, atol=1e-8)
 
 
+@pytest.mark.parametrize("variant", ["sw", "ebsw", "rpsw", "maxsw", "dsw"])
+@pytest.mark.parametrize("stacked", [False, True])
+def test_computed_lengths_by_graph_are_those_by_hand(variant, stacked):
+    """Steps are measured at the same places, and what is learned of lengths goes on from graph to graph."""
+
+    def network():
+        return Stack([generator(0), generator(1)]) if stacked else generator()
+
+    how = {**HOW, "max_steps": 34 + 6 * 16, "seeds": [0, 1] if stacked else 0}
+    by_hand, by_graph = (train(network(), TARGET, variant, graph=g, **how) for g in (False, True))
+    assert torch.allclose(by_hand.losses[:40], by_graph.losses[:40], rtol=1e-4)
+    ends = [one.losses[-10:].mean().item() for one in (by_hand, by_graph)]
+    assert ends[0] == pytest.approx(ends[1], rel=0.1)
+    assert ends[0] < by_hand.losses[0].mean()
+
+
 def test_a_stack_by_graph_is_a_loop_by_hand():
     rates, seeds = [0.1, 0.03, 0.1, 1e7], [0, 0, 1, 1]
     stack = Stack([generator(seed) for seed in seeds])
@@ -82,15 +98,15 @@ def test_batch_normalization_by_graph_is_that_by_hand():
 
 def test_the_device_does_not_matter():
     """Batches, noise and slices are the same; in double precision so are the weights."""
-    here = train(generator().cpu(), TARGET, **HOW)
-    there = train(generator(), TARGET, **HOW)
+    here = train(generator().cpu(), TARGET, lr=0.1, **HOW)
+    there = train(generator(), TARGET, lr=0.1, **HOW)
     assert torch.allclose(here.losses, there.losses, rtol=1e-4)  # normal numbers are rounded singly
 
 
 def test_translation_and_few_rows():
     source = torch.randn(40, 12, dtype=torch.float64)
     network = Translator(12, hidden=(32,), generator=0).double().cuda()
-    found = train(network, TARGET, source=source, graph=True, **HOW)
+    found = train(network, TARGET, source=source, lr=0.1, graph=True, **HOW)
     assert found.notes
     assert found.losses[-10:].mean() < found.losses[:3].mean()
 
@@ -100,8 +116,8 @@ def test_less_precision_learns_as_much(precision):
     network = Generator(12, noise=4, hidden=(32, 32), generator=0).cuda()
     plain = Generator(12, noise=4, hidden=(32, 32), generator=0).cuda()
     before = torch.get_float32_matmul_precision()
-    fast = train(network, TARGET.float(), precision=precision, **HOW)
-    exact = train(plain, TARGET.float(), **HOW)
+    fast = train(network, TARGET.float(), lr=0.1, precision=precision, **HOW)
+    exact = train(plain, TARGET.float(), lr=0.1, **HOW)
     assert torch.get_float32_matmul_precision() == before
     assert fast.losses[-20:].mean() == pytest.approx(exact.losses[-20:].mean().item(), rel=0.1)
 
@@ -109,9 +125,9 @@ def test_less_precision_learns_as_much(precision):
 def test_resumed_on_a_device(tmp_path):
     pytest.importorskip("safetensors")
     file = tmp_path / "run.pt"
-    train(generator(), TARGET, checkpoint=file, **{**HOW, "max_steps": 70})
-    resumed = train(generator(), TARGET, checkpoint=file, **HOW)
-    whole = train(generator(), TARGET, **HOW)
+    train(generator(), TARGET, lr=0.1, checkpoint=file, **{**HOW, "max_steps": 70})
+    resumed = train(generator(), TARGET, lr=0.1, checkpoint=file, **HOW)
+    whole = train(generator(), TARGET, lr=0.1, **HOW)
     assert torch.allclose(resumed.losses, whole.losses, rtol=1e-6)
 
 
@@ -140,9 +156,9 @@ import torch, pytest
 from tests.training.test_gpu import HOW, TARGET, Looking, generator
 from slicewise.training import train
 with pytest.raises(RuntimeError, match="cannot be captured as a CUDA graph .*give graph=False"):
-    train(Looking(), TARGET, source=4, graph=True, **HOW)
-by_hand = train(Looking(), TARGET, source=4, graph=False, **HOW)
-plain = train(generator(), TARGET, graph=True, **HOW)
+    train(Looking(), TARGET, source=4, lr=0.1, graph=True, **HOW)
+by_hand = train(Looking(), TARGET, source=4, lr=0.1, graph=False, **HOW)
+plain = train(generator(), TARGET, lr=0.1, graph=True, **HOW)
 assert torch.allclose(by_hand.losses, plain.losses, rtol=1e-6)
 """
 
