@@ -218,7 +218,7 @@ class Walker:
         if self.stacked:
             return (some[0] * others[0]).sum(dim=1)
         pairs = [(_wide(a), _wide(b)) for a, b in zip(some, others, strict=True)]
-        if pairs[0][0].is_cuda:  # whose dot product waits for the host
+        if pairs[0][0].is_cuda:  # as for stacks, in kernels that a CUDA graph is known to hold
             found = torch.stack([(a * b).sum().float() for a, b in pairs])
         else:
             found = torch.stack([torch.dot(a, b).float() for a, b in pairs])
