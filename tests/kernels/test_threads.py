@@ -152,6 +152,20 @@ def test_products_that_are_recorded_are_torchs_own(two_threads):
 
 
 @needs_control
+def test_helpers_do_not_record_what_the_caller_does_not(monkeypatch, two_threads, crew):
+    """Gradients are off in the caller's thread alone: samples of both sides that ask for them, on many long lines."""
+    monkeypatch.setattr(cpu, "_WHOLE", 1e5)
+    monkeypatch.setattr(cpu, "_PIECE", 1e6)
+    monkeypatch.setattr(cpu, "SERIAL_NS", 1e3)
+    x, y = torch.randn(2, 500, 40, requires_grad=True).unbind(0)
+    loss = sw.SlicedWasserstein(n_slices=60, generator=0)(x, y)
+    found = torch.autograd.grad(loss, (x, y))
+    plain = sw.SlicedWasserstein(n_slices=60, generator=0, backend="torch")(x, y)
+    for one, other in zip(found, torch.autograd.grad(plain, (x, y)), strict=True):
+        assert_close(one, other)
+
+
+@needs_control
 def test_a_step_is_the_same_with_helpers_or_without(monkeypatch, two_threads, crew):
     monkeypatch.setattr(cpu, "SERIAL_NS", 1e3)
     monkeypatch.setattr(cpu, "_WHOLE", 1e5)

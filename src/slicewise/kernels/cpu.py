@@ -248,7 +248,9 @@ def multiply(a: Tensor, b: Tensor) -> Tensor:
     with torch.inference_mode(False), torch.no_grad():
         out = torch.empty(*batch, r, c, dtype=a.dtype, device=a.device)
         target = out.view(elements, r, c)
-    left, right = (t.expand(*batch, *t.shape[-2:]).reshape(elements, *t.shape[-2:]) for t in (a, b))
+    # Nor do they know that gradients are off here.
+    wide = (t.detach().expand(*batch, *t.shape[-2:]) for t in (a, b))
+    left, right = (t.reshape(elements, *t.shape[-2:]) for t in wide)
     # Divided along the longest of what the product has: elements of the batch, rows or columns.
     rows = elements if elements > 1 else max(r, c)
 
