@@ -19,7 +19,7 @@ from slicewise.training import loop, replay
 from slicewise.training.data import Minibatches, RowSampler
 from slicewise.training.networks import Generator, Layers, Stack, Translator
 from slicewise.training.optimizers import StackedOptimizer
-from slicewise.training.replay import STEPS_PER_GRAPH, CapturedSteps, can_capture
+from slicewise.training.replay import EAGER_STEPS, STEPS_PER_GRAPH, CapturedSteps, can_capture
 from slicewise.training.settings import TrainingSettings, decay_for
 from slicewise.training.step import Trainer
 from slicewise.training.training import train
@@ -326,10 +326,28 @@ def test_who_becomes_a_graph_unasked(monkeypatch, make, optimizer, graph, captur
         TARGET,
         source=3,
         optimizer=optimizer,
+        lr=None,
         graph=graph,
-        max_steps=Walker.MEASURED_FIRST + 1 + 4 * STEPS_PER_GRAPH,
+        max_steps=EAGER_STEPS + 4 * STEPS_PER_GRAPH,
         **QUIET,
     )
+    assert bool(made) is captured
+
+
+@pytest.mark.parametrize(
+    ("make", "graph", "captured"),
+    [
+        (lambda: Stack([generator()]), None, True),
+        (generator, None, False),
+        (generator, True, True),
+        (lambda: Stack([generator()]), False, False),
+    ],
+)
+def test_who_becomes_a_graph_with_computed_lengths(monkeypatch, make, graph, captured):
+    monkeypatch.setattr(loop, "can_capture", lambda trainer: True)
+    made = stand_in_for_graphs(monkeypatch, replay)
+    steps = Walker.MEASURED_FIRST + 1 + 4 * STEPS_PER_GRAPH
+    train(make(), TARGET, source=3, graph=graph, max_steps=steps, **QUIET)
     assert bool(made) is captured
 
 
