@@ -360,9 +360,7 @@ def test_a_capture_that_fails_says_what_to_do(monkeypatch):
     monkeypatch.setattr(replay, "CapturedGraph", not_while_capturing)
     monkeypatch.setattr(loop, "can_capture", lambda trainer: True)
     with pytest.raises(RuntimeError, match=r"not permitted.*give graph=False"):
-        train(
-            generator(), TARGET, max_steps=Walker.MEASURED_FIRST + 1 + 4 * STEPS_PER_GRAPH, **QUIET
-        )
+        train(generator(), TARGET, lr=0.1, max_steps=EAGER_STEPS + 4 * STEPS_PER_GRAPH, **QUIET)
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,8 @@ class Walker:
         if self.stacked:
             tensors[0].add_(by.unsqueeze(1))
         else:
-            torch._foreach_add_(tensors, by)
+            for tensor in tensors:  # `_foreach_add_` would read the number on the host
+                tensor.add_(by)
 
     def _scale(self, tensors: list[Tensor], factor: Tensor) -> None:
         if self.stacked:
