@@ -50,7 +50,7 @@ class Computed(torch.optim.Optimizer):
     Use it in place of `torch.optim.Adam` where a sliced-Wasserstein loss is minimized, alone or beside other terms. The
     loss is given as a closure that computes it for the batch at hand; the optimizer differentiates it, measures now and
     then by one more forward pass how the loss curves along the direction, and steps. Nothing depends on the scale of
-    the data, of the loss or of the weights. docs/networks.md derives the rule and shows where it was measured.
+    the data or of the loss. docs/networks.md derives the rule, and says where it was measured and where it falls short.
 
     The closure must compute the same loss each time it is called for a batch: draw batches outside of it. Dropout draws
     the same masks again, and running statistics (BatchNorm) are updated once.
@@ -120,17 +120,13 @@ class Computed(torch.optim.Optimizer):
         self.n_steps = 0
         self._passes: list[_Pass] = []
         self._norm: Tensor | None = None  # of the gradient as `backward` left it
-        self._found: list[nn.Module] | None = (
-            None  # the modules of the parameters, once they were looked for
-        )
+        # The modules of the parameters, once they were looked for.
+        self._found: list[nn.Module] | None = None
         self._within_average = False
         self._needs_grad = False  # whether the closure differentiates something itself
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_passes": [], "_found": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget all gradients, and the losses they are of."""
@@ -169,9 +165,9 @@ class Computed(torch.optim.Optimizer):
                 "optimizer.backward(closure) before"
             )
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
-        factors = [
-            one["factor"] for one in self.param_groups for p in one["params"] if p.requires_grad
-        ]
+        factor_of = {id(p): one["factor"] for one in self.param_groups for p in one["params"]}
+        # What takes no part in the loss, or was frozen since, does not move.
+        factors = [0.0 if p.grad is None else factor_of[id(p)] for p in self.parameters]
         gradients, steepness = self._clipped(gradients)
         walker = self.walker
         walker.turn(gradients, factors=factors, steepness=steepness)
@@ -256,10 +252,8 @@ class Computed(torch.optim.Optimizer):
             raise ValueError(
                 "averaged() with total_steps: lengths shrink to nothing, and nothing is averaged"
             )
-        weights, average = (
-            [local(p.detach()) for p in self.parameters],
-            self.walker.state["average"],
-        )
+        weights = [local(p.detach()) for p in self.parameters]
+        average = self.walker.state["average"]
         kept = [w.clone() for w in weights]
         self._within_average = True
         with self._gathered_anew():

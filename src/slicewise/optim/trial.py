@@ -25,9 +25,8 @@ class Ahead(NamedTuple):
     """A loss where a step ends on trial, and how it gets there; one number for each run."""
 
     value: Tensor  # (*runs,), dual if it was differentiated forward
-    curvature: (
-        Tensor | None
-    )  # with plans held, along the tangent of outputs, or their change; None if it is not known
+    # With plans held, along the tangent of outputs, or along their change if they have none; None if it is not known.
+    curvature: Tensor | None
     bent: Tensor | None  # the same along the difference of the mean change and the tangent
     expected: Tensor | None  # the same along the tangent, as slices drawn afresh would show it
 

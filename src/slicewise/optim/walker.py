@@ -62,7 +62,7 @@ class Walker:
         largest: float = float("inf"),
     ) -> None:
         check_choice("direction", direction, DIRECTIONS)
-        self.direction, self.stacked, self.bounded = direction, stacked, bounded
+        self.direction, self.stacked = direction, stacked
         self._given = list(weights)
         self.weights = [local(w.detach()) for w in weights]
         self._shards = Shards(weights) if any(is_sharded(w) for w in weights) else None

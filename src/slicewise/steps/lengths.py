@@ -8,8 +8,8 @@ quadratic in the outputs (`HeldLoss`), and where outputs are linear in the weigh
 with its minimum at t* = n / c. The slope n costs nothing, since the gradient is there. The curvature is measured where
 the step is to end: c = (L′(s) − L′(0)) / s at a trial length s, so that what a network adds to it (its outputs are not
 linear in its weights) is seen as well. Where outputs bend too much on the way, as a sigmoid that saturates, lengths are
-limited to what keeps them nearly straight. t* does not depend on the scale of the data, of the loss or of the weights: if u
-is multiplied by k, n becomes k n, c becomes k² c, and t* u stays.
+limited to what keeps them nearly straight. The step t* u does not depend on the scale of the data, of the loss or of u: if
+u is multiplied by k, n becomes k n, c becomes k² c, and t* u stays.
 
 **What noise does.** The slope n is too steep by the noise of the batch: u was made from this very gradient. The next
 batch knows better. Its gradient at θ + s u has the slope f along u, and since the step itself has changed the slope by
