@@ -170,12 +170,12 @@ class Computed(torch.optim.Optimizer):
         factors = [0.0 if p.grad is None else factor_of[id(p)] for p in self.parameters]
         gradients, steepness = self._clipped(gradients)
         walker = self.walker
-        walker.turn(gradients, factors=factors, steepness=steepness)
+        walker.turn(gradients, self.n_steps, factors=factors, steepness=steepness)
         if all(one.tape is not None for one in self._passes):
             if self.n_steps == 0:
                 self._check_repeatable()
             trial = walker.trial()
-            walker.measure(self._curvature(trial), trial, self.n_steps)
+            walker.measure(self._curvature(trial), trial)
         shrink = float(self.param_groups[0]["lr"])
         if self.total_steps is not None:
             shrink *= half_decay(min(1.0, self.n_steps / self.total_steps))
@@ -183,7 +183,7 @@ class Computed(torch.optim.Optimizer):
                 _log.warning(
                     "all of total_steps = %d are made: further steps move nothing", self.total_steps
                 )
-        walker.move(shrink)
+        walker.move(self.n_steps, shrink)
         total = torch.stack([one.value for one in self._passes]).sum()
         self.n_steps += 1
         self._passes = []
@@ -253,7 +253,7 @@ class Computed(torch.optim.Optimizer):
                 "averaged() with total_steps: lengths shrink to nothing, and nothing is averaged"
             )
         weights = [local(p.detach()) for p in self.parameters]
-        average = self.walker.state["average"]
+        average = self.walker.pieces(self.walker.state["average"])
         kept = [w.clone() for w in weights]
         self._within_average = True
         with self._gathered_anew():

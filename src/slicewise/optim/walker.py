@@ -23,8 +23,8 @@ _FIRST_TRIAL = 1e-3
 _LARGEST_CHANGE = 1.0
 # The average of the weights covers about the last ninth of the steps.
 _AVERAGE_POWER = 8
-# Adam's ε, as a share of the root mean square of all gradients: it sets no scale of its own, and weights whose gradients
-# are rounding errors (a bias before batch normalization) stay where they are.
+# Adam's ε, as a share of the root mean square of a gradient's entries: it sets no scale of its own, and weights whose
+# gradients are rounding errors (a bias before batch normalization) stay where they are.
 _EPSILON = 1e-5
 
 
@@ -49,8 +49,9 @@ class Walker:
         ValueError: For an unknown direction.
     """
 
-    # The curvature is measured in each of the first steps, then in every other: it changes slowly.
-    MEASURED_FIRST, MEASURED_EVERY = 33, 2
+    # The curvature is measured in each of the first steps, then in every fourth: it changes slowly. `LATER` is a step
+    # after the first ones that measures, where CUDA graphs begin.
+    MEASURED_FIRST, MEASURED_EVERY, LATER = 33, 4, 36
 
     def __init__(
         self,
@@ -72,22 +73,38 @@ class Walker:
         self.alive = torch.ones(runs, dtype=torch.bool, device=device)
         self._largest = largest
         self._lengths = StepLength(runs, device, BOUNDED if bounded else UNBOUNDED)
+        # Weights of one kind are followed as one long vector: a step is then a few operations.
+        alike = len({(w.dtype, w.device) for w in self.weights}) == 1
+        self._joined = alike and not stacked and self._shards is None
         names = {"adam": ("first", "second", "along"), "momentum": ("first", "along")}
         self.state: dict[str, list[Tensor]] = {
-            name: [torch.zeros_like(w) for w in self.weights]
+            name: [torch.zeros_like(w) for w in self._vectors(self.weights)]
             for name in names.get(direction, ("along",))
         }
         if not bounded:
-            self.state["average"] = [w.clone() for w in self.weights]
+            self.state["average"] = [w.clone() for w in self._vectors(self.weights)]
+
+    def _vectors(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Tensors like the weights, as they are kept here: all in one vector if they are joined."""
+        if not self._joined:
+            return list(tensors)
+        return [torch.cat([tensor.reshape(-1) for tensor in tensors])]
+
+    def pieces(self, vectors: Sequence[Tensor]) -> list[Tensor]:
+        """The opposite: views of what is kept here in the shapes of the weights."""
+        if not self._joined:
+            return list(vectors)
+        pieces = vectors[0].split([w.numel() for w in self.weights])
+        return [piece.view_as(w) for piece, w in zip(pieces, self.weights, strict=True)]
 
     @property
     def along(self) -> list[Tensor]:
-        """The direction of the present step."""
-        return self.state["along"]
+        """The direction of the present step, in the shapes of the weights."""
+        return self.pieces(self.state["along"])
 
     @property
     def numbers(self) -> Tensor:
-        """What the lengths depend on, (9, *runs): saved with a training."""
+        """What the lengths depend on, (12, *runs): saved with a training."""
         return self._lengths.numbers
 
     @property
@@ -103,82 +120,81 @@ class Walker:
     @classmethod
     def measures_at(cls, step: int) -> bool:
         """Whether the curvature is measured at this step."""
-        return step < cls.MEASURED_FIRST or step % cls.MEASURED_EVERY == 0
+        return 0 <= step < cls.MEASURED_FIRST or (step > 0 and step % cls.MEASURED_EVERY == 0)
 
     @torch.no_grad()
     def turn(
         self,
         gradients: Sequence[Tensor],
+        step: int,
         *,
         factors: Sequence[float] | None = None,
         steepness: Tensor | float = 1.0,
     ) -> None:
-        """Make the direction of this step from new gradients, and take in their slopes.
+        """Make the direction of this step from new gradients, and take in their slopes where they are needed.
+
+        Gradients enter the direction at unit length: one that was a hundred times longer some steps ago, as at the start
+        of a training, would lead the way for long.
 
         Args:
             gradients: Of the loss, one for each of the weights.
+            step: Which step of the training it is.
             factors: How much further to move each of the weights than the others; None is 1 for all.
             steepness: By how much the gradient of the loss is longer than these, if they were clipped.
         """
         if not self.stacked:
             self.weights = [local(w.detach()) for w in self._given]  # they may have been replaced
-        gradients = [local(g) for g in gradients]
-        fresh = -self.inner(gradients, self.along) * steepness
-        new = self._lengths.state.steps + 1
+        gradients = self._vectors([local(g) for g in gradients])
+        along = self.state["along"]
+        if self.measures_at(step - 1):
+            self._lengths.look_back(-self.inner(gradients, along) * steepness)
+        squared = self.inner(gradients, gradients)
+        unit = self._scaled(gradients, _inverse(squared).sqrt())
         if self.direction == "gradient":
-            torch._foreach_copy_(self.along, list(gradients))
+            torch._foreach_copy_(along, unit)
         else:
-            torch._foreach_lerp_(self.state["first"], list(gradients), 1 - _BETA1)
-            torch._foreach_copy_(self.along, self.state["first"])
+            torch._foreach_lerp_(self.state["first"], unit, 1 - _BETA1)
+            torch._foreach_copy_(along, self.state["first"])
         if self.direction == "adam":
             second = self.state["second"]
             torch._foreach_mul_(second, _BETA2)
-            torch._foreach_addcmul_(second, list(gradients), list(gradients), 1 - _BETA2)
+            torch._foreach_addcmul_(second, unit, unit, 1 - _BETA2)
             sizes = list(torch._foreach_sqrt(second))
-            typical = (self.inner(sizes, sizes) / self._n_weights).sqrt()
-            self._raise(sizes, torch.where(typical > 0, _EPSILON * typical, 1))
-            torch._foreach_div_(self.along, sizes)
-            # In double precision: 1 − 0.999^t loses its digits in single.
-            count = new.double()
-            unbiased = (1 - _BETA2**count).sqrt() / (1 - _BETA1**count)
-        else:
-            # Of unit length, so that slopes and curvatures of several steps can be averaged.
-            size = self.inner(self.along, self.along)
-            unbiased = torch.where(size > 0, 1 / torch.where(size > 0, size, 1), 0).sqrt()
-        self._scale(self.along, -unbiased.to(self.along[0].dtype))
+            torch._foreach_add_(sizes, _EPSILON / self._n_weights**0.5)
+            torch._foreach_div_(along, sizes)
         for i, factor in enumerate(factors or ()):
             if factor != 1:
                 self.along[i].mul_(factor)
-        own = -self.inner(gradients, self.along) * steepness
-        self._lengths.observe(own, fresh)
+        # Of unit length, so that slopes and curvatures of several steps can be averaged. For the same reason Adam's
+        # moments need no correction for their first steps: it would change the length alone.
+        self._scale(along, -_inverse(self.inner(along, along)).sqrt())
+        if self.measures_at(step):
+            own = -self.inner(gradients, along) * steepness
+            self._lengths.observe(own, squared.sqrt() * steepness)
 
     @torch.no_grad()
     def trial(self) -> Tensor:
         """The length at which the curvature is to be measured, (*runs,)."""
-        return self._lengths.trial(self._first_trial())
+        return self._lengths.trial(_FIRST_TRIAL * self._whole())
 
-    def _first_trial(self) -> Tensor:
-        size, speed = (self.inner(some, some).sqrt() for some in (self.weights, self.along))
-        size = torch.where(size > 0, size, 1)
-        return (_FIRST_TRIAL * size / torch.where(speed > 0, speed, 1)).float()
+    def _whole(self) -> Tensor:
+        """The length of a step that changes the weights by their norm, (*runs,): directions are of unit length."""
+        size = self.inner(self.weights, self.weights).sqrt().float()
+        return torch.where(size > 0, size, 1)
 
     def slope(self) -> Tensor:
         """The rate at which the loss of this batch falls along the direction, at first, (*runs,)."""
         return self._lengths.state.own
 
     @torch.no_grad()
-    def measure(self, measured: Measured, trial: Tensor, step: int | None) -> None:
-        """Take in what was measured at this step; None stands for any step after the first ones."""
-        first = step is not None and step < self.MEASURED_FIRST
-        gap = 1 if first else self.MEASURED_EVERY
-        largest = _LARGEST_CHANGE / _FIRST_TRIAL * self._first_trial()
+    def measure(self, measured: Measured, trial: Tensor) -> None:
+        """Take in what was measured at this step."""
         self._lengths.measure(
             measured.curvature,
             trial,
-            gap,
             bend=measured.bend,
             expected=measured.expected,
-            largest=largest,
+            largest=_LARGEST_CHANGE * self._whole(),
         )
 
     def load(self, numbers: Tensor) -> None:
@@ -186,9 +202,9 @@ class Walker:
         self._lengths.load(numbers)
 
     @torch.no_grad()
-    def move(self, shrink: float | Tensor = 1.0) -> None:
+    def move(self, step: int, shrink: float | Tensor = 1.0) -> None:
         """Move the weights by the computed length, times `shrink`."""
-        length = self._lengths.length(shrink)
+        length = self._lengths.length(shrink, anew=self.measures_at(step))
         if self.stacked:
             (weights,), (along,) = self.weights, self.along
             new = torch.addcmul(weights, along, length.to(weights.dtype).unsqueeze(1))
@@ -198,11 +214,8 @@ class Walker:
         else:
             self.shift(self.weights, length)
         if "average" in self.state:
-            count = self._lengths.state.steps
-            share = (_AVERAGE_POWER + 1) / (_AVERAGE_POWER + count)
-            gaps = list(torch._foreach_sub(self.weights, self.state["average"]))
-            self._scale(gaps, share.clamp(max=1).to(self.weights[0].dtype))
-            torch._foreach_add_(self.state["average"], gaps)
+            share = min(1.0, (_AVERAGE_POWER + 1) / (_AVERAGE_POWER + step + 1))
+            torch._foreach_lerp_(self.state["average"], self._vectors(self.weights), share)
 
     @torch.no_grad()
     def shift(self, weights: Sequence[Tensor], length: Tensor) -> None:
@@ -210,35 +223,38 @@ class Walker:
         if self.stacked:
             weights[0].addcmul_(self.along[0], length.to(weights[0].dtype).unsqueeze(1))
             return
-        moves = torch._foreach_mul(self.along, length.to(self.along[0].dtype))
-        torch._foreach_add_(list(weights), moves)
+        torch._foreach_add_(list(weights), self.pieces(self._scaled(self.state["along"], length)))
 
     def inner(self, some: Sequence[Tensor], others: Sequence[Tensor]) -> Tensor:
         """The inner product of two sets of tensors like the weights, over all ranks that share them, (*runs,)."""
         if self.stacked:
             return (some[0] * others[0]).sum(dim=1)
-        pairs = [(_wide(a), _wide(b)) for a, b in zip(some, others, strict=True)]
-        if pairs[0][0].is_cuda:  # as for stacks, in kernels that a CUDA graph is known to hold
-            found = torch.stack([(a * b).sum().float() for a, b in pairs])
+        if some is others and len(some) > 1:
+            found = torch.stack(torch._foreach_norm([_wide(one) for one in some])).float().square()
         else:
-            found = torch.stack([torch.dot(a, b).float() for a, b in pairs])
+            pairs = [(_wide(a), _wide(b)) for a, b in zip(some, others, strict=True)]
+            if pairs[0][0].is_cuda:  # as for stacks, in kernels that a CUDA graph is known to hold
+                found = torch.stack([(a * b).sum().float() for a, b in pairs])
+            else:
+                found = torch.stack([torch.dot(a, b).float() for a, b in pairs])
         if self._shards is None:
             return found.sum()
         return self._shards.sum(found)
 
-    def _raise(self, tensors: list[Tensor], by: Tensor) -> None:
-        by = by.to(tensors[0].dtype)
+    def _scaled(self, tensors: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
+        """Tensors times a number, or in a stack one for each network."""
+        factor = factor.to(tensors[0].dtype)
         if self.stacked:
-            tensors[0].add_(by.unsqueeze(1))
-        else:
-            for tensor in tensors:  # `_foreach_add_` would read the number on the host
-                tensor.add_(by)
+            return [tensors[0] * factor.unsqueeze(1)]
+        return list(torch._foreach_mul(list(tensors), factor))
 
     def _scale(self, tensors: list[Tensor], factor: Tensor) -> None:
-        if self.stacked:
-            tensors[0].mul_(factor.unsqueeze(1))
-        else:
-            torch._foreach_mul_(tensors, factor)
+        torch._foreach_copy_(tensors, self._scaled(tensors, factor))
+
+
+def _inverse(number: Tensor) -> Tensor:
+    """The inverse of numbers, and 0 of 0."""
+    return torch.where(number > 0, 1 / torch.where(number > 0, number, 1), 0)
 
 
 def _wide(tensor: Tensor) -> Tensor:

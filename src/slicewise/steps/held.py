@@ -13,6 +13,7 @@ from slicewise.transport import plan_mean, project
 
 # Changes of outputs below this share of their size are not looked at for being straight.
 _NOTICED = 0.05
+_EACH = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +80,16 @@ class HeldLoss:
         size = (self.curvatures * project(self.x, self.slices).square()).sum(dim=(-2, -1))
         moved = (self.curvatures * seen.square()).sum(dim=(-2, -1))
         bent = torch.where(moved > _NOTICED**2 * size, bent, 0)
+        if _EACH:
+            def each(some: Tensor) -> Tensor:
+                return (self.curvatures * some.square()).sum(dim=-2)
+
+            off, straight = each(mean - ahead), each(ahead)
+            both = off + straight
+            noticed = each(seen) > _NOTICED**2 * each(project(self.x, self.slices))
+            far = torch.where(noticed & (both > 0), off / torch.where(both > 0, both, 1), 0)
+            share = far.sqrt().mean(dim=-1).square().clamp(max=0.999)
+            bent = curvature * share / (1 - share)
         return forward_ad.make_dual(value, slope), curvature, bent, self.expected(tangent)
 
     def expected(self, change: Tensor) -> Tensor:

@@ -35,13 +35,15 @@ from torch import Tensor
 
 # Exponents of the signal, for a training whose number of steps is known and for one that may end at any time.
 BOUNDED, UNBOUNDED = 0.5, 0.75
-# How much of a smoothed number stays at each step; less at first.
-_KEPT, _YOUNG = 0.98, 8
+# How much of a smoothed number stays at each measurement, less at the first ones: slopes, signal, curvature.
+_KEPT_SLOPE, _KEPT_SIGNAL, _KEPT_CURVATURE, _YOUNG = 0.92, 0.96, 0.8, 8
 # A first step is this much of the computed one, and no more than twice the first trial; then lengths at most double. A
 # limit that is not reached sinks slowly.
 _FIRST, _GROWTH, _SINKING = 0.1, 2.0, 0.95
 # A curvature that is measured counts at least this much of the present one; trials are at least this much of t*.
 _LEAST_CURVATURE, _LEAST_TRIAL = 0.1, 0.02
+# The curvature is at least this much of the one that was measured last.
+_LATEST = 0.5
 # Outputs that bend by more than this along a trial were followed too far.
 _STRAIGHT = 0.5
 # A trial at which the loss is not finite means a minimum at this share of it.
@@ -88,13 +90,16 @@ def settled_share(exponent: float) -> float:
 class LengthState(NamedTuple):
     """What a `StepLength` keeps between steps: one number each for every run, of shape (*runs,)."""
 
-    steps: Tensor  # made so far
-    slope: Tensor  # smoothed n
-    curvature: Tensor  # smoothed c; 0 before any was measured
-    latest: Tensor  # c along the last direction; 0 if it was not measured there
-    own: Tensor  # n of the last direction
-    fresh: Tensor  # smoothed slope along last directions, by the batches after them
-    lagged: Tensor  # smoothed n of the same directions
+    count: Tensor  # of slopes that were taken in
+    size: Tensor  # norm of the gradient, when a slope was last taken in
+    slope: Tensor  # smoothed n, in units of the gradient's norm
+    curvature: Tensor  # smoothed c, a mean of logarithms; 0 before any was measured
+    found: Tensor  # c as it was measured last
+    expected: Tensor  # c along the last direction, as the next batch should see it; 0 if it was not measured there
+    own: Tensor  # n of the last direction whose slope was taken in
+    fresh: Tensor  # smoothed slope along such directions, by the batches after them, in units of the gradient's norm
+    lagged: Tensor  # smoothed n of the same directions, in the same units
+    wanted: Tensor  # length of the last step before it was shrunk
     length: Tensor  # of the last step
     limit: Tensor  # of the next one
 
@@ -102,8 +107,9 @@ class LengthState(NamedTuple):
 class StepLength:
     """Computes the length of each step of a training; see the text of this module.
 
-    A step is: `observe` the two slopes; now and then measure a curvature at `trial()` and `measure` it; take `length()`.
-    Everything is computed on the device without reading values, for many runs at once.
+    A step that measures is: `observe` the slope, measure a curvature at `trial()` and `measure` it, take `length()`. The
+    step after it tells the slope that its batch sees along the direction before (`look_back`). Steps between keep the
+    length. Everything is computed on the device without reading values, for many runs at once.
 
     Args:
         runs: Shape of every number: () for one network, (R,) for a stack.
@@ -131,30 +137,45 @@ class StepLength:
         self.__dict__.update(state)
         self.state = LengthState(*self.numbers.unbind(0))
 
-    def observe(self, own: Tensor, fresh: Tensor) -> None:
-        """Take in the slopes of a new gradient.
+    def look_back(self, fresh: Tensor) -> None:
+        """Take in the slope −⟨g, u⟩, (*runs,), of a new gradient along the direction of the step before, which measured."""
+        old = self.state
+        size = torch.where(old.size > 0, old.size, 1)
+        # The step itself has changed the slope.
+        before = (fresh.float() + old.length * old.expected) / size
+        known = (old.expected > 0) & before.isfinite()
+        kept = self._kept(_KEPT_SIGNAL)
+        self.state = old._replace(
+            fresh=torch.where(known, torch.lerp(before, old.fresh, kept), old.fresh),
+            lagged=torch.where(known, torch.lerp(old.own / size, old.lagged, kept), old.lagged),
+        )
+
+    def observe(self, own: Tensor, size: Tensor) -> None:
+        """Take in the slope of a new gradient along the direction that is about to be followed.
 
         Args:
-            own: n = −⟨g, u⟩ along the direction that is about to be followed, (*runs,).
-            fresh: −⟨g, u⟩ along the direction of the step before; anything at the first step.
+            own: n = −⟨g, u⟩, (*runs,).
+            size: The norm of the gradient, (*runs,).
         """
         old = self.state
-        count = old.steps + 1
-        first = count == 1
-        kept = (1 + count) / (1 + _YOUNG + count)
-        kept = kept.clamp(max=_KEPT)
-        own = torch.where(own.isfinite(), own, old.own).float()
-        # Of a step whose curvature is not known, nothing can be learned here.
-        before = fresh.float() + old.length * old.latest
-        known = (old.latest > 0) & before.isfinite()
+        fine = own.isfinite() & (size > 0)
+        own = torch.where(fine, own, old.own).float()
+        size = torch.where(fine, size, old.size).float()
+        rate = torch.where(size > 0, own / torch.where(size > 0, size, 1), 0)
+        slope = torch.where(old.count == 0, rate, torch.lerp(rate, old.slope, self._kept(_KEPT_SLOPE)))
         self.state = old._replace(
-            steps=count,
-            slope=torch.where(first, own, torch.lerp(own, old.slope, kept)),
-            fresh=torch.where(known, torch.lerp(before, old.fresh, kept), old.fresh),
-            lagged=torch.where(known, torch.lerp(old.own, old.lagged, kept), old.lagged),
-            own=own,
-            latest=torch.zeros_like(own),
+            count=old.count + 1, size=size, slope=slope, own=own, expected=torch.zeros_like(own)
         )
+
+    def _kept(self, most: float) -> Tensor:
+        """How much of a smoothed number stays: little at first."""
+        return (1 - _YOUNG / (2 + _YOUNG + self.state.count)).clamp(max=most)
+
+    def best(self) -> Tensor:
+        """Estimate t*, the length at which the loss of a batch is least along the present direction, (*runs,)."""
+        state = self.state
+        curvature = torch.maximum(state.curvature, _LATEST * state.found)
+        return best_length(state.slope * state.size, curvature)
 
     def signal(self) -> Tensor:
         """Estimate ρ, the part of the slope that is not noise, between 0 and 1; 1 while nothing is known."""
@@ -168,17 +189,15 @@ class StepLength:
         Args:
             first: What to try before any curvature is known, (*runs,): a small change of the weights.
         """
-        state = self.state
-        best = best_length(state.slope, state.curvature)
-        wanted = torch.maximum(self.signal() ** self.exponent, _least(best)) * best
-        known = (state.curvature > 0) & (wanted > 0)
-        return torch.where(known, torch.minimum(wanted, state.limit), first)
+        best = self.best()
+        wanted = (self.signal() ** self.exponent).clamp(min=_LEAST_TRIAL) * best
+        known = (self.state.curvature > 0) & (wanted > 0)
+        return torch.where(known, torch.minimum(wanted, self.state.limit), first)
 
     def measure(
         self,
         curvature: Tensor,
         trial: Tensor,
-        gap: int = 1,
         *,
         bend: Tensor | None = None,
         expected: Tensor | None = None,
@@ -189,7 +208,6 @@ class StepLength:
         Args:
             curvature: c as measured, (*runs,); anything not finite is a trial that was much too long.
             trial: The length at which it was measured, (*runs,).
-            gap: Steps since the last measurement.
             bend: How far outputs are from linear in the step, between 0 and 1, (*runs,): the distance of their mean
                 change from the change at its end. None if that is not known.
             expected: The curvature that the next batch is expected to have along this direction, (*runs,), if it is
@@ -203,9 +221,12 @@ class StepLength:
         # A parabola that does not curve up says no more than that its minimum is far away.
         least = torch.where(first, steep * _FIRST, _LEAST_CURVATURE * old.curvature)
         found = torch.where(first & (found > 0), found, torch.maximum(found, least))
-        kept = ((1 + old.steps) / (1 + _YOUNG + old.steps)).clamp(max=_KEPT) ** gap
-        smooth = torch.where(first, found, torch.lerp(found, old.curvature, kept))
-        careful = torch.minimum(_FIRST * best_length(old.slope, smooth), _GROWTH * trial)
+        # Of logarithms: curvatures may change by orders of magnitude within some steps.
+        change = torch.where(found > 0, old.curvature / torch.where(found > 0, found, 1), 1)
+        smooth = torch.where(first, found, found * change ** self._kept(_KEPT_CURVATURE))
+        new = old._replace(curvature=smooth, found=found)
+        self.state = new
+        careful = torch.minimum(_FIRST * self.best(), _GROWTH * trial)
         limit = torch.where(first, careful, old.limit)
         if bend is not None:
             # Beyond this, outputs saturate or explode: the parabola says nothing about them.
@@ -213,21 +234,24 @@ class StepLength:
             limit = torch.where(bend > _STRAIGHT, torch.minimum(limit, straight), limit)
         if largest is not None:
             limit = torch.minimum(limit, largest)
-        latest = found if expected is None else torch.where(expected > 0, expected.float(), found)
-        latest = torch.where(latest.isfinite(), latest, found)
-        self.state = old._replace(curvature=smooth, latest=latest, limit=limit)
+        seen = found if expected is None else torch.where(expected > 0, expected.float(), found)
+        seen = torch.where(seen.isfinite(), seen, found)
+        self.state = new._replace(expected=seen, limit=limit)
 
-    def length(self, shrink: float | Tensor = 1.0) -> Tensor:
-        """Compute the length of this step, (*runs,), times `shrink`."""
+    def length(self, shrink: float | Tensor = 1.0, *, anew: bool = True) -> Tensor:
+        """Compute the length of this step, (*runs,), times `shrink`.
+
+        Args:
+            shrink: By how much lengths have to be smaller at this point of the training.
+            anew: Whether this step has measured; if not, the length is that of the step before, but for `shrink`.
+        """
         old = self.state
-        best = best_length(old.slope, old.curvature)
-        wanted = torch.minimum(self.signal() ** self.exponent * best, old.limit)
-        length = wanted * shrink
-        limit = torch.maximum(_GROWTH * wanted, _SINKING * old.limit)
-        self.numbers.copy_(torch.stack(old._replace(length=length, limit=limit)))
+        if anew:
+            wanted = torch.minimum(self.signal() ** self.exponent * self.best(), old.limit)
+            limit = torch.maximum(_GROWTH * wanted, _SINKING * old.limit)
+            new = old._replace(wanted=wanted, length=wanted * shrink, limit=limit)
+        else:
+            new = old._replace(length=old.wanted * shrink)
+        self.numbers.copy_(torch.stack(new))
         self.state = LengthState(*self.numbers.unbind(0))
         return self.state.length
-
-
-def _least(like: Tensor) -> Tensor:
-    return torch.full_like(like, _LEAST_TRIAL)

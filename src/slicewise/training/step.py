@@ -157,9 +157,9 @@ class Trainer:
         given, real = self.batches.select(draws, index)
         ahead = None if slices is None else slices.at(index)
         known = self.slicer_state
-        measures = self.walker is not None and Walker.measures_at(
-            t if isinstance(t, int) else index
-        )
+        # Within a graph, which begins at a step that measures, only the place of a step is known.
+        place = t if isinstance(t, int) else Walker.LATER + index
+        measures = self.walker is not None and Walker.measures_at(place)
         randomness = Randomness(given.device) if measures and isinstance(t, int) else None
         made = self._forward(given)
         problem = self._problem_of(made.detach(), real, t, moment)
@@ -172,7 +172,7 @@ class Trainer:
         if self.settings.clip is not None:
             factor = clip(there, self.settings.clip, stacked=self.stacked)
         if self.walker is not None:
-            self._turn(self.walker, slopes, 1 / factor)
+            self._turn(self.walker, slopes, place, 1 / factor)
             if measures:
                 with contextlib.ExitStack() as same:
                     same.enter_context(untouched(self.network.modules()))
@@ -184,7 +184,8 @@ class Trainer:
                         return self._loss_again(made, trial, problem, found, t, known)
 
                     self._measure(self.walker, again, value, t)
-            self.walker.move(1.0 if self.settings.decay is None else moment.of(self.settings.decay))
+            decay = self.settings.decay
+            self.walker.move(place, 1.0 if decay is None else moment.of(decay))
         else:
             for parameter, slope in zip(self.parameters, slopes, strict=True):
                 parameter.grad = slope
@@ -279,14 +280,18 @@ class Trainer:
         return Ahead(value.squeeze(0), *(None if one is None else one.squeeze(0) for one in others))
 
     def _turn(
-        self, walker: Walker, slopes: Sequence[Tensor | None], steepness: Tensor | float
+        self,
+        walker: Walker,
+        slopes: Sequence[Tensor | None],
+        place: int,
+        steepness: Tensor | float,
     ) -> None:
         """Give the walker new gradients."""
         pairs = zip(self.parameters, slopes, strict=True)
         gradients = [torch.zeros_like(p) if slope is None else slope for p, slope in pairs]
         if self.stacked:
             gradients = [torch.cat([g.flatten(1) for g in gradients], dim=1)]
-        walker.turn(gradients, steepness=steepness)
+        walker.turn(gradients, place, steepness=steepness)
 
     @torch.no_grad()
     def _measure(
@@ -315,7 +320,7 @@ class Trainer:
                 )
         if measured is None:
             measured = measured_curvature(*given, forward=False)
-        walker.measure(measured, trial, t if isinstance(t, int) else None)
+        walker.measure(measured, trial)
 
     def _optimizer_step(self, moment: Moment) -> None:
         """Make a step of the optimizer, with the decay of this moment."""
