@@ -12,7 +12,7 @@ from slicewise.optim import Computed
 from slicewise.training import Training, train
 
 # Half decades: wide enough for data of 10^±3, where the best rate lies far from the usual ones.
-RATES = tuple(10 ** (power / 2) for power in range(-12, 3))
+RATES = tuple(10 ** (power / 2) for power in range(-12, 1))
 Step = Callable[[Callable[[], Tensor]], Tensor]
 
 

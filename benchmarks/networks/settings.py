@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-# Of the grid that is reported: chosen before any of its trainings was run. Rules are developed on other seeds: the
-# second was to be reported, until parts of it had been seen.
-GRID_SEED = 20261118
+# Of the grid that is reported: chosen before any of its trainings was run. Rules are developed on other seeds: 20261118
+# was reported for an earlier rule, and then developed on.
+GRID_SEED = 20261119
 DEVELOPMENT_SEED = 20261117
 COUNTS = {"generator": 40, "translator": 18, "autoencoder": 6}
 NOISE = 8
@@ -32,7 +32,7 @@ _EXTREMES: tuple[dict[str, Any], ...] = (
     {"depth": 8},
 )
 # Trainings of Adam, which a setting is affordable by: rates × seeds × (300 + 2,000 steps), on one H200.
-_RUNS, _STEPS, _MAX_SECONDS = 45, 2300, 12.0
+_RUNS, _STEPS, _MAX_SECONDS = 39, 2300, 12.0
 
 
 @dataclass(frozen=True)

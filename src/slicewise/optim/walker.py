@@ -20,7 +20,7 @@ _BETA1, _BETA2 = 0.9, 0.999
 # The first trial changes the weights by this much of their norm.
 _FIRST_TRIAL = 1e-3
 # No step changes the weights by more than this much of their norm.
-_LARGEST_CHANGE = 1.0
+_LARGEST_CHANGE = 0.2
 # The average of the weights covers about the last ninth of the steps.
 _AVERAGE_POWER = 8
 # Adam's ε, as a share of the root mean square of a gradient's entries: it sets no scale of its own, and weights whose
@@ -104,7 +104,7 @@ class Walker:
 
     @property
     def numbers(self) -> Tensor:
-        """What the lengths depend on, (12, *runs): saved with a training."""
+        """What the lengths depend on, (13, *runs): saved with a training."""
         return self._lengths.numbers
 
     @property

@@ -13,7 +13,8 @@ from slicewise.transport import plan_mean, project
 
 # Changes of outputs below this share of their size are not looked at for being straight.
 _NOTICED = 0.05
-_EACH = True
+# The largest share of a change that counts as bent, so that its odds are finite.
+_MOST = 0.999
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,22 +76,26 @@ class HeldLoss:
         slope = slope + (self.curvatures * seen * ahead).sum(dim=(-2, -1))
         mean = seen / (trial[..., None, None] if trial.dim() else trial)
         curvature = (self.curvatures * ahead.square()).sum(dim=(-2, -1))
-        bent = (self.curvatures * (mean - ahead).square()).sum(dim=(-2, -1))
-        # Outputs that hardly change cannot bend much, and their differences may be rounding errors.
-        size = (self.curvatures * project(self.x, self.slices).square()).sum(dim=(-2, -1))
-        moved = (self.curvatures * seen.square()).sum(dim=(-2, -1))
-        bent = torch.where(moved > _NOTICED**2 * size, bent, 0)
-        if _EACH:
-            def each(some: Tensor) -> Tensor:
-                return (self.curvatures * some.square()).sum(dim=-2)
-
-            off, straight = each(mean - ahead), each(ahead)
-            both = off + straight
-            noticed = each(seen) > _NOTICED**2 * each(project(self.x, self.slices))
-            far = torch.where(noticed & (both > 0), off / torch.where(both > 0, both, 1), 0)
-            share = far.sqrt().mean(dim=-1).square().clamp(max=0.999)
-            bent = curvature * share / (1 - share)
+        bent = curvature * self._bend(seen, mean, ahead)
         return forward_ad.make_dual(value, slope), curvature, bent, self.expected(tangent)
+
+    def _bend(self, seen: Tensor, mean: Tensor, ahead: Tensor) -> Tensor:
+        """How far outputs are from linear in a step, as odds (*batch,), from what the slices see (*batch, L, n) of it.
+
+        It is the mean over samples of the distance between their mean change and that at its end. Each sample counts
+        alike: outputs that a sigmoid has flattened hardly move, and would not be noticed in a sum of squares.
+        """
+
+        def each(some: Tensor) -> Tensor:
+            return (self.curvatures * some.square()).sum(dim=-2)
+
+        off, straight = each(mean - ahead), each(ahead)
+        both = off + straight
+        # Outputs that hardly change cannot bend much, and their differences may be rounding errors.
+        moved = each(seen) > _NOTICED**2 * each(project(self.x, self.slices))
+        share = torch.where(moved & (both > 0), off / torch.where(both > 0, both, 1), 0)
+        bend = share.sqrt().mean(dim=-1).square().clamp(max=_MOST)
+        return bend / (1 - bend)
 
     def expected(self, change: Tensor) -> Tensor:
         """Compute the second derivative along a change that slices drawn afresh would show on average; return (*batch,).

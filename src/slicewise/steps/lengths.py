@@ -35,8 +35,8 @@ from torch import Tensor
 
 # Exponents of the signal, for a training whose number of steps is known and for one that may end at any time.
 BOUNDED, UNBOUNDED = 0.5, 0.75
-# How much of a smoothed number stays at each measurement, less at the first ones: slopes, signal, curvature.
-_KEPT_SLOPE, _KEPT_SIGNAL, _KEPT_CURVATURE, _YOUNG = 0.92, 0.96, 0.8, 8
+# How much of a smoothed number stays at each measurement, less at the first ones: slopes, signal, sizes and curvatures.
+_KEPT_SLOPE, _KEPT_SIGNAL, _KEPT_SIZE, _YOUNG = 0.92, 0.96, 0.8, 8
 # A first step is this much of the computed one, and no more than twice the first trial; then lengths at most double. A
 # limit that is not reached sinks slowly.
 _FIRST, _GROWTH, _SINKING = 0.1, 2.0, 0.95
@@ -92,6 +92,7 @@ class LengthState(NamedTuple):
 
     count: Tensor  # of slopes that were taken in
     size: Tensor  # norm of the gradient, when a slope was last taken in
+    usual: Tensor  # the same, smoothed: a mean of logarithms
     slope: Tensor  # smoothed n, in units of the gradient's norm
     curvature: Tensor  # smoothed c, a mean of logarithms; 0 before any was measured
     found: Tensor  # c as it was measured last
@@ -162,9 +163,18 @@ class StepLength:
         own = torch.where(fine, own, old.own).float()
         size = torch.where(fine, size, old.size).float()
         rate = torch.where(size > 0, own / torch.where(size > 0, size, 1), 0)
-        slope = torch.where(old.count == 0, rate, torch.lerp(rate, old.slope, self._kept(_KEPT_SLOPE)))
+        slope = torch.where(
+            old.count == 0, rate, torch.lerp(rate, old.slope, self._kept(_KEPT_SLOPE))
+        )
+        kept = self._kept(_KEPT_SIZE)
+        usual = torch.where(old.count == 0, size, _between(size, old.usual, kept))
         self.state = old._replace(
-            count=old.count + 1, size=size, slope=slope, own=own, expected=torch.zeros_like(own)
+            count=old.count + 1,
+            size=size,
+            usual=usual,
+            slope=slope,
+            own=own,
+            expected=torch.zeros_like(own),
         )
 
     def _kept(self, most: float) -> Tensor:
@@ -175,7 +185,8 @@ class StepLength:
         """Estimate t*, the length at which the loss of a batch is least along the present direction, (*runs,)."""
         state = self.state
         curvature = torch.maximum(state.curvature, _LATEST * state.found)
-        return best_length(state.slope * state.size, curvature)
+        # Gradients that shrink fast, as at the start, are followed at once; a single large one is not.
+        return best_length(state.slope * torch.minimum(state.usual, state.size), curvature)
 
     def signal(self) -> Tensor:
         """Estimate ρ, the part of the slope that is not noise, between 0 and 1; 1 while nothing is known."""
@@ -221,9 +232,8 @@ class StepLength:
         # A parabola that does not curve up says no more than that its minimum is far away.
         least = torch.where(first, steep * _FIRST, _LEAST_CURVATURE * old.curvature)
         found = torch.where(first & (found > 0), found, torch.maximum(found, least))
-        # Of logarithms: curvatures may change by orders of magnitude within some steps.
-        change = torch.where(found > 0, old.curvature / torch.where(found > 0, found, 1), 1)
-        smooth = torch.where(first, found, found * change ** self._kept(_KEPT_CURVATURE))
+        kept = self._kept(_KEPT_SIZE)
+        smooth = torch.where(first, found, _between(found, old.curvature, kept))
         new = old._replace(curvature=smooth, found=found)
         self.state = new
         careful = torch.minimum(_FIRST * self.best(), _GROWTH * trial)
@@ -255,3 +265,9 @@ class StepLength:
         self.numbers.copy_(torch.stack(new))
         self.state = LengthState(*self.numbers.unbind(0))
         return self.state.length
+
+
+def _between(new: Tensor, old: Tensor, kept: Tensor) -> Tensor:
+    """A mean of logarithms: numbers that change by orders of magnitude are followed, single large ones hardly."""
+    ratio = old / torch.where(new > 0, new, 1)
+    return torch.where(new > 0, new * ratio**kept, old)
