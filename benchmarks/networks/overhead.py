@@ -14,6 +14,7 @@ import slicewise as sw
 from benchmarks.networks import rules
 from slicewise.optim import Walker
 from slicewise.training import Generator
+from slicewise.training.replay import STEPS_PER_GRAPH
 
 LIMIT = 1.6  # promised
 
@@ -73,13 +74,14 @@ def measure(device: torch.device, *, quick: bool) -> list[dict[str, Any]]:
 def _steps(size: Size, device: torch.device) -> int:
     """Steps that take about half a second."""
     if device.type == "cuda":
-        return 320
+        return 640
     weights = size.width**2 * (size.depth - 2) + size.width * (size.d + 8)
     return max(6, min(200, int(0.5 / (6 * weights * size.batch / 40e9))))
 
 
-# Steps that are not timed: the first ones of a computed training measure more often.
-_FIRST = Walker.MEASURED_FIRST + 1
+# Steps that are not timed: the first ones of a computed training measure more often, and graphs are captured after them.
+_FIRST = Walker.LATER
+_CAPTURED = _FIRST + 4 * STEPS_PER_GRAPH
 
 
 def _by_train(size: Size, device: torch.device, rounds: int, steps: int) -> tuple[float, float]:
@@ -97,9 +99,10 @@ def _by_train(size: Size, device: torch.device, rounds: int, steps: int) -> tupl
             size.network(device), target, "sw", max_steps=max_steps, **how
         ).seconds
 
+    first = _CAPTURED if device.type == "cuda" else _FIRST
     return _interleaved(
         [
-            lambda rule=rule: (rule(_FIRST + 2 * steps) - rule(_FIRST)) / (2 * steps)  # type: ignore[misc]
+            lambda rule=rule: (rule(first + 2 * steps) - rule(first)) / (2 * steps)  # type: ignore[misc]
             for rule in (ours, adam)
         ],
         rounds,

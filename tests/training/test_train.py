@@ -338,7 +338,7 @@ def test_who_becomes_a_graph_unasked(monkeypatch, make, optimizer, graph, captur
     ("make", "graph", "captured"),
     [
         (lambda: Stack([generator()]), None, True),
-        (generator, None, False),
+        (generator, None, True),
         (generator, True, True),
         (lambda: Stack([generator()]), False, False),
     ],
@@ -346,7 +346,7 @@ def test_who_becomes_a_graph_unasked(monkeypatch, make, optimizer, graph, captur
 def test_who_becomes_a_graph_with_computed_lengths(monkeypatch, make, graph, captured):
     monkeypatch.setattr(loop, "can_capture", lambda trainer: True)
     made = stand_in_for_graphs(monkeypatch, replay)
-    steps = Walker.MEASURED_FIRST + 1 + 4 * STEPS_PER_GRAPH
+    steps = Walker.LATER + 4 * STEPS_PER_GRAPH
     train(make(), TARGET, source=3, graph=graph, max_steps=steps, **QUIET)
     assert bool(made) is captured
 

@@ -41,10 +41,7 @@ def is_known_to_capture(trainer: Trainer) -> bool:
     network = vars(type(trainer.network)).get("capturable", False)
     # SGD reads a rate that is a tensor on the host.
     on_host = all(not isinstance(group["lr"], Tensor) for group in optimizer.param_groups)
-    ours = type(optimizer) is StackedOptimizer
-    if type(optimizer) is ComputedOptimizer:
-        # One network alone could not be captured on a device so far.
-        ours = trainer.stacked
+    ours = type(optimizer) in (ComputedOptimizer, StackedOptimizer)
     plain = ours or (type(optimizer) is torch.optim.SGD and on_host)
     declared = all(group.get("capturable") is True for group in optimizer.param_groups)
     return bool(network) and (plain or declared)
