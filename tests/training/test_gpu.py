@@ -12,6 +12,7 @@ import torch
 
 import slicewise as sw
 from slicewise.lab.experiments.flows import ELEVEN
+from slicewise.optim import Walker
 from slicewise.training.networks import Generator, Stack, Translator
 from slicewise.training.training import train
 
@@ -58,12 +59,14 @@ def test_computed_lengths_by_graph_are_those_by_hand(variant, stacked):
     def network():
         return Stack([generator(0), generator(1)]) if stacked else generator()
 
-    how = {**HOW, "max_steps": 34 + 6 * 16, "seeds": [0, 1] if stacked else 0}
+    how = {**HOW, "max_steps": Walker.LATER + 6 * 16, "seeds": [0, 1] if stacked else 0}
     by_hand, by_graph = (train(network(), TARGET, variant, graph=g, **how) for g in (False, True))
-    assert torch.allclose(by_hand.losses[:40], by_graph.losses[:40], rtol=1e-4)
+    early = Walker.LATER + 16
+    assert torch.allclose(by_hand.losses[:early], by_graph.losses[:early], rtol=1e-4)
     ends = [one.losses[-10:].mean().item() for one in (by_hand, by_graph)]
-    assert ends[0] == pytest.approx(ends[1], rel=0.1)
-    assert ends[0] < by_hand.losses[0].mean()
+    assert max(ends) < by_hand.losses[0].mean()
+    if variant != "maxsw":  # one slice, found by an ascent: rounding makes another training of it within 100 steps
+        assert ends[0] == pytest.approx(ends[1], rel=0.1)
 
 
 def test_a_stack_by_graph_is_a_loop_by_hand():

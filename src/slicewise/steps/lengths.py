@@ -24,6 +24,11 @@ at `settled_share(a)` of t*: 1/2 for a = 1/2, 1/8 for a = 3/4, and a = 1 shrinks
 
 With a known number of steps a = 1/2, and the second half shrinks linearly to zero, which removes the noise. With an
 unknown one a = 3/4 and averaged weights.
+
+**What is smoothed.** At the start of a training gradients and curvatures may fall by a factor of a million within some
+dozens of steps. Slopes are therefore averaged in units of the gradient's norm, and multiplied by the norm of now, which
+is smoothed itself unless it shrinks; norms and curvatures are averaged as logarithms. Slopes and curvature are measured
+in every fourth step, after the first ones.
 """
 
 from __future__ import annotations
