@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         metric,
         optim,
         parts,
+        plans,
+        pot,
         problem,
         sampling,
         steps,
@@ -43,13 +45,17 @@ if TYPE_CHECKING:
     from slicewise.distance import (
         Evaluation,
         SlicedWasserstein,
+        Unbalanced,
         displacement,
         evaluate,
         sliced_wasserstein,
+        spherical_uniformity,
+        unbalanced,
         value_and_grad,
     )
     from slicewise.flows import Flow, Recording, Stopping, flow
     from slicewise.kernels import backends
+    from slicewise.plans import Interpolation, Pairs, Plan, couple, interpolate, sliced_plan
     from slicewise.problem import (
         Anneal,
         Problem,
@@ -76,7 +82,8 @@ else:
         {
             "color": "",
             "distance": (
-                "Evaluation SlicedWasserstein displacement evaluate sliced_wasserstein value_and_grad"
+                "Evaluation SlicedWasserstein Unbalanced displacement evaluate sliced_wasserstein "
+                "spherical_uniformity unbalanced value_and_grad"
             ),
             "distributed": "",
             "flows": "Flow Recording Stopping flow",
@@ -85,6 +92,8 @@ else:
             "metric": "",
             "optim": "",
             "parts": "",
+            "plans": "Interpolation Pairs Plan couple interpolate sliced_plan",
+            "pot": "",
             "problem": (
                 "Anneal Problem Subspace Target effective_subspace empirical_essf essf "
                 "gaussian_constant pad"
@@ -114,7 +123,10 @@ __all__ = [
     "Anneal",
     "Evaluation",
     "Flow",
+    "Interpolation",
     "NotArrivedWarning",
+    "Pairs",
+    "Plan",
     "Problem",
     "Recipe",
     "Recording",
@@ -123,8 +135,10 @@ __all__ = [
     "Subspace",
     "Target",
     "Training",
+    "Unbalanced",
     "backends",
     "color",
+    "couple",
     "displacement",
     "effective_subspace",
     "empirical_essf",
@@ -133,16 +147,21 @@ __all__ = [
     "flow",
     "gaussian_constant",
     "gaussian_detour",
+    "interpolate",
     "judging",
     "optim",
     "pad",
     "parts",
+    "pot",
+    "sliced_plan",
     "sliced_wasserstein",
+    "spherical_uniformity",
     "steps",
     "subspace_detour",
     "subspace_robust_wasserstein",
     "train",
     "training",
+    "unbalanced",
     "value_and_grad",
     "wasserstein",
 ]

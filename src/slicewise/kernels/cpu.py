@@ -661,15 +661,33 @@ class NumbaLines:
         f_out, g_out, out = (torch.from_numpy(t).to(u.dtype) for t in (f, g, costs))
         return f_out.view(*shape, -1), g_out.view(*shape, -1), out.view(shape)
 
+    def line_plans(
+        self, orders: tuple[Tensor, Tensor], a: Tensor | None, b: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The plans on lines of these orders, (..., n + m) each; masses in float64."""
+        shape = broadcast(*(t.shape[:-1] for t in (*orders, a, b) if t is not None))
+        ui, vi = (_every_row(t, shape) for t in orders)
+        weights = [_NO_WEIGHTS if t is None else _few_rows(t.double(), shape) for t in (a, b)]
+        size = (len(ui), ui.shape[1] + vi.shape[1])
+        rows, cols, mass = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
+        share(
+            lambda i, j: self._loops.line_plans(ui, vi, *weights, i, j, rows, cols, mass),
+            len(ui),
+            each_ns=5.0 * size[1],
+        )
+        i, j, m = (torch.from_numpy(t).view(*shape, size[1]) for t in (rows, cols, mass))
+        return i, j, m
+
     def pair_costs(
-        self, x: Tensor, y: Tensor, rows: Tensor, cols: Tensor, p: float, norm: float
-    ) -> Tensor:
-        """The mean of ‖x_i − y_j‖^p over the pairs of couplings (L, n), (L,)."""
+        self, x: Tensor, y: Tensor, rows: Tensor, cols: Tensor, mass: Tensor | None, p: float, norm: float
+    ) -> Tensor:  # fmt: skip
+        """Σ mass · ‖x_i − y_j‖^p over the pairs of couplings (L, K), (L,); no masses mean 1/K each."""
         xs, ys = (t.detach().contiguous().numpy() for t in (x, y))
         i, j = rows.contiguous().numpy(), cols.contiguous().numpy()
+        masses = np.empty((0, 0), xs.dtype) if mass is None else mass.detach().contiguous().numpy()
         found = np.empty(len(i))
         share(
-            lambda a, b: self._loops.pair_costs(xs, ys, i, j, p, norm, a, b, found),
+            lambda a, b: self._loops.pair_costs(xs, ys, i, j, masses, p, norm, a, b, found),
             len(i),
             each_ns=i.shape[1] * (4.0 + xs.shape[1]),
         )

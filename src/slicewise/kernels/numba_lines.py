@@ -149,25 +149,75 @@ def potentials(
 
 
 @jit
-def pair_costs(
-    x: Array, y: Array, rows: Array, cols: Array, p: float, norm: float, start: int, stop: int, out: Array
+def line_plans(
+    ui: Array, vi: Array, a: Array, b: Array, start: int, stop: int, rows: Array, cols: Array, mass: Array
 ) -> None:  # fmt: skip
-    """The mean of ‖x_i − y_j‖^p over the pairs of each of couplings (L, n), in the given norm."""
+    """The plan on each line from the orders of both sides; as `one_dim.plan_on_lines`, cell by cell.
+
+    Weights are (rows or 1, n) and (rows or 1, m) in the order of samples; empty ones mean equal ones, which are counted
+    in whole numbers.
+    """
+    n, m = ui.shape[1], vi.shape[1]
+    for r in range(start, stop):
+        iu, iv = ui[r], vi[r]
+        ar, br = a[r % len(a)], b[r % len(b)]
+        weighted = len(ar) > 0 or len(br) > 0
+        whole = 1.0 if weighted else np.float64(n) * np.float64(m)
+        a_total = b_total = 0.0
+        for i in range(len(ar)):
+            a_total += ar[iu[i]]
+        for j in range(len(br)):
+            b_total += br[iv[j]]
+        i = j = 0
+        a_sum = ar[iu[0]] if len(ar) else 0.0
+        b_sum = br[iv[0]] if len(br) else 0.0
+        done = 0.0
+        for k in range(n + m):
+            a_end = (a_sum / a_total if len(ar) else (i + 1) * (whole / n)) if i < n else np.inf
+            b_end = (b_sum / b_total if len(br) else (j + 1) * (whole / m)) if j < m else np.inf
+            a_end = whole if i == n - 1 else a_end
+            b_end = whole if j == m - 1 else b_end
+            end = min(a_end, b_end)
+            rows[r, k] = iu[min(i, n - 1)]
+            cols[r, k] = iv[min(j, m - 1)]
+            mass[r, k] = max(end - done, 0.0) / whole
+            done = max(done, end)
+            if a_end <= b_end:
+                i += 1
+                if i < n and len(ar):
+                    a_sum += ar[iu[i]]
+            else:
+                j += 1
+                if j < m and len(br):
+                    b_sum += br[iv[j]]
+
+
+@jit
+def pair_costs(
+    x: Array, y: Array, rows: Array, cols: Array, mass: Array, p: float, norm: float, start: int, stop: int,
+    out: Array,
+) -> None:  # fmt: skip
+    """Σ mass · ‖x_i − y_j‖^p over the pairs of each of couplings (L, K), in the given norm; empty masses mean 1/K each."""
     n, d = rows.shape[1], x.shape[1]
     for r in range(start, stop):
         total = 0.0
         for k in range(n):
+            share = 1.0 / n
+            if len(mass):
+                share = np.float64(mass[r, k])
+                if share == 0.0:
+                    continue
             one, other = x[rows[r, k]], y[cols[r, k]]
             if norm == 2.0:
                 square = 0.0
                 for c in range(d):
                     gap = one[c] - other[c]
                     square += gap * gap
-                total += square if p == 2.0 else square ** (p / 2.0)
+                total += share * (square if p == 2.0 else square ** (p / 2.0))
             else:
                 size = 0.0
                 for c in range(d):
                     size += _power(one[c] - other[c], norm)
-                total += size ** (p / norm)
-        out[r] = total / n
+                total += share * size ** (p / norm)
+        out[r] = total
 

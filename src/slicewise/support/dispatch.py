@@ -174,10 +174,16 @@ class LineLoops(Protocol):
         """As `transport.potentials_on_lines`."""
         ...
 
+    def line_plans(
+        self, orders: tuple[Tensor, Tensor], a: Tensor | None, b: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As `transport.plan_on_lines` for lines of these orders, (..., n + m) each."""
+        ...
+
     def pair_costs(
-        self, x: Tensor, y: Tensor, rows: Tensor, cols: Tensor, p: float, norm: float
-    ) -> Tensor:
-        """As `transport.pair_costs` for pairs of equal mass, (L,)."""
+        self, x: Tensor, y: Tensor, rows: Tensor, cols: Tensor, mass: Tensor | None, p: float, norm: float
+    ) -> Tensor:  # fmt: skip
+        """As `transport.pair_costs` for one pair of sets, (L,); no masses mean equal ones of sum one."""
         ...
 
 

@@ -43,10 +43,10 @@ def pair_costs(
     tensor([12.5000])
     """
     loops = line_loops(x, y, mass)
-    uniform = not any(mass.stride()) and mass.numel() > 0
-    if loops is not None and uniform and rows.dim() == 2 and x.dim() == y.dim() == 2:
-        total = mass[0, 0] * rows.shape[-1]
-        return loops.pair_costs(x, y, rows, cols, float(p), float(norm)) * total
+    if loops is not None and rows.dim() == 2 and x.dim() == y.dim() == 2:
+        equal = not any(mass.stride()) and mass.numel() > 0  # one number, expanded
+        found = loops.pair_costs(x, y, rows, cols, None if equal else mass, float(p), float(norm))
+        return found * (mass[0, 0] * rows.shape[-1]) if equal else found
     n_lines, pairs = rows.shape[-2:]
     batch = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2], rows.shape[:-2])
     each = max(1, pairs * x.shape[-1] * max(1, batch.numel()))

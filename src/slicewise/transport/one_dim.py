@@ -133,6 +133,10 @@ def plan_on_lines(
     u_order, v_order = (order_of(t) for t in (u, v))
     if u_weights is None and v_weights is None and u.shape[-1] == v.shape[-1]:
         return u_order, v_order, u.new_full((), 1 / u.shape[-1]).expand(u.shape)
+    loops = line_loops(u, v, *(w for w in (u_weights, v_weights) if w is not None))
+    if loops is not None:
+        rows, cols, mass = loops.line_plans((u_order, v_order), u_weights, v_weights)
+        return rows, cols, mass.to(u.dtype)
     u_mass = None if u_weights is None else _sorted_weights(u_weights, u_order)
     v_mass = None if v_weights is None else _sorted_weights(v_weights, v_order)
     cells = _cells(u, v, u_mass, v_mass)
