@@ -35,8 +35,8 @@ from slicewise.distance.request import (
 )
 from slicewise.distance.unbalanced import (
     Unbalanced,
-    relaxed_on_lines,
-    relaxed_together,
+    equal_masses,
+    penalty_pair,
     unbalanced,
 )
 from slicewise.distance.uniformity import spherical_uniformity

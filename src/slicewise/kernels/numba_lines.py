@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from slicewise.kernels.numba_loops import Array, inline, jit, unpack
+from slicewise.transport import TIED
 
 
 @jit
@@ -126,11 +127,30 @@ def potentials(
         done = total = 0.0
         while True:
             end = min(a_end, b_end)
-            if end > done:
-                total += (end - done) * here
+            width = end - done
+            if width > 0:
+                total += width * here
                 done = end
             if i == n - 1 and j == m - 1:
                 break
+            if i < n - 1 and j < m - 1 and width > TIED and abs(a_end - b_end) <= TIED:
+                # Both sides step at once: the mean of one stepping first and of the other.
+                ahead = _power(np.float64(u[i + 1]) - np.float64(v[j]), p)
+                aside = _power(np.float64(u[i]) - np.float64(v[j + 1]), p)
+                there = _power(np.float64(u[i + 1]) - np.float64(v[j + 1]), p)
+                fi += ((ahead - here) + (there - aside)) / 2
+                gj += ((aside - here) + (there - ahead)) / 2
+                here = there
+                i += 1
+                j += 1
+                f[r, iu[i]] = fi
+                g[r, iv[j]] = gj
+                a_sum += ar[iu[i]]
+                b_sum += br[iv[j]]
+                a_end = 1.0 if i == n - 1 else a_sum / a_total
+                b_end = 1.0 if j == m - 1 else b_sum / b_total
+                done = max(done, end)
+                continue
             if j == m - 1 or (i < n - 1 and a_end <= b_end):
                 i += 1
                 here = _power(np.float64(u[i]) - np.float64(v[j]), p)

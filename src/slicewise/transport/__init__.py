@@ -24,6 +24,7 @@ from slicewise.transport.couplings import at_index, distance_power, pair_costs
 from slicewise.transport.exact import wasserstein, within
 from slicewise.transport.matching import match_samples, matched_distance
 from slicewise.transport.one_dim import (
+    TIED,
     Match,
     Wanted,
     order_of,

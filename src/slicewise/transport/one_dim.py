@@ -11,6 +11,10 @@ from torch import Tensor
 from slicewise.support import line_loops
 
 
+# Knots of two sides that are this near, in shares of the mass, are one.
+TIED = 1e-14
+
+
 class Match(NamedTuple):
     """What `match` returns. Gradients that were not asked for are None."""
 
@@ -177,6 +181,7 @@ def potentials_on_lines(
     # From one cell to the next, one side steps to its next sample; its potential then follows from the other's.
     here = power(pick(u, cells.u_rank) - pick(v, cells.v_rank), p).double()  # (..., n + m)
     change = torch.diff(here, dim=-1, prepend=here[..., :1])
+    change = _shared_at_ties(change, here, cells, u, v, p)
     found = []
     for rank, order, start in (
         (cells.u_rank, orders[0], 0),
@@ -187,6 +192,33 @@ def potentials_on_lines(
         by_rank = value.new_zeros(*value.shape[:-1], order.shape[-1]).scatter(-1, rank, value)
         found.append(_unsort(by_rank, order).to(u.dtype))
     return found[0], found[1], (cells.width * here).sum(dim=-1).to(u.dtype)
+
+
+def _shared_at_ties(
+    change: Tensor, here: Tensor, cells: Cells, u: Tensor, v: Tensor, p: float
+) -> Tensor:
+    """The changes of potentials from cell to cell; where both sides step at once, the mean of both orders.
+
+    Each order gives potentials; the mean is symmetric, and zero between equal sets.
+    """
+    wide = cells.width > TIED
+    moved_u, moved_v = (
+        torch.diff(rank, dim=-1, prepend=rank[..., :1]) > 0 for rank in (cells.u_rank, cells.v_rank)
+    )
+    # A cell k of some width, then one without, entered by a step of one side, then a step of the other.
+    one, other = slice(1, -1), slice(2, None)
+    crossed = (moved_u[..., one] & moved_v[..., other]) | (moved_v[..., one] & moved_u[..., other])
+    tied = wide[..., :-2] & ~wide[..., one] & crossed
+    u_first = moved_u[..., one]
+    # The corner that is passed by if the other side steps first.
+    u_rank = torch.where(u_first, cells.u_rank[..., :-2], cells.u_rank[..., other])
+    v_rank = torch.where(u_first, cells.v_rank[..., other], cells.v_rank[..., :-2])
+    corner = power(pick(u, u_rank) - pick(v, v_rank), p).double()
+    before, after = here[..., :-2], here[..., other]
+    first = torch.where(tied, (change[..., one] + after - corner) / 2, change[..., one])
+    shared = torch.cat([change[..., :1], first, change[..., -1:]], dim=-1)
+    second = torch.where(tied, (change[..., other] + corner - before) / 2, shared[..., other])
+    return torch.cat([shared[..., :2], second], dim=-1)
 
 
 def _cells(u: Tensor, v: Tensor, u_mass: Tensor | None, v_mass: Tensor | None) -> Cells:
