@@ -255,10 +255,7 @@ def _translated(
     y_scale, y_marginal = _weighed(g, b, sigma)
     if rho == sigma == math.inf:
         return f, g, x_marginal, y_marginal
-    if rho == math.inf:
-        tau = sigma
-    else:
-        tau = rho if sigma == math.inf else rho * sigma / (rho + sigma)
+    tau = 1 / (1 / rho + 1 / sigma)  # 1 / inf is 0
     # Masses as logarithms, which do not overflow.
     x_mass, y_mass = (m.sum(dim=-1, keepdim=True) for m in (x_marginal, y_marginal))
     shift = tau * ((x_scale + x_mass.log()) - (y_scale + y_mass.log()))
@@ -294,7 +291,8 @@ def _with_details(
     costs = found.costs
     if torch.is_grad_enabled() and (u.requires_grad or v.requires_grad):
         x_share, y_share = (
-            (m / m.sum(dim=-1, keepdim=True)).to(u.dtype) for m in (found.x_marginal, found.y_marginal)
+            (m / m.sum(dim=-1, keepdim=True)).to(u.dtype)
+            for m in (found.x_marginal, found.y_marginal)
         )
         if shared:
             x_share, y_share = x_share.unsqueeze(-2), y_share.unsqueeze(-2)

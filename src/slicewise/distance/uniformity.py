@@ -57,5 +57,3 @@ def spherical_uniformity(
     costs = uniform_circle_costs(turns(problem.x, ready.slices), weights)  # (*batch, L)
     power = costs.mean(dim=-1).to(x.dtype)
     return root(power, 2) if objective == "root" else power
-
-

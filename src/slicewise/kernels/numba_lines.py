@@ -240,4 +240,3 @@ def pair_costs(
                     size += _power(one[c] - other[c], norm)
                 total += share * size ** (p / norm)
         out[r] = total
-

@@ -53,13 +53,13 @@ class _OnSphere(LiftPart):
     def unfit_for(self, d: int) -> str | None:
         if d >= 2:
             return None
-        return f"d = {d}: samples on a sphere have at least 2 coordinates; angles t are (cos t, sin t)"
+        return (
+            f"d = {d}: samples on a sphere have at least 2 coordinates; angles t are (cos t, sin t)"
+        )
 
     def retract(self, before: Tensor, after: Tensor) -> Tensor:
         """Each sample after a step at the distance from the origin that it had before."""
-        norm, moved = (
-            torch.linalg.vector_norm(t, dim=-1, keepdim=True) for t in (before, after)
-        )
+        norm, moved = (torch.linalg.vector_norm(t, dim=-1, keepdim=True) for t in (before, after))
         return after * torch.where(moved > 0, norm / torch.where(moved > 0, moved, 1), 1)
 
 
@@ -104,8 +104,9 @@ class GreatCircles(_OnSphere, BuiltIn):
                 f"p = {problem.p:g}: linear circular transport is defined for p = 2; use 'ssw' for other orders"
             )
         dimension = 2 * problem.x.shape[-1]
-        fields = {"curve": turns, "dimension": dimension, "embedded": self.embedded}
-        return Circular(**fields_of(problem), **fields)
+        return Circular(
+            **fields_of(problem), curve=turns, dimension=dimension, embedded=self.embedded
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -191,7 +192,9 @@ def _along_meridians(samples: Tensor, slices: Tensor) -> Tensor:
     pole, along = frame_of(slices)
     square = samples.square().sum(dim=-1).unsqueeze(-2)  # (*batch, 1, n)
     height = pole @ samples.mT  # (*batch, L, n)
-    return (along @ samples.mT) * _angle_over_length((square - height.square()).clamp(min=0), height)
+    return (along @ samples.mT) * _angle_over_length(
+        (square - height.square()).clamp(min=0), height
+    )
 
 
 def _angle_over_length(square: Tensor, height: Tensor) -> Tensor:
@@ -204,5 +207,3 @@ def _angle_over_length(square: Tensor, height: Tensor) -> Tensor:
     length = torch.where(away, square, 1).sqrt()
     near = 1 / torch.where(height == 0, 1, height).abs()
     return torch.where(away, torch.atan2(length, -height) / length, near.detach())
-
-

@@ -22,7 +22,9 @@ class Pairs(NamedTuple):
     x0: Tensor  # (k, d)
     x1: Tensor  # (k, d)
     index0: Tensor  # (k,), rows of the given x0
-    index1: Tensor  # (k,), rows of the given x1; over several processes, of all of them after another
+    index1: (
+        Tensor  # (k,), rows of the given x1; over several processes, of all of them after another
+    )
 
 
 def couple(
@@ -82,7 +84,9 @@ def couple(
                 f"weights are given: give as many of both to every process"
             )
         return _over_ranks(x0, x1, n_slices, generator, Ranks(group))
-    source = one_generator(generator)  # an int, too, becomes one stream: first of slices, then of pairs
+    source = one_generator(
+        generator
+    )  # an int, too, becomes one stream: first of slices, then of pairs
     plan = _plan(x0, x1, n_slices, x0_weights, x1_weights, source)
     if one_to_one:
         index1 = plan.permutation

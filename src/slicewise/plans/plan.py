@@ -221,7 +221,9 @@ def slice_plans(problem: Problem, slices: Tensor) -> SlicePlans:
 
 def _best(problem: Problem, slices: Tensor, norm: float) -> tuple[SlicePlans, Tensor]:
     """The plan of the slice with the lowest cost, (*batch, K), and the costs of all; a few slices are held at a time."""
-    pairs = sum(t.shape[-2] for t in (problem.x, problem.y)) * max(1, torch.Size(problem.batch).numel())
+    pairs = sum(t.shape[-2] for t in (problem.x, problem.y)) * max(
+        1, torch.Size(problem.batch).numel()
+    )
     piece = max(1, _PIECE // pairs)
     best: SlicePlans | None = None
     least: Tensor | None = None
@@ -264,5 +266,3 @@ def _prepared(
         given = fixed_slices(y, slices)
         ready = prepare(recipe, problem.detached(), generator, given, n_slices=n_slices)
     return problem, ready.slices
-
-

@@ -82,9 +82,7 @@ def max_sliced_wasserstein_distance(
     kind, x, y, x_weights, y_weights, columns = _inputs(
         X_s, X_t, a, b, n_projections, projections, seed, scaler, sampling_slices
     )
-    costs = evaluate(
-        x, y, slices=columns.T, p=p, x_weights=x_weights, y_weights=y_weights
-    ).costs
+    costs = evaluate(x, y, slices=columns.T, p=p, x_weights=x_weights, y_weights=y_weights).costs
     value = kind.back(root(costs.max(), p))
     if not log:
         return value

@@ -185,8 +185,8 @@ def _sliced(
         columns = random_projections(x.shape[1], n_projections, seed, kind, x)
     else:
         columns = kind.tensor(projections, x).to(x.dtype)
-    weights = [_uneven(kind.tensor(w, x), samples) for w, samples in ((a, x), (b, y))]
-    problem = Problem(x, y, 2.0, *weights)
+    x_weights, y_weights = (_uneven(kind.tensor(w, x), t) for w, t in ((a, x), (b, y)))
+    problem = Problem(x, y, 2.0, x_weights, y_weights)
     plans = slice_plans(problem, columns.T.contiguous())
     power, norm = (2.0, 2.0) if metric == "sqeuclidean" else (1.0, float(p))
     norm = {"euclidean": 2.0, "cityblock": 1.0}.get(metric, norm)

@@ -86,5 +86,7 @@ class DataScaler:
             length = torch.linalg.vector_norm(data, dim=1, keepdim=True)
             return data / torch.where(length > 0, length, 1)
         if self._shift is None or self._scale is None:
-            raise RuntimeError(f"DataScaler(norm={self.norm!r}) has not been fitted: call fit first")
+            raise RuntimeError(
+                f"DataScaler(norm={self.norm!r}) has not been fitted: call fit first"
+            )
         return (data - self._shift.to(data)) / self._scale.to(data)

@@ -237,5 +237,3 @@ def _check_on_sphere(name: str, samples: Tensor) -> None:
             f"{name} is not on the sphere: the squared length of a sample is off one by {float(off.max()):.2g}; divide "
             f"samples by their lengths"
         )
-
-

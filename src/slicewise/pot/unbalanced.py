@@ -86,9 +86,7 @@ def unbalanced_sliced_ot(
     kind, found, columns = _solved(
         "shared", X_s, X_t, reg_m, a, b, n_projections, p, projections, seed, numItermax
     )
-    a_new, b_new, value = (
-        kind.back(t) for t in (found.x_marginal, found.y_marginal, found.value)
-    )
+    a_new, b_new, value = (kind.back(t) for t in (found.x_marginal, found.y_marginal, found.value))
     if not log:
         return a_new, b_new, value
     mass = found.mass.expand(found.costs.shape)

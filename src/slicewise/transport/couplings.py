@@ -45,31 +45,19 @@ def pair_costs(
     loops = line_loops(x, y, mass)
     if loops is not None and rows.dim() == 2 and x.dim() == y.dim() == 2:
         equal = not any(mass.stride()) and mass.numel() > 0  # one number, expanded
-        found = loops.pair_costs(x, y, rows, cols, None if equal else mass, float(p), float(norm))
-        return found * (mass[0, 0] * rows.shape[-1]) if equal else found
+        total = loops.pair_costs(x, y, rows, cols, None if equal else mass, float(p), float(norm))
+        return total * (mass[0, 0] * rows.shape[-1]) if equal else total
     n_lines, pairs = rows.shape[-2:]
     batch = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2], rows.shape[:-2])
     each = max(1, pairs * x.shape[-1] * max(1, batch.numel()))
     piece = max(1, _PIECE // each)
-    found = [
-        _costs(x, y, *(t[..., i : i + piece, :] for t in (rows, cols, mass)), p, norm, batch)
-        for i in range(0, n_lines, piece)
-    ]
+    found = []
+    for i in range(0, n_lines, piece):
+        part = slice(i, i + piece)
+        ends = at_index(x, rows[..., part, :], batch), at_index(y, cols[..., part, :], batch)
+        each_pair = distance_power(ends[0] - ends[1], p, norm)  # (*batch, L, K)
+        found.append((mass[..., part, :] * each_pair).sum(dim=-1))
     return torch.cat(found, dim=-1)
-
-
-def _costs(
-    x: Tensor,
-    y: Tensor,
-    rows: Tensor,
-    cols: Tensor,
-    mass: Tensor,
-    p: float,
-    norm: float,
-    batch: torch.Size,
-) -> Tensor:
-    gap = at_index(x, rows, batch) - at_index(y, cols, batch)  # (*batch, L, K, d)
-    return (mass * distance_power(gap, p, norm)).sum(dim=-1)
 
 
 def distance_power(gap: Tensor, p: float, norm: float) -> Tensor:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from slicewise.support import line_loops
 
-
 # Knots of two sides that are this near, in shares of the mass, are one.
 TIED = 1e-14
 

@@ -334,7 +334,14 @@ def rmhebsw(
 
 
 # What distances between directions lose: lengths do not count.
-_DIRECTIONS = {"linear", "homogeneous", "metric", "translation_invariant", "bounded", "exact_on_a_line"}
+_DIRECTIONS = {
+    "linear",
+    "homogeneous",
+    "metric",
+    "translation_invariant",
+    "bounded",
+    "exact_on_a_line",
+}
 
 
 @variant(lacks=_DIRECTIONS)
