@@ -67,7 +67,9 @@ class Plan(Result):
         index = there.nonzero().T  # (batch dimensions and the place, pairs)
         pairs = torch.stack([self.rows[there], self.cols[there]])
         size = (*self.rows.shape[:-1], *self.shape)
-        found = torch.sparse_coo_tensor(torch.cat([index[:-1], pairs]), self.mass[there], size)
+        found = torch.sparse_coo_tensor(
+            torch.cat([index[:-1], pairs]), self.mass[there], size, check_invariants=False
+        )
         return found.coalesce()
 
     def map(self, y: Tensor) -> Tensor:

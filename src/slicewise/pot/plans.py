@@ -224,7 +224,8 @@ def _matrix(found: _Sliced, plan: SlicePlans, dense: bool) -> Any:
         flat = plan.mass.new_zeros(n * m).index_add(0, plan.rows * m + plan.cols, plan.mass)
         return found.kind.back(flat.view(n, m))
     if found.kind.name == "torch":
-        return torch.sparse_coo_tensor(torch.stack([plan.rows, plan.cols]), plan.mass, (n, m))
+        index = torch.stack([plan.rows, plan.cols])
+        return torch.sparse_coo_tensor(index, plan.mass, (n, m), check_invariants=False)
     from scipy.sparse import coo_array
 
     data, rows, cols = (t.detach().numpy() for t in (plan.mass, plan.rows, plan.cols))
