@@ -246,7 +246,7 @@ def test_spirals_orthogonal_blocks_and_rotations():
     same(blocks[:, :4].T @ blocks[:, :4], np.eye(4))
     turns = ours.get_random_rotations(4, 5, seed=0)
     same(np.linalg.det(turns), np.ones(5))
-    same(turns @ turns.transpose(0, 2, 1), np.broadcast_to(np.eye(4), (5, 4, 4)))
+    same(turns @ turns.transpose(0, 2, 1), np.stack([np.eye(4)] * 5))
 
 
 def test_stereographic_distance():
@@ -259,7 +259,7 @@ def test_stereographic_distance():
     many = [
         ours.stereographic_sliced_wasserstein_sphere(
             s @ turn.T if t else s, u @ turn.T if t else u, seed=1, n_rotations=400
-        )  # fmt: skip
+        )
         for t in (0, 1)
         for s, u in [(U, V)]
     ]

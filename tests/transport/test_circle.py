@@ -102,10 +102,14 @@ def test_the_uniform_law_is_the_limit_of_many_samples():
 
 
 @pytest.mark.parametrize(("n", "m"), [(6, 6), (6, 4)])
-def test_linear_transport_is_the_rotation_by_the_means(n, m):
+def test_linear_transport_is_the_rotation_by_the_means(route, n, m):
     u, v = positions(3, n), positions(3, m, seed=1)
     assert_close(linear_circle_costs(u, v), oracles.embedded_circle_cost(u, v, 2))
     assert (linear_circle_costs(u, v) >= circle_costs(u, v, p=2) * (1 - 1e-9)).all()
+    a, b = weights_of(n, 4), weights_of(m, 5)
+    weighted = linear_circle_costs(u, v, u_weights=a, v_weights=b)
+    recorded = linear_circle_costs(u.requires_grad_(), v, u_weights=a, v_weights=b)
+    assert_close(weighted, recorded)
 
 
 def test_pots_quantile_is_the_one_after():

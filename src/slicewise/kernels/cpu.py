@@ -645,6 +645,19 @@ class NumbaLines:
         )
         return torch.from_numpy(found).view(*shape, 1)
 
+    def shifted_costs(self, u: Tensor, v: Tensor, a: Tensor, b: Tensor, shift: Tensor) -> Tensor:
+        """Squared distances on circles between quantiles q of u and q + shift of v, integrated, (...)."""
+        shape, (us, vs) = _common_rows(u, v, a, b, shift)
+        knots = [_few_rows(t, shape) for t in (a, b)]
+        at = _every_row(shift, shape).reshape(-1)
+        found = np.empty(len(us))
+        share(
+            lambda i, j: self._loops.shifted_costs(us, vs, *knots, at, i, j, found),
+            len(us),
+            each_ns=4.0 * (us.shape[1] + vs.shape[1]),
+        )
+        return torch.from_numpy(found).to(u.dtype).view(shape)
+
     def potentials(
         self, u: Tensor, v: Tensor, orders: tuple[Tensor, Tensor], a: Tensor, b: Tensor, p: float
     ) -> tuple[Tensor, Tensor, Tensor]:

@@ -98,6 +98,44 @@ def shifts(
 
 
 @jit
+def shifted_costs(
+    us: Array, vs: Array, a: Array, b: Array, shifts: Array, start: int, stop: int, out: Array
+) -> None:
+    """∫ d(u(q), v(q + θ))² dq of the quantiles of sorted positions on circles, d the distance on the circle.
+
+    Knots may be one row for all; shifts (rows,) are any numbers.
+    """
+    n, m = us.shape[1], vs.shape[1]
+    for r in range(start, stop):
+        u, v, ar, br = us[r], vs[r], a[r % len(a)], b[r % len(b)]
+        at = shifts[r] - np.floor(shifts[r])  # where v begins, in [0, 1)
+        j = 0
+        while j < m - 1 and br[j] <= at:
+            j += 1
+        i, turn = 0, 0.0
+        done = total = 0.0
+        while done < 1.0:
+            u_end = ar[i] if i < n - 1 else 1.0
+            v_end = min(br[j] - at + turn, 1.0)
+            end = min(u_end, v_end)
+            if end > done:
+                gap = np.float64(u[i]) - np.float64(v[j])
+                gap -= np.round(gap)
+                total += (end - done) * gap * gap
+                done = end
+            if u_end <= v_end:
+                if i == n - 1:
+                    break
+                i += 1
+            else:
+                j += 1
+                if j == m:
+                    j = 0
+                    turn += 1.0
+        out[r] = total
+
+
+@jit
 def potentials(
     us: Array, ui: Array, vs: Array, vi: Array, a: Array, b: Array, p: float, start: int, stop: int,
     f: Array, g: Array, costs: Array,

@@ -221,7 +221,11 @@ def _projected(found: _Sliced) -> dict[str, Array]:
 def _matrix(found: _Sliced, plan: SlicePlans, dense: bool) -> Any:
     n, m = len(found.x), len(found.y)
     if dense or found.kind.name == "jax":
-        flat = plan.mass.new_zeros(n * m).index_add(0, plan.rows * m + plan.cols, plan.mass)
+        place = plan.rows * m + plan.cols
+        if plan.mass.requires_grad:
+            flat = plan.mass.new_zeros(n * m).index_add(0, place, plan.mass)
+        else:
+            flat = torch.bincount(place, weights=plan.mass, minlength=n * m).to(plan.mass.dtype)
         return found.kind.back(flat.view(n, m))
     if found.kind.name == "torch":
         index = torch.stack([plan.rows, plan.cols])

@@ -168,6 +168,10 @@ class LineLoops(Protocol):
         """As `_best_shift` of `transport.circle`, (..., 1)."""
         ...
 
+    def shifted_costs(self, u: Tensor, v: Tensor, a: Tensor, b: Tensor, shift: Tensor) -> Tensor:
+        """As the last lines of `transport.linear_circle_costs`, (...)."""
+        ...
+
     def potentials(
         self, u: Tensor, v: Tensor, orders: tuple[Tensor, Tensor], a: Tensor, b: Tensor, p: float
     ) -> tuple[Tensor, Tensor, Tensor]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from slicewise.support import line_loops
+from slicewise.support import line_loops, sort_lines
 from slicewise.transport.one_dim import merge_knots, order_of, pick, power, running_shares
 
 # Halvings of an interval of length two: beyond what double precision resolves.
@@ -114,13 +114,15 @@ def uniform_circle_costs(u: Tensor, u_weights: Tensor | None = None) -> Tensor:
     Reference:
         C. Bonet et al., Spherical sliced-Wasserstein, 2023.
     """
-    ordered, order = _in_order(u, u_weights)
     n = u.shape[-1]
     if u_weights is None:
+        known = sort_lines(u % 1)  # values alone, where nothing asks for their gradient
+        ordered = _in_order(u, None)[0] if known is None else known
         places = torch.arange(n, device=u.device, dtype=u.dtype)
         # (u_i − u-bar − (i + 1/2)/n + 1/2)² summed: nothing cancels, in single precision either.
         off = ordered - (places + 0.5) / n
         return (off - off.mean(dim=-1, keepdim=True)).square().mean(dim=-1) + 1 / (12 * n * n)
+    ordered, order = _in_order(u, u_weights)
     mass = pick(u_weights.double(), order)
     mass = mass / mass.sum(dim=-1, keepdim=True)
     middle = mass.cumsum(dim=-1) - mass / 2
@@ -154,6 +156,9 @@ def linear_circle_costs(
     v_sorted, v_order = _in_order(v, v_weights)
     a, b = _both_knots(u, v, u_weights, v_weights, u_order, v_order)
     shift = _mean(u_sorted, a) - _mean(v_sorted, b)
+    loops = line_loops(u_sorted, v_sorted, a, b)
+    if loops is not None:
+        return loops.shifted_costs(u_sorted, v_sorted, a, b, shift)
     u_rank, v_rank, _, mass = _cells_at(a, b, shift)
     gap = pick(u_sorted, u_rank) - pick(v_sorted, v_rank)
     gap = gap - gap.detach().round()
