@@ -49,6 +49,8 @@ def test_every_peer_has_its_lines():
     assert len(MOVES) == TABLE.count("\n| ") - 1
 
 
+# POT makes sparse tensors without saying whether torch shall check them.
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
 @pytest.mark.parametrize(("peer", "there", "here"), MOVES, ids=lambda text: text[:40])
 def test_one_line_move(peer, there, here):
     torch.manual_seed(0)
@@ -58,4 +60,7 @@ def test_one_line_move(peer, there, here):
     code = re.match(r"`([^`]*)`", there)
     if peer in ("POT", "scripts") and code:
         theirs = torch.as_tensor(eval(code[1], known))
-        assert_close(found, theirs.double(), rtol=1e-5 if "sphere" in there else 1e-9)
+        # POT searches for cuts up to 1e-6, and takes equal weights of plans in single precision.
+        coarse = {"sphere": 1e-5, "expected": 1e-6}
+        rtol = max((r for word, r in coarse.items() if word in there), default=1e-9)
+        assert_close(found, theirs.double(), rtol=rtol)
