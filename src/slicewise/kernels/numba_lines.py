@@ -230,11 +230,9 @@ def line_plans(
         a_sum = ar[iu[0]] if len(ar) else 0.0
         b_sum = br[iv[0]] if len(br) else 0.0
         done = 0.0
+        a_end = whole if n == 1 else (a_sum / a_total if len(ar) else whole / n)
+        b_end = whole if m == 1 else (b_sum / b_total if len(br) else whole / m)
         for k in range(n + m):
-            a_end = (a_sum / a_total if len(ar) else (i + 1) * (whole / n)) if i < n else np.inf
-            b_end = (b_sum / b_total if len(br) else (j + 1) * (whole / m)) if j < m else np.inf
-            a_end = whole if i == n - 1 else a_end
-            b_end = whole if j == m - 1 else b_end
             end = min(a_end, b_end)
             rows[r, k] = iu[min(i, n - 1)]
             cols[r, k] = iv[min(j, m - 1)]
@@ -242,12 +240,22 @@ def line_plans(
             done = max(done, end)
             if a_end <= b_end:
                 i += 1
-                if i < n and len(ar):
+                if i >= n - 1:
+                    a_end = whole if i == n - 1 else np.inf
+                elif len(ar):
                     a_sum += ar[iu[i]]
+                    a_end = a_sum / a_total
+                else:
+                    a_end = (i + 1) * (whole / n)
             else:
                 j += 1
-                if j < m and len(br):
+                if j >= m - 1:
+                    b_end = whole if j == m - 1 else np.inf
+                elif len(br):
                     b_sum += br[iv[j]]
+                    b_end = b_sum / b_total
+                else:
+                    b_end = (j + 1) * (whole / m)
 
 
 @jit

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from slicewise.distance import evaluate, spherical_uniformity
+from slicewise.distance import evaluate, sliced_wasserstein, spherical_uniformity
 from slicewise.pot.arrays import Array, Kind, Seed, kind_of
 from slicewise.pot.distances import check_dimensions
 from slicewise.pot.projections import (
@@ -212,11 +212,14 @@ def _on_circles(
     _check_on_sphere("X_t", y)
     pairs = _pairs(kind, x, n_projections, projections, seed)
     weights: dict[str, Any] = {"x_weights": kind.tensor(a, x), "y_weights": kind.tensor(b, x)}
-    found = evaluate(x, y, variant, slices=circle_slices(pairs), p=p, **weights)
-    value = kind.back(found.value)
+    given: dict[str, Any] = {"slices": circle_slices(pairs), "p": p, **weights}
     if not log:
-        return value
-    return value, {"projections": kind.back(pairs), "projected_emds": kind.back(found.costs)}
+        return kind.back(sliced_wasserstein(x, y, variant, **given))
+    found = evaluate(x, y, variant, **given)
+    return kind.back(found.value), {
+        "projections": kind.back(pairs),
+        "projected_emds": kind.back(found.costs),
+    }
 
 
 def _pairs(kind: Kind, x: Tensor, n_projections: int, projections: Array, seed: Seed) -> Tensor:
