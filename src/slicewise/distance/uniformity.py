@@ -41,6 +41,7 @@ def spherical_uniformity(
     Raises:
         ValueError: for arguments that do not fit together, or d = 1.
 
+    >>> import torch
     >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
     >>> spherical_uniformity(x, objective="power") * 12 * 16  # 1 / (12 n²), the least that n points reach on a circle
     tensor(1.0000)

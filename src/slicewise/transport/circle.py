@@ -147,7 +147,7 @@ def linear_circle_costs(
 
     >>> u, v = torch.tensor([0.2, 0.5, 0.8]), torch.tensor([0.3, 0.6, 0.9])
     >>> linear_circle_costs(u, v)
-    tensor(0.0100)
+    tensor(0.0240)
 
     Reference:
         R. D. Martin et al., LCOT: Linear circular optimal transport, 2024.
