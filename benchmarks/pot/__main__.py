@@ -12,7 +12,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,67 +41,60 @@ def directions(n: int, d: int, rng: np.random.RandomState) -> Any:
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
-def workloads(quick: bool) -> dict[str, Callable[[Any], object]]:
-    """The calls by name; each takes the module that shall answer. Samples are normal, d = 10 (spheres: d = 3)."""
+class Call(NamedTuple):
+    """A function of both libraries by name, and what it is given."""
+
+    name: str
+    given: tuple[Any, ...]
+    more: dict[str, Any]
+
+    def of(self, module: Any) -> object:
+        """What a library answers."""
+        return getattr(module, self.name)(*self.given, **self.more)
+
+
+def workloads(quick: bool) -> dict[str, Call]:
+    """The calls by what they do. Samples are normal, d = 10 (spheres: d = 3)."""
     rng = np.random.RandomState(0)
-    found: dict[str, Callable[[Any], object]] = {}
+    found: dict[str, Call] = {}
     for n in (1_000,) if quick else (1_000, 10_000):
         x, y = rng.randn(n, 10), rng.randn(n, 10) + 1
-        fewer = y[: n - n // 10]
-        a, b = (w / w.sum() for w in (rng.rand(n), rng.rand(len(fewer))))
-        how = {"n_projections": 50, "seed": 0}
-        found |= {
-            f"best plan, n = m = {n}": lambda m, x=x, y=y, how=how: m.min_sliced_transport_plan(
-                x, y, dense=False, **how
-            ),
-            f"best plan, n = {n}, m = {len(fewer)}, weights": lambda m, x=x, y=fewer, a=a, b=b, how=how: (
-                m.min_sliced_transport_plan(x, y, a, b, dense=False, **how)
-            ),
-            f"expected plan, β = 1, n = m = {n}": lambda m, x=x, y=y, how=how: (
-                m.expected_sliced_plan(x, y, beta=1.0, dense=False, **how)
-            ),
-        }
+        m = n - n // 10
+        a, b = (w / w.sum() for w in (rng.rand(n), rng.rand(m)))
+        dense = {"n_projections": 50, "seed": 0}
+        how = dense | {"dense": False}
+        best, mean = "min_sliced_transport_plan", "expected_sliced_plan"
+        found[f"best plan, n = m = {n}"] = Call(best, (x, y), how)
+        found[f"best plan, n = {n}, m = {m}, weights"] = Call(best, (x, y[:m], a, b), how)
+        found[f"expected plan, β = 1, n = m = {n}"] = Call(mean, (x, y), how | {"beta": 1.0})
         if n == 1_000:
-            found[f"expected plan, dense, n = m = {n}"] = lambda m, x=x, y=y, how=how: (
-                m.expected_sliced_plan(x, y, **how)
-            )
+            found[f"expected plan, dense, n = m = {n}"] = Call(mean, (x, y), dense)
     u, v = directions(1_000, 3, rng), directions(1_000, 3, rng)
-    circles = {"n_projections": 100, "seed": 0}
-    found |= {
-        "spherical, n = m = 1000": lambda m: m.sliced_wasserstein_sphere(u, v, **circles),
-        "spherical, n = 1000, m = 800": lambda m: m.sliced_wasserstein_sphere(
-            u, v[:800], **circles
-        ),
-        "spherical, p = 1, n = m = 1000": lambda m: m.sliced_wasserstein_sphere(
-            u, v, p=1, **circles
-        ),
-        "spherical against uniform, n = 1000": lambda m: m.sliced_wasserstein_sphere_unif(
-            u, **circles
-        ),
-        "linear spherical, n = m = 1000": lambda m: m.linear_sliced_wasserstein_sphere(
-            u, v, **circles
-        ),
-    }
+    how = {"n_projections": 100, "seed": 0}
+    pairs = "sliced_wasserstein_sphere"
+    found["spherical, n = m = 1000"] = Call(pairs, (u, v), how)
+    found["spherical, n = 1000, m = 800"] = Call(pairs, (u, v[:800]), how)
+    found["spherical, p = 1, n = m = 1000"] = Call(pairs, (u, v), how | {"p": 1})
+    found["spherical against uniform, n = 1000"] = Call("sliced_wasserstein_sphere_unif", (u,), how)
+    found["linear spherical, n = m = 1000"] = Call("linear_sliced_wasserstein_sphere", (u, v), how)
     s, t = torch.from_numpy(rng.randn(1_000, 10)), torch.from_numpy(rng.randn(1_000, 10) + 1)
-    lines = {"n_projections": 50, "seed": 0}
-    found |= {
-        "sliced unbalanced, n = m = 1000": lambda m: m.sliced_unbalanced_ot(s, t, 1.0, **lines),
-        "unbalanced sliced, n = m = 1000": lambda m: m.unbalanced_sliced_ot(s, t, 1.0, **lines),
-    }
+    how = {"n_projections": 50, "seed": 0}
+    found["sliced unbalanced, n = m = 1000"] = Call("sliced_unbalanced_ot", (s, t, 1.0), how)
+    found["unbalanced sliced, n = m = 1000"] = Call("unbalanced_sliced_ot", (s, t, 1.0), how)
     return found
 
 
-def measured(name: str, call: Callable[[Any], object], seconds: float) -> Row:
+def measured(name: str, call: Call, seconds: float) -> Row:
     """Medians of alternate calls, after one of each that is not counted."""
     modules = (slicewise.pot, ot)
     for module in modules:
-        call(module)
+        call.of(module)
     times: tuple[list[float], list[float]] = ([], [])
     began = time.perf_counter()
     while len(times[0]) < 3 or (time.perf_counter() - began < seconds and len(times[0]) < 30):
         for module, spent in zip(modules, times, strict=True):
             start = time.perf_counter()
-            call(module)
+            call.of(module)
             spent.append(time.perf_counter() - start)
     return Row(name, statistics.median(times[0]), statistics.median(times[1]), len(times[0]))
 

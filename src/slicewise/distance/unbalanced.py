@@ -60,6 +60,12 @@ class Unbalanced(Result):
     gap: Tensor
     slices: Tensor
 
+    def __repr__(self) -> str:
+        many = f"{self.slices.shape[-2]} slices"
+        if self.value.dim():
+            return f"Unbalanced({many}, batch {tuple(self.value.shape)})"
+        return f"Unbalanced(value {float(self.value):.4g}, gap {float(self.gap):.2g}, {many})"
+
 
 class Relaxed(NamedTuple):
     """The end of Frank–Wolfe steps. Leading dimensions are (*batch, L), without L for what slices share."""
@@ -149,21 +155,22 @@ def unbalanced(
                 f"{masses[1]:g}: give weights of one sum, or a finite penalty"
             )
     ready = prepare(recipe, problem.detached(), generator, slices, n_slices=n_slices)
-    solve = relaxed_together if marginals == "shared" else relaxed_on_lines
     with full_precision(x.device.type):
         u, v = (project(t, ready.slices) for t in (problem.x, problem.y))
         batch = torch.broadcast_shapes(problem.batch, a.shape[:-1], b.shape[:-1])
         u, v = (t.expand(*batch, *t.shape[-2:]) for t in (u, v))
         a, b = (w.expand(*batch, w.shape[-1]) for w in (a, b))
         with torch.no_grad():
-            found = solve(u.detach(), v.detach(), a.detach(), b.detach(), penalties, p, max_steps)
+            inputs = (t.detach() for t in (u, v, a, b))
+            shared = marginals == "shared"
+            found = _relaxed(*inputs, penalties, p, max_steps, shared=shared)
         return _with_details(found, u, v, a, b, penalties, p, ready.slices)
 
 
 def penalty_pair(penalty: float | Sequence[float]) -> tuple[float, float]:
     """One factor for each marginal, from one number or a pair."""
     pair = [penalty] if isinstance(penalty, (int, float)) else list(penalty)
-    if len(pair) not in (1, 2):
+    if len(pair) not in (1, 2) or not all(isinstance(one, (int, float)) for one in pair):
         raise ValueError(f"penalty = {penalty!r}: give one number, or one for each marginal")
     first, second = float(pair[0]), float(pair[-1])
     for value in (first, second):
@@ -178,34 +185,7 @@ def equal_masses(samples: Tensor) -> Tensor:
     return torch.full((n,), 1 / n, dtype=samples.dtype, device=samples.device)
 
 
-def relaxed_on_lines(
-    u: Tensor,
-    v: Tensor,
-    a: Tensor,
-    b: Tensor,
-    penalties: tuple[float, float],
-    p: float,
-    max_steps: int,
-) -> Relaxed:
-    """Relax the marginals of each line u (..., L, n), v (..., L, m) for itself; weights are (..., n) and (..., m)."""
-    a, b = (w.unsqueeze(-2).expand(*t.shape[:-1], -1) for w, t in ((a, u), (b, v)))
-    return _frank_wolfe(u, v, a, b, penalties, p, max_steps, shared=False)
-
-
-def relaxed_together(
-    u: Tensor,
-    v: Tensor,
-    a: Tensor,
-    b: Tensor,
-    penalties: tuple[float, float],
-    p: float,
-    max_steps: int,
-) -> Relaxed:
-    """Relax one pair of marginals for all lines u (..., L, n), v (..., L, m); weights are (..., n) and (..., m)."""
-    return _frank_wolfe(u, v, a, b, penalties, p, max_steps, shared=True)
-
-
-def _frank_wolfe(
+def _relaxed(
     u: Tensor,
     v: Tensor,
     a: Tensor,
@@ -216,6 +196,12 @@ def _frank_wolfe(
     *,
     shared: bool,
 ) -> Relaxed:
+    """Relax the marginals of lines u (..., L, n), v (..., L, m) by Frank–Wolfe steps; weights are (..., n) and (..., m).
+
+    Each line has marginals of its own, or all share one pair.
+    """
+    if not shared:
+        a, b = (w.unsqueeze(-2).expand(*t.shape[:-1], -1) for w, t in ((a, u), (b, v)))
     orders = (order_of(u), order_of(v))
     lines = (u.gather(-1, orders[0]), v.gather(-1, orders[1]))
     f, g = torch.zeros_like(a), torch.zeros_like(b)

@@ -27,6 +27,9 @@ class Interpolation(Result):
     points: Tensor
     weights: Tensor
 
+    def __repr__(self) -> str:
+        return f"Interpolation(points {tuple(self.points.shape)})"
+
 
 @takes_arrays("x", "y", "x_weights", "y_weights", "slices")
 def interpolate(

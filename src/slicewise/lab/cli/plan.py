@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from slicewise.plans import Plan
 
 KINDS = ("best", "expected")
-_WEIGHTS = "Weights of the samples of {}, one for each; they are divided by their sum."
 
 
 def plan(
@@ -65,14 +64,8 @@ def plan(
             "--exact", help="Also print the cost of the exact plan; for up to 3,000 samples a side."
         ),
     ] = False,
-    x_weights: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help=_WEIGHTS.format("A"), rich_help_panel=options.DATA),
-    ] = None,
-    y_weights: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help=_WEIGHTS.format("B"), rich_help_panel=options.DATA),
-    ] = None,
+    x_weights: options.XWeights = None,
+    y_weights: options.YWeights = None,
     samples: options.Subset = None,
     flatten: options.Flatten = False,
     seed: options.Seed = 0,
