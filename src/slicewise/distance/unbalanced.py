@@ -161,9 +161,9 @@ def unbalanced(
         u, v = (t.expand(*batch, *t.shape[-2:]) for t in (u, v))
         a, b = (w.expand(*batch, w.shape[-1]) for w in (a, b))
         with torch.no_grad():
-            inputs = (t.detach() for t in (u, v, a, b))
+            still = (u.detach(), v.detach(), a.detach(), b.detach())
             shared = marginals == "shared"
-            found = _relaxed(*inputs, penalties, p, max_steps, shared=shared)
+            found = _relaxed(*still, penalties, p, max_steps, shared=shared)
         return _with_details(found, u, v, a, b, penalties, p, ready.slices)
 
 
