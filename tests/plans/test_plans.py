@@ -175,6 +175,13 @@ def test_pairs_are_a_permutation_that_costs_less_than_random_ones():
     assert exact * (1 - 1e-9) <= paired < 0.9 * random
 
 
+def test_arrays_are_paired_as_arrays():
+    x0, x1 = np.random.RandomState(0).randn(2, 8, 3)
+    found = sw.couple(x0, x1, generator=0)
+    assert isinstance(found.x1, np.ndarray)
+    assert (found.x1 == x1[found.index1]).all()
+
+
 def test_images_are_paired_as_vectors():
     x0, x1 = samples(6, 3, 4, 4), samples(6, 3, 4, 4, seed=1)
     found = sw.couple(x0, x1, generator=0)

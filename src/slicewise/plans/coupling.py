@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -10,23 +11,33 @@ from torch import Tensor
 from slicewise.distributed import Ranks
 from slicewise.plans.plan import Plan, sliced_plan
 from slicewise.sampling import Generators, Randomness, one_generator, sphere
-from slicewise.support import check_count
+from slicewise.support import Result, check_count, takes_arrays
 
 if TYPE_CHECKING:
     import torch.distributed as dist
 
 
-class Pairs(NamedTuple):
-    """Paired samples: row k of x0 goes with row k of x1."""
+@dataclass(frozen=True, eq=False)
+class Pairs(Result):
+    """Paired samples: row k of x0 goes with row k of x1.
 
-    x0: Tensor  # (k, d)
-    x1: Tensor  # (k, d)
-    index0: Tensor  # (k,), rows of the given x0
-    index1: (
-        Tensor  # (k,), rows of the given x1; over several processes, of all of them after another
-    )
+    Attributes:
+        x0: samples, (k, d).
+        x1: their partners, (k, d).
+        index0: the rows of the given x0, (k,).
+        index1: the rows of the given x1, (k,); over several processes, of all of them after another.
+    """
+
+    x0: Tensor
+    x1: Tensor
+    index0: Tensor
+    index1: Tensor
+
+    def __repr__(self) -> str:
+        return f"Pairs({len(self.index0)} pairs of samples {tuple(self.x0.shape[1:])})"
 
 
+@takes_arrays("x0", "x1", "x0_weights", "x1_weights")
 def couple(
     x0: Tensor,
     x1: Tensor,

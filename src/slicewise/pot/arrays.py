@@ -48,10 +48,6 @@ class Kind:
             return jax.from_dlpack(found.detach().contiguous())
         return found.detach().numpy()[()]
 
-    def stack(self, arrays: list[Array]) -> Array:
-        """Arrays of this kind, one above the other."""
-        return self.back(torch.stack([self.tensor(one) for one in arrays]))
-
 
 def kind_of(*arrays: Array | None) -> Kind:
     """The kind of the first arrays that are given; all of them have to be of one.

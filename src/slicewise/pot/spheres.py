@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from slicewise.distance import evaluate, sliced_wasserstein, spherical_uniformity
+from slicewise.parts import turns
 from slicewise.pot.arrays import Array, Kind, Seed, kind_of
 from slicewise.pot.distances import check_dimensions
 from slicewise.pot.projections import (
@@ -93,8 +94,6 @@ def sliced_wasserstein_sphere_unif(
     given: dict[str, Any] = {"slices": circle_slices(pairs), "x_weights": weights}
     if not log:
         return kind.back(spherical_uniformity(x, **given))
-    from slicewise.parts import turns
-
     costs = uniform_circle_costs(turns(x, given["slices"]), weights)
     value = root(costs.mean(), 2)
     return kind.back(value), {"projections": kind.back(pairs), "projected_emds": kind.back(costs)}
