@@ -16,7 +16,7 @@ Seed = Any  # an int, a NumPy RandomState or Generator, a torch.Generator, or No
 
 
 @dataclass(frozen=True)
-class Kind:
+class ArrayKind:
     """Which arrays a caller uses: "numpy", "torch" or "jax"."""
 
     name: str
@@ -49,7 +49,7 @@ class Kind:
         return found.detach().numpy()[()]
 
 
-def kind_of(*arrays: Array | None) -> Kind:
+def kind_of(*arrays: Array | None) -> ArrayKind:
     """The kind of the first arrays that are given; all of them have to be of one.
 
     Raises:
@@ -57,23 +57,23 @@ def kind_of(*arrays: Array | None) -> Kind:
     """
     found = {_name_of(array) for array in arrays if array is not None}
     if not found:
-        return Kind("numpy")
+        return ArrayKind("numpy")
     if len(found) > 1:
         raise ValueError(
             f"All array should be from the same type/backend: {', '.join(sorted(found))} were given; convert them to one "
             f"kind, e.g. by torch.as_tensor or numpy.asarray"
         )
-    return Kind(found.pop())
+    return ArrayKind(found.pop())
 
 
-def kind_of_backend(backend: Any, type_as: Array | None = None) -> Kind:
+def kind_of_backend(backend: Any, type_as: Array | None = None) -> ArrayKind:
     """The kind of arrays that a backend object of POT, or its name, stands for; that of `type_as` if there is none."""
     if backend is None:
         return kind_of(type_as)
     name = str(getattr(backend, "__name__", backend))
     if name not in ("numpy", "torch", "jax"):
         raise ValueError(f"backend = {name}: NumPy, torch and JAX are served here")
-    return Kind(name)
+    return ArrayKind(name)
 
 
 def _name_of(array: Array) -> str:
@@ -89,7 +89,7 @@ def _name_of(array: Array) -> str:
     )
 
 
-def normal(shape: tuple[int, ...], seed: Seed, kind: Kind, like: Tensor | None) -> Tensor:
+def normal(shape: tuple[int, ...], seed: Seed, kind: ArrayKind, like: Tensor | None) -> Tensor:
     """Standard normal numbers, those that POT draws from the same seed for this kind of array.
 
     NumPy: `RandomState(seed).randn`; torch: a generator with that seed on the device of `like`. Without a seed the

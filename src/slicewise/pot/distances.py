@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from slicewise.distance import evaluate, sliced_wasserstein
-from slicewise.pot.arrays import Array, Kind, Seed, kind_of
+from slicewise.pot.arrays import Array, ArrayKind, Seed, kind_of
 from slicewise.pot.projections import sampled_projections
 from slicewise.pot.scaling import apply_scaler
 from slicewise.transport import root
@@ -110,7 +110,7 @@ def _inputs(
     seed: Seed,
     scaler: Any,
     sampling: str,
-) -> tuple[Kind, Tensor, Tensor, Tensor | None, Tensor | None, Tensor]:
+) -> tuple[ArrayKind, Tensor, Tensor, Tensor | None, Tensor | None, Tensor]:
     kind = kind_of(X_s, X_t, a, b, projections)
     X_s, X_t = apply_scaler(X_s, X_t, scaler)
     x, y = kind.tensor(X_s), kind.tensor(X_t)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from slicewise.plans import SlicePlans, slice_plans
-from slicewise.pot.arrays import Array, Kind, Seed, kind_of
+from slicewise.pot.arrays import Array, ArrayKind, Seed, kind_of
 from slicewise.pot.projections import random_projections
 from slicewise.problem import Problem
 from slicewise.support import check_weights
@@ -26,7 +26,7 @@ class PlanTuple(NamedTuple):
 
 
 class _Sliced(NamedTuple):
-    kind: Kind
+    kind: ArrayKind
     plans: SlicePlans  # (L, K)
     costs: Tensor  # (L,)
     columns: Tensor  # (d, L)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from slicewise.parts import turns
-from slicewise.pot.arrays import Array, Kind, Seed, kind_of, kind_of_backend, normal
+from slicewise.pot.arrays import Array, ArrayKind, Seed, kind_of, kind_of_backend, normal
 from slicewise.sampling import point_sets
 
 SAMPLINGS = ("uniform", "qsw", "rqsw", "uniortho")
@@ -85,7 +85,7 @@ def projection_sphere_to_circle(
 
 
 def random_projections(
-    d: int, n_projections: int, seed: Seed, kind: Kind, like: Tensor | None
+    d: int, n_projections: int, seed: Seed, kind: ArrayKind, like: Tensor | None
 ) -> Tensor:
     """Unit columns (d, n_projections)."""
     drawn = normal((d, n_projections), seed, kind, like)
@@ -93,7 +93,7 @@ def random_projections(
 
 
 def circle_projections(
-    d: int, n_projections: int, seed: Seed, kind: Kind, like: Tensor | None
+    d: int, n_projections: int, seed: Seed, kind: ArrayKind, like: Tensor | None
 ) -> Tensor:
     """Orthonormal pairs (n_projections, d, 2), by the QR decomposition that POT uses for this kind of array."""
     drawn = normal((n_projections, d, 2), seed, kind, like)
@@ -103,7 +103,7 @@ def circle_projections(
 
 
 def random_rotations(
-    d: int, n_rotations: int, seed: Seed, kind: Kind, like: Tensor | None
+    d: int, n_rotations: int, seed: Seed, kind: ArrayKind, like: Tensor | None
 ) -> Tensor:
     """Uniform rotations (n_rotations, d, d), of determinant one."""
     q, r = torch.linalg.qr(normal((n_rotations, d, d), seed, kind, like))
@@ -114,7 +114,7 @@ def random_rotations(
 
 
 def sampled_projections(
-    d: int, n_projections: int, sampling: str, seed: Seed, kind: Kind, like: Tensor | None
+    d: int, n_projections: int, sampling: str, seed: Seed, kind: ArrayKind, like: Tensor | None
 ) -> Tensor:
     """Unit columns (d, n_projections) by the name of a sampling.
 
@@ -145,6 +145,6 @@ def circle_slices(projections: Tensor) -> Tensor:
     return projections.transpose(-1, -2).flatten(-2)
 
 
-def _like(backend: Any, type_as: Array) -> tuple[Kind, Tensor | None]:
+def _like(backend: Any, type_as: Array) -> tuple[ArrayKind, Tensor | None]:
     kind = kind_of_backend(backend, type_as)
     return kind, kind.tensor(type_as)

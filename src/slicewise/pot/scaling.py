@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.pot.arrays import Array, Kind, kind_of
+from slicewise.pot.arrays import Array, ArrayKind, kind_of
 
 NORMS = ("standard", "minmax", "l2")
 
@@ -81,7 +81,7 @@ class DataScaler:
         """Fit, then scale the same."""
         return self.fit(X).transform(X)
 
-    def _scaled(self, data: Tensor, kind: Kind) -> Tensor:
+    def _scaled(self, data: Tensor, kind: ArrayKind) -> Tensor:
         if self.norm == "l2":
             length = torch.linalg.vector_norm(data, dim=1, keepdim=True)
             return data / torch.where(length > 0, length, 1)

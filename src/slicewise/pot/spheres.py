@@ -8,7 +8,7 @@ from torch import Tensor
 
 from slicewise.distance import evaluate, sliced_wasserstein, spherical_uniformity
 from slicewise.parts import turns
-from slicewise.pot.arrays import Array, Kind, Seed, kind_of
+from slicewise.pot.arrays import Array, ArrayKind, Seed, kind_of
 from slicewise.pot.distances import check_dimensions
 from slicewise.pot.projections import (
     circle_projections,
@@ -221,7 +221,9 @@ def _on_circles(
     }
 
 
-def _pairs(kind: Kind, x: Tensor, n_projections: int, projections: Array, seed: Seed) -> Tensor:
+def _pairs(
+    kind: ArrayKind, x: Tensor, n_projections: int, projections: Array, seed: Seed
+) -> Tensor:
     if projections is None:
         return circle_projections(x.shape[1], n_projections, seed, kind, x)
     pairs: Tensor = kind.tensor(projections, x)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from slicewise.distance import Unbalanced, equal_masses, penalty_pair, unbalanced
-from slicewise.pot.arrays import Array, Kind, Seed, kind_of
+from slicewise.pot.arrays import Array, ArrayKind, Seed, kind_of
 from slicewise.pot.distances import check_dimensions
 from slicewise.pot.projections import random_projections
 
@@ -150,7 +150,7 @@ def _solved(
     projections: Array,
     seed: Seed,
     steps: int,
-) -> tuple[Kind, Unbalanced, Tensor]:
+) -> tuple[ArrayKind, Unbalanced, Tensor]:
     kind = kind_of(X_s, X_t, a, b, projections)
     _check_kind(kind)
     x, y = kind.tensor(X_s), kind.tensor(X_t)
@@ -187,7 +187,7 @@ def _numbers(reg_m: Any) -> Any:
     return [float(one) for one in reg_m]
 
 
-def _check_kind(kind: Kind) -> None:
+def _check_kind(kind: ArrayKind) -> None:
     assert kind.name in ("torch", "jax"), (
         "unbalanced functions of POT take tensors or JAX arrays; slicewise.unbalanced takes NumPy arrays"
     )
