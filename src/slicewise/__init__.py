@@ -8,10 +8,12 @@ batch dimension. Directions ("slices") are rows (L, d).
     flow(x, y)                      move samples x onto samples y, without a learning rate; `displacement` is one step
     train(network, y)               train a network by the distance, without a learning rate
     optim.Computed(parameters)      an optimizer without a learning rate, for a training loop of one's own
+    sliced_plan(x, y)               a transport plan from slices; `couple` pairs batches, `interpolate` walks along it
+    unbalanced(x, y)                the distance with relaxed marginals
     wasserstein(x, y)               the exact distance
     VARIANTS                        the methods by name, e.g. "ebsw"
 
-`slicewise.color`, `slicewise.training`, `slicewise.judging`, `slicewise.metric` and `slicewise.parts` have the rest.
+`slicewise.pot` has POT's sliced functions. `slicewise.color`, `slicewise.training`, `slicewise.judging`, `slicewise.metric` and `slicewise.parts` have the rest.
 
 Every name is imported when it is first asked for: `import slicewise` itself imports neither torch nor NumPy.
 """

@@ -95,9 +95,8 @@ def couple(
                 f"weights are given: give as many of both to every process"
             )
         return _over_ranks(x0, x1, n_slices, generator, Ranks(group))
-    source = one_generator(
-        generator
-    )  # an int, too, becomes one stream: first of slices, then of pairs
+    # One stream also of an int: first of slices, then of pairs.
+    source = one_generator(generator)
     plan = _plan(x0, x1, n_slices, x0_weights, x1_weights, source)
     if one_to_one:
         index1 = plan.permutation
@@ -105,7 +104,7 @@ def couple(
     rng = Randomness(source, x0.device, ())
     level = rng.uniform(len(x0) if n_pairs is None else n_pairs).to(x0.device, torch.float64)
     ends = plan.mass.double().cumsum(dim=-1)
-    chosen = torch.searchsorted(ends / ends[-1], level).clamp(max=len(ends) - 1)
+    chosen = torch.searchsorted(ends / ends[-1], level, right=True).clamp(max=len(ends) - 1)
     index0, index1 = plan.rows[chosen], plan.cols[chosen]
     return Pairs(x0[index0], x1[index1], index0, index1)
 
@@ -135,7 +134,8 @@ def _over_ranks(
     x0: Tensor, x1: Tensor, n_slices: int, generator: Generators, ranks: Ranks
 ) -> Pairs:
     """Everyone gathers the batch and finds the same plan, along the first process's slices."""
-    sizes = [tuple(size.tolist()) for size in ranks.everyones(torch.tensor(x0.shape))]
+    here = torch.tensor(x0.shape, device=ranks.usual_device())
+    sizes = [tuple(size.tolist()) for size in ranks.everyones(here)]
     if len(set(sizes)) > 1:
         raise ValueError(
             f"the processes of the group hold shares of shapes {sorted(set(sizes))}: give as many samples to each, e.g. "
