@@ -13,7 +13,8 @@ batch dimension. Directions ("slices") are rows (L, d).
     wasserstein(x, y)               the exact distance
     VARIANTS                        the methods by name, e.g. "ebsw"
 
-`slicewise.pot` has POT's sliced functions. `slicewise.color`, `slicewise.training`, `slicewise.judging`, `slicewise.metric` and `slicewise.parts` have the rest.
+`slicewise.pot` has POT's sliced functions. `slicewise.color`, `slicewise.training`, `slicewise.judging`,
+`slicewise.metric` and `slicewise.parts` have the rest.
 
 Every name is imported when it is first asked for: `import slicewise` itself imports neither torch nor NumPy.
 """
