@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow cluster browser gpu sanitize bench bench-threads bench-gpu bench-color bench-steps bench-networks claims examples faces check format dist clean
+.PHONY: help setup demo test slow cluster browser pot-tests gpu sanitize bench bench-pot bench-threads bench-gpu bench-color bench-steps bench-networks claims examples faces check format dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -37,6 +37,11 @@ cluster: $(READY) ## run the tests on a Ray cluster of two nodes, started here
 browser: $(READY) ## test the report and the page of a flow in Chromium, if it is on the path; that of report/runs.db, if it exists
 	$(BIN)/python -m pytest -p no:xdist -m browser tests/lab/report/test_browser.py tests/lab/images/test_film_page.py
 
+pot-tests: $(READY) ## run POT's own tests against slicewise.pot; SOURCE=a checkout of POT, whose test folder is used
+	@test -d "$(SOURCE)/test/sliced" || { echo "skipped: no POT tests at SOURCE='$(SOURCE)'; give SOURCE=folder of a checkout of POT"; exit 0; }; \
+	PYTHONPATH=tests/pot OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p as_pot -p no:xdist -p no:cacheprovider -c /dev/null \
+		--rootdir $(SOURCE)/test -q -rs $(SOURCE)/test/sliced $(SOURCE)/test/unbalanced/test_sliced.py
+
 gpu: ## run the tests that need a CUDA device, with the python on the path
 	PYTHONPATH=src python3 -m pytest $$(grep -rl 'mark\.gpu' tests --include='test_*.py') -m gpu -p no:xdist -v
 
@@ -48,6 +53,9 @@ sanitize: ## run the CUDA kernels under compute-sanitizer: out-of-bounds accesse
 
 bench: $(READY) ## time a step against POT, OTT-JAX (if installed) and a plain sort; BENCH=--quick is shorter
 	$(BIN)/python -m benchmarks.speed --out $(or $(OUT),benchmarks/results) $(BENCH)
+
+bench-pot: $(READY) ## time plans, spheres and unbalanced distances against POT, and the memory of a plan; BENCH=--quick
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.pot --out $(or $(OUT),benchmarks/results) $(BENCH)
 
 bench-threads: $(READY) ## time one thread against two, alone and beside a busy process
 	$(BIN)/python -m benchmarks.speed.threads --out $(or $(OUT),benchmarks/results)/threads.json $(BENCH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from scipy.optimize import linprog
 
 
@@ -94,3 +95,27 @@ def cosine_cdf(log_density, d, points=200_001):
     f = np.exp(log_f - log_f.max())
     steps = np.concatenate([[0], np.cumsum((f[1:] + f[:-1]) / 2)])
     return lambda q: np.interp(q, t, steps / steps[-1])
+
+
+def circle_cost(u, v, p):
+    """W_p^p between the positions of each circle, (L, n) and (L, m) in turns: the best rotation of repeated samples."""
+    return _rotated_costs(u, v, p).amin(dim=-1)
+
+
+def embedded_circle_cost(u, v, p):
+    """Linear circular transport, (L,): between the two rotations around the difference of the means."""
+    costs = _rotated_costs(u, v, p)
+    size = costs.shape[-1]
+    shift = (u.mean(dim=-1, keepdim=True) - v.mean(dim=-1, keepdim=True)) * size
+    low = shift.floor()
+    here, after = (costs.gather(-1, (low + k).long() % size) for k in (0, 1))
+    return (here + (shift - low) * (after - here)).squeeze(-1)
+
+
+def _rotated_costs(u, v, p):
+    """The cost of every rotation of n · m repeated samples against each other, (L, n m)."""
+    n, m = u.shape[-1], v.shape[-1]
+    u = u.sort(dim=-1).values.repeat_interleave(m, dim=-1)
+    v = v.sort(dim=-1).values.repeat_interleave(n, dim=-1)
+    gaps = [u - v.roll(-k, dims=-1) for k in range(n * m)]
+    return torch.stack([((g - g.round()).abs() ** p).mean(dim=-1) for g in gaps], dim=-1)

@@ -24,12 +24,14 @@ ROOMS = [
     "steps",
     "distributed",
     "distance",
+    "plans",
     "optim",
     "flows",
     "judging",
     "training",
     "color",
     "metric",
+    "pot",
     "lab",
 ]
 # What is imported inside a function, or under TYPE_CHECKING, against that order; each with its reason.
@@ -65,7 +67,7 @@ def name(path):
 def test_every_folder_is_a_room():
     folders = {p.name for p in ROOT.iterdir() if p.is_dir() and p.name != "__pycache__"}
     assert folders == set(ROOMS)
-    assert len([p for p in ROOT.iterdir() if p.name != "__pycache__"]) <= 20
+    assert len([p for p in ROOT.iterdir() if p.name != "__pycache__"]) <= 24
 
 
 @pytest.mark.parametrize("one", ROOMS)

@@ -23,6 +23,11 @@ DISTANCES = [sw.sliced_wasserstein, sw.evaluate, sw.value_and_grad]
 CALLS = [
     *DISTANCES,
     sw.displacement,
+    sw.sliced_plan,
+    sw.couple,
+    sw.interpolate,
+    sw.unbalanced,
+    sw.spherical_uniformity,
     sw.SlicedWasserstein.__init__,
     sw.SlicedWasserstein.forward,
     sw.flow,

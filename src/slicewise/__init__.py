@@ -8,10 +8,13 @@ batch dimension. Directions ("slices") are rows (L, d).
     flow(x, y)                      move samples x onto samples y, without a learning rate; `displacement` is one step
     train(network, y)               train a network by the distance, without a learning rate
     optim.Computed(parameters)      an optimizer without a learning rate, for a training loop of one's own
+    sliced_plan(x, y)               a transport plan from slices; `couple` pairs batches, `interpolate` walks along it
+    unbalanced(x, y)                the distance with relaxed marginals
     wasserstein(x, y)               the exact distance
     VARIANTS                        the methods by name, e.g. "ebsw"
 
-`slicewise.color`, `slicewise.training`, `slicewise.judging`, `slicewise.metric` and `slicewise.parts` have the rest.
+`slicewise.pot` has POT's sliced functions. `slicewise.color`, `slicewise.training`, `slicewise.judging`,
+`slicewise.metric` and `slicewise.parts` have the rest.
 
 Every name is imported when it is first asked for: `import slicewise` itself imports neither torch nor NumPy.
 """
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
         metric,
         optim,
         parts,
+        plans,
+        pot,
         problem,
         sampling,
         steps,
@@ -43,13 +48,17 @@ if TYPE_CHECKING:
     from slicewise.distance import (
         Evaluation,
         SlicedWasserstein,
+        Unbalanced,
         displacement,
         evaluate,
         sliced_wasserstein,
+        spherical_uniformity,
+        unbalanced,
         value_and_grad,
     )
     from slicewise.flows import Flow, Recording, Stopping, flow
     from slicewise.kernels import backends
+    from slicewise.plans import Interpolation, Pairs, Plan, couple, interpolate, sliced_plan
     from slicewise.problem import (
         Anneal,
         Problem,
@@ -76,7 +85,8 @@ else:
         {
             "color": "",
             "distance": (
-                "Evaluation SlicedWasserstein displacement evaluate sliced_wasserstein value_and_grad"
+                "Evaluation SlicedWasserstein Unbalanced displacement evaluate sliced_wasserstein "
+                "spherical_uniformity unbalanced value_and_grad"
             ),
             "distributed": "",
             "flows": "Flow Recording Stopping flow",
@@ -85,6 +95,8 @@ else:
             "metric": "",
             "optim": "",
             "parts": "",
+            "plans": "Interpolation Pairs Plan couple interpolate sliced_plan",
+            "pot": "",
             "problem": (
                 "Anneal Problem Subspace Target effective_subspace empirical_essf essf "
                 "gaussian_constant pad"
@@ -114,7 +126,10 @@ __all__ = [
     "Anneal",
     "Evaluation",
     "Flow",
+    "Interpolation",
     "NotArrivedWarning",
+    "Pairs",
+    "Plan",
     "Problem",
     "Recipe",
     "Recording",
@@ -123,8 +138,10 @@ __all__ = [
     "Subspace",
     "Target",
     "Training",
+    "Unbalanced",
     "backends",
     "color",
+    "couple",
     "displacement",
     "effective_subspace",
     "empirical_essf",
@@ -133,16 +150,21 @@ __all__ = [
     "flow",
     "gaussian_constant",
     "gaussian_detour",
+    "interpolate",
     "judging",
     "optim",
     "pad",
     "parts",
+    "pot",
+    "sliced_plan",
     "sliced_wasserstein",
+    "spherical_uniformity",
     "steps",
     "subspace_detour",
     "subspace_robust_wasserstein",
     "train",
     "training",
+    "unbalanced",
     "value_and_grad",
     "wasserstein",
 ]

@@ -37,6 +37,8 @@ def seeds_for(batch):
 # measured, 1e-16 to 1e-10 in ten steps. Where digits are counted, climbing variants take three steps.
 CLIMBS = {name for name in sw.VARIANTS if "Ascend" in repr(sw.VARIANTS[name]())}
 CHAINS = {"imsw", "vimsw"}
+# Variants that see directions from the origin only.
+DIRECTIONAL = {"ssw", "linearssw", "s3w", "ris3w"}
 
 
 def short_climb(name):
@@ -188,6 +190,8 @@ def test_some_draw_exceeds_the_exact_distance_where_that_is_declared(name):
     """One sample each, far from the origin or nearly in one dimension, and few slices."""
     x = torch.tensor([[3.0, 0.01]]).double().expand(200, 1, 2)
     y = torch.tensor([[4.0, 0.0]]).double()
+    if name in DIRECTIONAL:  # near each other, and on opposite sides of the origin
+        x, y = x / 1e4, -y / 1e4
     options = n_slices_of(name, 5)
     if name == "asw":
         options |= {"n_steps": 50, "inner_lr": 0.1, "penalty": 0.0}  # nothing keeps it small
@@ -344,7 +348,7 @@ def test_one_sample_against_one(name):
         assert found <= 2 + 1e-12
 
 
-@pytest.mark.parametrize("name", [n for n in sw.VARIANTS if n != "omsw"])
+@pytest.mark.parametrize("name", [n for n in sw.VARIANTS if not sw.VARIANTS[n]().unfit_for(1)])
 def test_a_line(name):
     """In one dimension every slice is the whole truth, where declared."""
     x, y = samples(12, 1), samples(9, 1, seed=2)
@@ -377,7 +381,7 @@ def test_standard_error_is_honest_where_it_is_given(name):
 def test_rotation_invariance_in_law(name):
     """Turning both sets alike changes the mean value by no more than four standard errors; fixed slices see it."""
     n = 200
-    stretch = torch.tensor([4.0, 1.0, 0.25, 1.0]).double()
+    stretch = torch.tensor([4.0, 1.0, 0.25, 1.0]).double() ** (3 if name in DIRECTIONAL else 1)
     x, y = samples(10, 4) * stretch, samples(10, 4, seed=2) * stretch.flip(0) + 0.5
     turn = torch.linalg.qr(samples(4, 4, seed=7)).Q
     seeds = [seeded(i) for i in range(n)]

@@ -3,7 +3,8 @@
 `reference` is the whole of it in twenty lines of plain PyTorch, which everything faster is tested against. `request`
 turns a caller's arguments into a recipe, a checked problem and its slices, `objective` states what is computed of their
 costs, `pricing` computes it with its gradient; `evaluation`, `gradient`, `displacement` and `loss` are the public calls,
-`bounds` an upper bound of the largest slice. `plan` keeps what calls of one kind need not decide again, `replay` captures
+`bounds` an upper bound of the largest slice, `unbalanced` the distance with relaxed marginals, `uniformity` that of
+directions to the uniform law. `plan` keeps what calls of one kind need not decide again, `replay` captures
 them as CUDA graphs, `compiled` is the loss as one operation for `torch.compile`, `holding` the loss with its plans held.
 
 Imports every room before it. Used by `optim`, `flows`, `judging`, `training`, `metric`, `lab`.
@@ -22,4 +23,20 @@ from slicewise.distance.objective import (
     weigh,
 )
 from slicewise.distance.pricing import differentiated, priced, stepped
-from slicewise.distance.request import BACKENDS, Prepared, draw, problem_for, recipe_for
+from slicewise.distance.request import (
+    BACKENDS,
+    Prepared,
+    draw,
+    fixed_slices,
+    prepare,
+    problem_for,
+    randomness_of,
+    recipe_for,
+)
+from slicewise.distance.unbalanced import (
+    Unbalanced,
+    equal_masses,
+    penalty_pair,
+    unbalanced,
+)
+from slicewise.distance.uniformity import spherical_uniformity

@@ -25,7 +25,7 @@ from slicewise.flows.slices import (
     slices_for_step,
 )
 from slicewise.parts import Weights, weights_for
-from slicewise.problem import BuiltIn, Problem, SlicerPart, State, declared
+from slicewise.problem import BuiltIn, LiftPart, Problem, SlicerPart, State, declared
 from slicewise.sampling import Randomness, RunSeeds, sphere
 from slicewise.steps import Cauchy, Pull, Rule, pull_of
 from slicewise.transport import project, root_slope, sorted_lines
@@ -111,6 +111,8 @@ class RateMover(BuiltIn):
         )
         x = problem.x - rate[:, None, None].to(gradient.dtype) * gradient
         after = {"rate": rate} | as_run_state(found.state)
+        lift = declared(self.recipe.lift, LiftPart)
+        x = lift.retract(problem.x, x)
         return StepResult(self._bounded(x), value, rate, None, after)
 
     def _bounded(self, x: Tensor) -> Tensor:

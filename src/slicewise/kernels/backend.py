@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from slicewise.kernels.cpu import multiply, one_thread
-from slicewise.support import DeviceDraws, Kernels, MatchingLoops
+from slicewise.support import DeviceDraws, Kernels, LineLoops, MatchingLoops
 from slicewise.transport import Matcher, match_slices
 
 if TYPE_CHECKING:
@@ -128,6 +128,14 @@ class Chosen:
         from slicewise.kernels.cpu import NumbaMatching
 
         return NumbaMatching()
+
+    def line_loops(self) -> LineLoops | None:
+        """The loops of `numba_lines`, where numba works."""
+        if _fastest_on_cpu() != "numba":
+            return None
+        from slicewise.kernels.cpu import NumbaLines
+
+        return NumbaLines()
 
     def draws(self, seeds: Tensor, step: int | Tensor, stream: int) -> DeviceDraws | None:
         """Draws made where the seeds are, if kernels can be compiled there."""

@@ -593,3 +593,130 @@ class NumbaMatching:
     def auction(self, *given: Any) -> int:
         """Bids, one after another, until every row has a partner or the budget is spent."""
         return int(self._loops.auction(*given))
+
+
+class NumbaLines:
+    """The loops of `numba_lines`, on as many threads as pay."""
+
+    def __init__(self) -> None:
+        self._loops = importlib.import_module("slicewise.kernels.numba_lines")
+
+    def orders(self, lines: Tensor) -> Tensor:
+        """The stable order of each line (..., n)."""
+        loops, n = numba_loops(), lines.shape[-1]
+        rows = lines.detach().contiguous().view(-1, n).numpy()
+        found = np.empty(rows.shape, np.int64)
+        how, block = _words_for(n, rows.itemsize), max(1, _BLOCK // n)
+
+        def work(start: int, stop: int) -> None:
+            for first in range(start, stop, block):
+                part = slice(first, min(first + block, stop))
+                words = _sorted_words(loops, rows[part], how)
+                known = np.empty(len(words), np.bool_)
+                values = np.empty(n, rows.dtype)
+                self._loops.orders(rows[part], words, how.mask, values, found[part], known)
+                for r in np.flatnonzero(~known).tolist():  # the range of a row hides its order
+                    found[first + r] = rows[first + r].argsort(kind="stable")
+
+        if rows.size:
+            share(work, len(rows), each_ns=n * _ns_per_number(n))
+        return torch.from_numpy(found).view(lines.shape)
+
+    def rotations(self, u: Tensor, v: Tensor, p: float) -> Tensor:
+        """The best rotation of sorted v (..., n) against sorted u, (..., 1)."""
+        shape, (us, vs) = _common_rows(u, v)
+        found = np.empty(len(us), np.int64)
+        share(
+            lambda i, j: self._loops.rotations(us, vs, p, i, j, found),
+            len(us),
+            each_ns=2.0 * us.shape[1] * us.shape[1].bit_length(),
+        )
+        return torch.from_numpy(found).view(*shape, 1)
+
+    def shifts(self, u: Tensor, v: Tensor, a: Tensor, b: Tensor, p: float) -> Tensor:
+        """The best cut of circles with sorted u (..., n), v (..., m) and knots of any weights, (..., 1)."""
+        shape, (us, vs) = _common_rows(u, v, a, b)
+        knots = [_few_rows(t, shape) for t in (a, b)]
+        found = np.empty(len(us))
+        share(
+            lambda i, j: self._loops.shifts(us, vs, *knots, p, i, j, found),
+            len(us),
+            each_ns=150.0 * (us.shape[1] + vs.shape[1]),
+        )
+        return torch.from_numpy(found).view(*shape, 1)
+
+    def shifted_costs(self, u: Tensor, v: Tensor, a: Tensor, b: Tensor, shift: Tensor) -> Tensor:
+        """Squared distances on circles between quantiles q of u and q + shift of v, integrated, (...)."""
+        shape, (us, vs) = _common_rows(u, v, a, b, shift)
+        knots = [_few_rows(t, shape) for t in (a, b)]
+        at = _every_row(shift, shape).reshape(-1)
+        found = np.empty(len(us))
+        share(
+            lambda i, j: self._loops.shifted_costs(us, vs, *knots, at, i, j, found),
+            len(us),
+            each_ns=4.0 * (us.shape[1] + vs.shape[1]),
+        )
+        return torch.from_numpy(found).to(u.dtype).view(shape)
+
+    def potentials(
+        self, u: Tensor, v: Tensor, orders: tuple[Tensor, Tensor], a: Tensor, b: Tensor, p: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """See `transport.potentials_on_lines`."""
+        shape, (us, vs) = _common_rows(u, v, a, b)
+        ui, vi = (_every_row(t, shape) for t in orders)
+        weights = [_few_rows(t.double(), shape) for t in (a, b)]
+        f, g, costs = np.empty(us.shape), np.empty(vs.shape), np.empty(len(us))
+        share(
+            lambda i, j: self._loops.potentials(us, ui, vs, vi, *weights, p, i, j, f, g, costs),
+            len(us),
+            each_ns=5.0 * (us.shape[1] + vs.shape[1]),
+        )
+        f_out, g_out, out = (torch.from_numpy(t).to(u.dtype) for t in (f, g, costs))
+        return f_out.view(*shape, -1), g_out.view(*shape, -1), out.view(shape)
+
+    def line_plans(
+        self, orders: tuple[Tensor, Tensor], a: Tensor | None, b: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The plans on lines of these orders, (..., n + m) each; masses in float64."""
+        shape = broadcast(*(t.shape[:-1] for t in (*orders, a, b) if t is not None))
+        ui, vi = (_every_row(t, shape) for t in orders)
+        weights = [_NO_WEIGHTS if t is None else _few_rows(t.double(), shape) for t in (a, b)]
+        size = (len(ui), ui.shape[1] + vi.shape[1])
+        rows, cols, mass = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
+        share(
+            lambda i, j: self._loops.line_plans(ui, vi, *weights, i, j, rows, cols, mass),
+            len(ui),
+            each_ns=5.0 * size[1],
+        )
+        i, j, m = (torch.from_numpy(t).view(*shape, size[1]) for t in (rows, cols, mass))
+        return i, j, m
+
+    def pair_costs(
+        self, x: Tensor, y: Tensor, rows: Tensor, cols: Tensor, mass: Tensor | None, p: float, norm: float
+    ) -> Tensor:  # fmt: skip
+        """Σ mass · ‖x_i − y_j‖^p over the pairs of couplings (L, K), (L,); no masses mean 1/K each."""
+        xs, ys = (t.detach().contiguous().numpy() for t in (x, y))
+        i, j = rows.contiguous().numpy(), cols.contiguous().numpy()
+        masses = np.empty((0, 0), xs.dtype) if mass is None else mass.detach().contiguous().numpy()
+        found = np.empty(len(i))
+        share(
+            lambda a, b: self._loops.pair_costs(xs, ys, i, j, masses, p, norm, a, b, found),
+            len(i),
+            each_ns=i.shape[1] * (4.0 + xs.shape[1]),
+        )
+        return torch.from_numpy(found).to(x.dtype)
+
+
+def _common_rows(u: Tensor, v: Tensor, *others: Tensor) -> tuple[tuple[int, ...], list[Array]]:
+    """The leading dimensions of all, and u and v as rows (rows, n) of them."""
+    shape = broadcast(*(t.shape[:-1] for t in (u, v, *others)))
+    return shape, [_every_row(t, shape) for t in (u, v)]
+
+
+def _every_row(t: Tensor, shape: tuple[int, ...]) -> Array:
+    return t.detach().expand(*shape, t.shape[-1]).contiguous().view(-1, t.shape[-1]).numpy()
+
+
+def _few_rows(t: Tensor, shape: tuple[int, ...]) -> Array:
+    """One row where all are the same, else each."""
+    return t.detach().contiguous().view(1, -1).numpy() if t.dim() == 1 else _every_row(t, shape)

@@ -12,7 +12,17 @@ from collections.abc import Mapping, Sequence
 VARIANTS = (
     *("sw", "orthosw", "maxsw", "maxksw", "ksw", "dsw", "vdsw", "omsw", "rmsw", "imsw", "vimsw"),
     *("ebsw", "rpsw", "ebrpsw", "phisw", "gsw", "maxgsw", "asw", "qsw", "rqsw", "lcvsw", "ucvsw"),
-    *("gaussiansw", "momentsw", "sirebsw", "imhebsw", "rmhebsw"),
+    *(
+        "gaussiansw",
+        "momentsw",
+        "sirebsw",
+        "imhebsw",
+        "rmhebsw",
+        "ssw",
+        "linearssw",
+        "s3w",
+        "ris3w",
+    ),
 )
 # Those of `slicewise.distance.Objective`.
 OBJECTIVES = ("power", "root", "mean_root")

@@ -4,7 +4,7 @@ There are four kinds of parts; `slicewise.problem` defines their protocols.
 
 - Slicers (`slicers`) propose directions. Moves (`moves`) map these directions to new ones.
 - Weightings (`weightings`, `control_variates`) compute the weight of each slice.
-- Lifts (`lifts`, `moments`) replace the samples by others, which are sliced in their place.
+- Lifts (`lifts`, `spheres`, `moments`) replace the samples by others, which are sliced in their place.
 - Parts in `learned` are slicers or lifts with parameters that are trained while the distance is used.
 
 `legacy` reproduces errors of published code, so that published numbers can be reproduced.
@@ -44,6 +44,7 @@ from slicewise.parts.slicers import (
     Uniform,
     interleave,
 )
+from slicewise.parts.spheres import Circular, GreatCircles, Stereographic, frame_of, turns
 from slicewise.parts.weightings import (
     Aligned,
     Alignment,
@@ -73,6 +74,7 @@ __all__ = [
     "Best",
     "Between",
     "Circles",
+    "Circular",
     "Concentration",
     "ControlVariate",
     "Curved",
@@ -82,6 +84,7 @@ __all__ = [
     "Equal",
     "Frame",
     "Gaussian",
+    "GreatCircles",
     "InTurn",
     "LowDiscrepancy",
     "Metropolis",
@@ -103,6 +106,7 @@ __all__ = [
     "Repeat",
     "Resample",
     "Spread",
+    "Stereographic",
     "Summary",
     "Then",
     "Together",
@@ -114,9 +118,11 @@ __all__ = [
     "cold_layer",
     "constant_weights",
     "curved",
+    "frame_of",
     "interleave",
     "normality",
     "slice_cost",
+    "turns",
     "von_mises_fisher",
     "weights_for",
 ]

@@ -194,6 +194,10 @@ class LiftPart(Part):
     # Are slices of what it makes linear, so that costs depend on the dimension in a known way?
     linear_slices: bool = True
 
+    def retract(self, before: Tensor, after: Tensor) -> Tensor:
+        """Samples (..., n, d) after a step from `before`, taken back to where samples live; a sphere, say."""
+        return after
+
 
 class Learner(Part):
     """A slicer or lift that improves with use. Its state is a dict of tensors, kept by whoever calls it."""

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
         Copier,
         DeviceDraws,
         Kernels,
+        LineLoops,
         MatchingLoops,
         current,
         kernels_for,
+        line_loops,
         matching_loops,
         multiply,
         needs_gradient,
@@ -72,7 +74,7 @@ else:
         {
             "checkpoint": "CheckpointFile fingerprint",
             "dispatch": (
-                "Copier DeviceDraws Kernels MatchingLoops current kernels_for matching_loops "
+                "Copier DeviceDraws Kernels LineLoops MatchingLoops current kernels_for line_loops matching_loops "
                 "multiply needs_gradient one_thread register registered sort_lines"
             ),
             "files": "check_writable write_whole",

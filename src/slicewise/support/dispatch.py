@@ -153,8 +153,50 @@ class MatchingLoops(Protocol):
         ...
 
 
+class LineLoops(Protocol):
+    """Compiled loops on lines and circles, for the CPU. Tensors of a call are all float32 or all float64."""
+
+    def orders(self, lines: Tensor) -> Tensor:
+        """The stable order of each line (..., n), as `argsort`."""
+        ...
+
+    def rotations(self, u: Tensor, v: Tensor, p: float) -> Tensor:
+        """As `_best_rotation` of `transport.circle`, (..., 1)."""
+        ...
+
+    def shifts(self, u: Tensor, v: Tensor, a: Tensor, b: Tensor, p: float) -> Tensor:
+        """As `_best_shift` of `transport.circle`, (..., 1)."""
+        ...
+
+    def shifted_costs(self, u: Tensor, v: Tensor, a: Tensor, b: Tensor, shift: Tensor) -> Tensor:
+        """As the last lines of `transport.linear_circle_costs`, (...)."""
+        ...
+
+    def potentials(
+        self, u: Tensor, v: Tensor, orders: tuple[Tensor, Tensor], a: Tensor, b: Tensor, p: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As `transport.potentials_on_lines`."""
+        ...
+
+    def line_plans(
+        self, orders: tuple[Tensor, Tensor], a: Tensor | None, b: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As `transport.plan_on_lines` for lines of these orders, (..., n + m) each."""
+        ...
+
+    def pair_costs(
+        self, x: Tensor, y: Tensor, rows: Tensor, cols: Tensor, mass: Tensor | None, p: float, norm: float
+    ) -> Tensor:  # fmt: skip
+        """As `transport.pair_costs` for one pair of sets, (L,); no masses mean equal ones of sum one."""
+        ...
+
+
 class Backend(Protocol):
     """What the room `kernels` offers."""
+
+    def line_loops(self) -> LineLoops | None:
+        """Compiled loops on lines and circles, if numba is there."""
+        ...
 
     def matching_loops(self) -> MatchingLoops | None:
         """Compiled loops for one-to-one matching, if numba is there."""
@@ -250,6 +292,15 @@ def matching_loops() -> MatchingLoops | None:
     """Compiled loops for one-to-one matching on the CPU; None where NumPy must do it."""
     backend = registered()
     return None if backend is None else backend.matching_loops()
+
+
+def line_loops(*tensors: Tensor) -> LineLoops | None:
+    """Compiled loops on lines for these tensors; None where plain PyTorch must do it."""
+    plain = any(not t.is_cpu or t.dtype not in _DTYPES for t in tensors)
+    if plain or needs_gradient(*tensors):
+        return None
+    backend = registered()
+    return None if backend is None else backend.line_loops()
 
 
 def needs_gradient(*tensors: Tensor) -> bool:

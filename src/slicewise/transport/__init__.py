@@ -1,8 +1,8 @@
-"""Optimal transport: on a line, along slices, and exactly.
+"""Optimal transport: on a line, on a circle, along slices, and exactly.
 
 `one_dim` is transport on the line in plain PyTorch, which every faster version is tested against; `sliced` projects and
 prices many slices in bounded memory, `autograd` makes that differentiable (and has the p-th root), `backproject` takes gradients on lines back
-to samples, `exact` is the exact distance; `subspace_robust` and `subspace_detour` are exact
+to samples; `circle` is transport on the circle, `couplings` prices plans in the samples' own space; `exact` is the exact distance; `subspace_robust` and `subspace_detour` are exact
 relatives.
 
 Imports `support`. Used by `problem`, `parts`, `distance` and all that needs an exact distance.
@@ -13,9 +13,25 @@ from typing import TYPE_CHECKING
 from slicewise.support import open_on_demand
 from slicewise.transport.autograd import root, root_slope, slice_costs, weighted_cost
 from slicewise.transport.backproject import descend
+from slicewise.transport.circle import (
+    CirclePlan,
+    circle_costs,
+    linear_circle_costs,
+    plan_on_circles,
+    uniform_circle_costs,
+)
+from slicewise.transport.couplings import at_index, distance_power, pair_costs
 from slicewise.transport.exact import wasserstein, within
 from slicewise.transport.matching import match_samples, matched_distance
-from slicewise.transport.one_dim import Match, Wanted, plan_mean, plan_on_lines
+from slicewise.transport.one_dim import (
+    TIED,
+    Match,
+    Wanted,
+    order_of,
+    plan_mean,
+    plan_on_lines,
+    potentials_on_lines,
+)
 from slicewise.transport.sliced import (
     DEVICE_PIECE_BYTES,
     PIECE_BYTES,

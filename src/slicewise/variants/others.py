@@ -14,6 +14,7 @@ from slicewise.parts import (
     Drawn,
     EnergyKind,
     Gaussian,
+    GreatCircles,
     Metropolis,
     Moments,
     Monomials,
@@ -21,6 +22,7 @@ from slicewise.parts import (
     Quasi,
     Resample,
     Spread,
+    Stereographic,
     Then,
     Trace,
     Uniform,
@@ -329,6 +331,71 @@ def rmhebsw(
     start = Uniform(chains_for(n_slices, n_steps, burn_in, thin))
     walk = Metropolis(Spread(kappa), law)
     return Recipe(Trace(start, walk, n_steps, burn_in, thin), Drawn(law))
+
+
+# What distances between directions lose: lengths do not count.
+_DIRECTIONS = {
+    "linear",
+    "homogeneous",
+    "metric",
+    "translation_invariant",
+    "bounded",
+    "exact_on_a_line",
+}
+
+
+@variant(lacks=_DIRECTIONS)
+def ssw(n_slices: int = 50) -> Recipe:
+    """Spherical SW: transport on random great circles, for samples on a sphere (Bonet et al., 2023).
+
+    Use it for directions, such as normalized embeddings or places on a globe. Only the direction of a sample from the
+    origin counts. The cost of a slice is W_p^p on a circle of circumference one, so that a value is at most 1/2. Steps
+    cannot be computed from such slices: give flows a learning rate; they keep particles on their sphere. For samples
+    against the uniform law see `spherical_uniformity`.
+
+    Args:
+        n_slices: the number of great circles.
+    """
+    return Recipe(Uniform(n_slices), lift=GreatCircles())
+
+
+@variant(lacks=_DIRECTIONS | {"every_order"})
+def linearssw(n_slices: int = 50) -> Recipe:
+    """Linear spherical SW: circles compared by their plans from the uniform law, p = 2 (Liu et al., 2025).
+
+    Use it in place of `ssw` for many comparisons: nothing is searched for, and on common slices it is the distance
+    between embeddings of the single sets. It is at least `ssw` on the same slices.
+
+    Args:
+        n_slices: the number of great circles.
+    """
+    return Recipe(Uniform(n_slices), lift=GreatCircles(embedded=True))
+
+
+@variant(lacks=_DIRECTIONS | {"rotation_invariant"})
+def s3w(n_slices: int = 50) -> Recipe:
+    """Stereographic spherical SW: samples on a sphere, mapped to flat space and sliced there (Tran et al., 2024).
+
+    Use it in place of `ssw` where speed counts: lines are sorted once. The pole is the last axis, so that values depend
+    on the axes; `ris3w` does not. Distances are in radians.
+
+    Args:
+        n_slices: the number of slices of R^(d−1).
+    """
+    return Recipe(Uniform(n_slices), lift=Stereographic())
+
+
+@variant(lacks=_DIRECTIONS)
+def ris3w(n_slices: int = 50) -> Recipe:
+    """Rotationally invariant S3W: every slice has a random pole of its own (Tran et al., 2024).
+
+    Use it in place of `s3w` if no axis is distinguished. Published code averages over a few rotations with many slices
+    each; here each slice has its own rotation, which has the same mean and less variance for as many slices.
+
+    Args:
+        n_slices: the number of slices, each with its pole.
+    """
+    return Recipe(Uniform(n_slices), lift=Stereographic(turned=True))
 
 
 def _lift(function: Function, degree: int, radius: float, width: int) -> Lift | None:

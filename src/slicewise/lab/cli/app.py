@@ -13,6 +13,7 @@ from slicewise.lab.cli import STOPPED, USAGE
 from slicewise.lab.cli.distance import distance
 from slicewise.lab.cli.flow import flow
 from slicewise.lab.cli.latents import latents
+from slicewise.lab.cli.plan import plan
 from slicewise.lab.cli.reproduce import HELP as REPRODUCE
 from slicewise.lab.cli.reproduce import reproduce
 from slicewise.lab.cli.runs import HELP as RUNS
@@ -47,6 +48,7 @@ def _common(
 
 
 app.command()(distance)
+app.command()(plan)
 app.command()(flow)
 app.command()(transfer)
 app.command()(variants)

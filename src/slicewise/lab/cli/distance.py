@@ -23,8 +23,6 @@ from slicewise.lab.errors import UserError
 if TYPE_CHECKING:
     from slicewise.distance import Evaluation
 
-_WEIGHTS = "Weights of the samples of {}, one for each; they are divided by their sum."
-
 
 def distance(
     a: Annotated[str, typer.Argument(metavar="A", show_default=False, help="The first file.")],
@@ -43,14 +41,8 @@ def distance(
             help="Also print the exact W_p (W_p^p with --power), and a tighter upper bound for variants that maximize; for up to 3,000 samples a side.",
         ),
     ] = False,
-    x_weights: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help=_WEIGHTS.format("A"), rich_help_panel=options.DATA),
-    ] = None,
-    y_weights: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help=_WEIGHTS.format("B"), rich_help_panel=options.DATA),
-    ] = None,
+    x_weights: options.XWeights = None,
+    y_weights: options.YWeights = None,
     samples: options.Subset = None,
     flatten: options.Flatten = False,
     seed: options.Seed = 0,

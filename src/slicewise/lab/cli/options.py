@@ -61,6 +61,15 @@ OwnOptions = Annotated[
         "published scripts (convention=reference). May be repeated.",
     ),
 ]
+_WEIGHTS = "Weights of the samples of {}, one for each; they are divided by their sum."
+XWeights = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help=_WEIGHTS.format("A"), rich_help_panel=DATA),
+]
+YWeights = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help=_WEIGHTS.format("B"), rich_help_panel=DATA),
+]
 Subset = Annotated[
     int | None,
     typer.Option(metavar="N", help="Use only N random samples of each file.", rich_help_panel=DATA),
