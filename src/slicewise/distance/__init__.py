@@ -6,7 +6,7 @@ costs, `pricing` computes it with its gradient; `evaluation`, `gradient`, `displ
 `bounds` an upper bound of the largest slice. `plan` keeps what calls of one kind need not decide again, `replay` captures
 them as CUDA graphs, `compiled` is the loss as one operation for `torch.compile`, `holding` the loss with its plans held.
 
-Imports every room before it. Used by `optim`, `flows`, `judging`, `training`, `metric`, `lab`.
+Imports every room before it. Used by `stats`, `optim`, `flows`, `judging`, `training`, `metric`, `lab`.
 """
 
 from slicewise.distance.displacement import displacement, valued
@@ -22,4 +22,11 @@ from slicewise.distance.objective import (
     weigh,
 )
 from slicewise.distance.pricing import differentiated, priced, stepped
-from slicewise.distance.request import BACKENDS, Prepared, draw, problem_for, recipe_for
+from slicewise.distance.request import (
+    BACKENDS,
+    Prepared,
+    draw,
+    problem_for,
+    randomness_of,
+    recipe_for,
+)

@@ -129,6 +129,22 @@ class Chosen:
 
         return NumbaMatching()
 
+    def relabeled_costs(
+        self,
+        values: Tensor,
+        order: Tensor,
+        labels: Tensor,
+        weights: Tensor | None,
+        p: float,
+        energy: bool,
+    ) -> Tensor | None:
+        """See `cpu.relabeled_costs`, where numba works."""
+        if _fastest_on_cpu() != "numba":
+            return None
+        from slicewise.kernels.cpu import relabeled_costs
+
+        return relabeled_costs(values, order, labels, weights, p, energy)
+
     def draws(self, seeds: Tensor, step: int | Tensor, stream: int) -> DeviceDraws | None:
         """Draws made where the seeds are, if kernels can be compiled there."""
         kernels = _cuda_kernels(seeds.device.index or 0) if seeds.is_cuda else None

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from slicewise.support import broadcast
-from slicewise.transport import Match, PricingMatcher, Wanted
+from slicewise.transport import Match, PricingMatcher, Wanted, uniform_cells
 from slicewise.transport import match_slices as plain_match_slices
 
 Array = Any
@@ -593,3 +593,49 @@ class NumbaMatching:
     def auction(self, *given: Any) -> int:
         """Bids, one after another, until every row has a partner or the budget is spent."""
         return int(self._loops.auction(*given))
+
+
+def relabeled_costs(
+    values: Tensor,
+    order: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    p: float,
+    energy: bool,
+) -> Tensor:
+    """See `transport.relabeled_costs`."""
+    loops = importlib.import_module("slicewise.kernels.numba_relabeled")
+    # Halves of a sum lose less in float64, and a line of the pool stays in the nearest cache either way.
+    z = values.detach().double().contiguous().numpy()
+    o, marks = order.to(torch.int32).contiguous().numpy(), labels.to(torch.uint8).contiguous().numpy()
+    n_lines, total = z.shape
+    n = int(marks[0].sum())
+    out = np.empty((len(marks), n_lines))
+    if weights is not None:
+        w = weights.detach().double().contiguous().numpy()
+
+        def work(start: int, stop: int) -> None:
+            sides, masses = np.empty((2, total + 1)), np.empty((2, total + 1))
+            loops.by_weights(z, o, marks, w, start, stop, p, energy, sides, masses, out)
+
+    elif energy or p == 1:
+
+        def work(start: int, stop: int) -> None:
+            loops.by_gaps(z, o, marks, start, stop, energy, out)
+
+    elif 2 * n == total:
+
+        def work(start: int, stop: int) -> None:
+            loops.by_pairs(z, o, marks, start, stop, p, np.empty((2, total + 1)), out)
+
+    else:
+        cells = uniform_cells(n, total - n)
+        u_rank, v_rank = (t.to(torch.int32).numpy() for t in (cells.u_rank, cells.v_rank))
+        width = cells.width.numpy()
+
+        def work(start: int, stop: int) -> None:
+            sides = np.empty((2, total + 1))
+            loops.by_cells(z, o, marks, u_rank, v_rank, width, start, stop, p, sides, out)
+
+    share(work, n_lines, each_ns=len(marks) * total * 2.0)
+    return torch.from_numpy(out)
