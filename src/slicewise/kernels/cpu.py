@@ -639,3 +639,18 @@ def relabeled_costs(
 
     share(work, n_lines, each_ns=len(marks) * total * 2.0)
     return torch.from_numpy(out)
+
+
+def count_lines(
+    lines: Tensor, center: Tensor, scale: Tensor, counts: Tensor, shift: int, offset: int
+) -> None:
+    """See `stats.counts.plain_count`."""
+    loops = importlib.import_module("slicewise.kernels.numba_counts")
+    rows, into = lines.detach().double().contiguous().numpy(), counts.numpy()
+    middle, unit, bins = center.numpy(), scale.numpy(), counts.shape[1] // 2
+
+    def work(start: int, stop: int) -> None:
+        memory = np.empty(rows.shape[1], np.float32)
+        loops.count(rows, middle, unit, into, start, stop, shift, offset, bins, memory)
+
+    share(work, len(rows), each_ns=rows.shape[1] * 3.0)

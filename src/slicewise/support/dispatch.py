@@ -192,6 +192,18 @@ class Backend(Protocol):
         """`transport.relabeled_costs` on the CPU; None where plain PyTorch must do it."""
         ...
 
+    def count_lines(
+        self,
+        lines: Tensor,
+        center: Tensor,
+        scale: Tensor,
+        counts: Tensor,
+        shift: int,
+        offset: int,
+    ) -> bool:
+        """`stats.counts.plain_count` on the CPU, added to `counts`; False where plain PyTorch must do it."""
+        ...
+
     def draws(self, seeds: Tensor, step: int | Tensor, stream: int) -> DeviceDraws | None:
         """Draws made on the device that holds the seeds, if it can."""
         ...

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from slicewise.support import open_on_demand
 from slicewise.transport.autograd import root, root_slope, slice_costs, weighted_cost
 from slicewise.transport.backproject import descend
-from slicewise.transport.exact import wasserstein, within
+from slicewise.transport.exact import exact_extra, wasserstein, within
 from slicewise.transport.matching import match_samples, matched_distance
 from slicewise.transport.one_dim import (
     Match,
     Wanted,
+    match,
     plan_mean,
     plan_on_lines,
     uniform_cells,
