@@ -172,7 +172,7 @@ def _code_of(name: str, values: Array) -> ColumnCode | str:
     shares = counts / counts.sum()
     # All coordinates of a column together vary as much as one standardized number.
     spread = float(np.sqrt((shares * (1 - shares)).sum()))
-    return ColumnCode(name, "category", scale=spread or 1.0, categories=tuple(sorted(words[order])))
+    return ColumnCode(name, "category", scale=spread or 1.0, categories=tuple(sorted(map(str, words[order]))))
 
 
 def _words(values: Array) -> Array:
@@ -357,3 +357,36 @@ def read_table(source: object) -> Columns:
             raise ValueError(f"{str(source)!r} holds no rows: give at least one")
         return joined(parts)
     return columns_of(source)
+
+
+def sampled_table(source: object, most: int, seed: int) -> tuple[Columns, int]:
+    """Return at most so many rows of a table, chosen at random and in their order, and how many rows it has.
+
+    Files are read once, and no more than the chosen rows and those being read are held in memory.
+    """
+    if not isinstance(source, (str, Path)):
+        rows = columns_of(source)
+        n = len(next(iter(rows.values()))) if rows else 0
+        if not n:
+            raise ValueError("a table in memory holds no rows: give at least one")
+        batches: Iterator[Columns] = iter([rows])
+    else:
+        batches = (rows for piece in pieces_of(source) for rows in piece.read())
+    rng = np.random.default_rng(seed)
+    kept, keys, total = list[Columns](), np.empty(0), 0
+    for rows in batches:
+        n = len(next(iter(rows.values())))
+        total += n
+        own = rng.random(n)
+        everything = np.concatenate([keys, own])
+        if len(everything) <= most:
+            kept, keys = [*kept, rows], everything
+            continue
+        # The rows with the least keys: of all rows each set of that size is as likely.
+        chosen = np.sort(np.argpartition(everything, most)[:most])
+        whole = joined([*kept, rows])
+        kept = [{name: values[chosen] for name, values in whole.items()}]
+        keys = everything[chosen]
+    if not total:
+        raise ValueError(f"{str(source)!r} holds no rows: give at least one")
+    return joined(kept), total

@@ -24,7 +24,7 @@ from slicewise.support.files import check_writable, write_whole
 # Version 1 is what slicewise 0.1 wrote: a bare dictionary for flows, safetensors for trainings.
 FORMAT_VERSION = 2
 
-Kind = Literal["flow", "training", "comparison"]
+Kind = Literal["flow", "training", "comparison", "detector"]
 Content = dict[str, Any]
 _PLAIN = (type(None), bool, int, float, str)
 
@@ -39,7 +39,7 @@ class CheckpointFile:
 
     Args:
         path: Name of the file. Missing folders are created when it is first written.
-        kind: What the file holds, "flow", "training" or "comparison".
+        kind: What the file holds, "flow", "training", "comparison" or "detector".
         every: Seconds between two writes, for `due`. 0 writes whenever asked, infinity never.
 
     Raises:
