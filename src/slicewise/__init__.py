@@ -8,6 +8,8 @@ batch dimension. Directions ("slices") are rows (L, d).
     flow(x, y)                      move samples x onto samples y, without a learning rate; `displacement` is one step
     train(network, y)               train a network by the distance, without a learning rate
     optim.Computed(parameters)      an optimizer without a learning rate, for a training loop of one's own
+    two_sample_test(x, y)           do two sets differ, where, and how sure is that? `DriftDetector` for tables
+    pairwise(sets), barycenter(sets)   all distances between several sets; their mean
     wasserstein(x, y)               the exact distance
     VARIANTS                        the methods by name, e.g. "ebsw"
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         parts,
         problem,
         sampling,
+        stats,
         steps,
         support,
         training,
@@ -60,6 +63,19 @@ if TYPE_CHECKING:
         essf,
         gaussian_constant,
         pad,
+    )
+    from slicewise.stats import (
+        Barycenter,
+        Drift,
+        DriftDetector,
+        TwoSampleTest,
+        barycenter,
+        compare_tables,
+        embed,
+        energy_distance,
+        mmd,
+        pairwise,
+        two_sample_test,
     )
     from slicewise.support import NotArrivedWarning
     from slicewise.training import Training, train
@@ -90,6 +106,10 @@ else:
                 "gaussian_constant pad"
             ),
             "sampling": "",
+            "stats": (
+                "Barycenter Drift DriftDetector TwoSampleTest barycenter compare_tables embed "
+                "energy_distance mmd pairwise two_sample_test"
+            ),
             "steps": "",
             "support": "NotArrivedWarning",
             "training": "Training train",
@@ -112,6 +132,9 @@ def __dir__() -> list[str]:
 __all__ = [
     "VARIANTS",
     "Anneal",
+    "Barycenter",
+    "Drift",
+    "DriftDetector",
     "Evaluation",
     "Flow",
     "NotArrivedWarning",
@@ -123,26 +146,35 @@ __all__ = [
     "Subspace",
     "Target",
     "Training",
+    "TwoSampleTest",
     "backends",
+    "barycenter",
     "color",
+    "compare_tables",
     "displacement",
     "effective_subspace",
+    "embed",
     "empirical_essf",
+    "energy_distance",
     "essf",
     "evaluate",
     "flow",
     "gaussian_constant",
     "gaussian_detour",
     "judging",
+    "mmd",
     "optim",
     "pad",
+    "pairwise",
     "parts",
     "sliced_wasserstein",
+    "stats",
     "steps",
     "subspace_detour",
     "subspace_robust_wasserstein",
     "train",
     "training",
+    "two_sample_test",
     "value_and_grad",
     "wasserstein",
 ]

@@ -250,8 +250,8 @@ def _counted(
         identity = plan.identity(sources)
         known = file.load(identity)
         if known is not None:
-            for one, saved in zip(counts, known["counts"], strict=True):
-                one.merge(saved)
+            for one, places, numbers in zip(counts, known["places"], known["numbers"], strict=True):
+                one.counts.flatten()[places.long()] = numbers  # a view, since counts are contiguous
             done = {(side, k) for side, k in known["done"]}
     for side, source in enumerate(sources):
         if source.rows is not None:
@@ -259,7 +259,9 @@ def _counted(
 
     def save() -> None:
         if file is not None:
-            file.save({"counts": [c.counts for c in counts], "done": [list(d) for d in sorted(done)]}, identity)
+            some = [_not_zero(c.counts) for c in counts]
+            content = {"places": [s[0] for s in some], "numbers": [s[1] for s in some]}
+            file.save({**content, "done": [list(d) for d in sorted(done)]}, identity)
 
     todo = [job for job in jobs if job not in done]
     with shown_progress(len(jobs), show, "tables") as tick:
@@ -318,13 +320,16 @@ def _by_ray(
             yield int(row["side"]), int(row["k"]), _dense(row, empty)
 
 
-def _sparse(counts: Tensor) -> dict[str, bytes]:
-    """Counts that are not zero, as bytes: most bins are empty."""
+def _not_zero(counts: Tensor) -> tuple[Tensor, Tensor]:
+    """The places of counts that are not zero, and these: most bins are empty."""
     places = counts.flatten().nonzero().squeeze(-1)
-    return {
-        "places": places.to(torch.int32).numpy().tobytes(),
-        "numbers": counts.flatten()[places].numpy().tobytes(),
-    }
+    return places.to(torch.int32), counts.flatten()[places]
+
+
+def _sparse(counts: Tensor) -> dict[str, bytes]:
+    """Counts that are not zero, as bytes for a table of Ray."""
+    places, numbers = _not_zero(counts)
+    return {"places": places.numpy().tobytes(), "numbers": numbers.numpy().tobytes()}
 
 
 def _dense(row: dict[str, Any], shape: torch.Size) -> Tensor:

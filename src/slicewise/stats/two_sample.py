@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -69,9 +69,9 @@ class TwoSampleTest(Result):
     x_influence: Tensor
     y_influence: Tensor
 
-    def quantiles(self, levels: tuple[float, ...] = (0.5, 0.9, 0.95, 0.99)) -> Tensor:
+    def quantiles(self, levels: Sequence[float] | Tensor = (0.5, 0.9, 0.95, 0.99)) -> Tensor:
         """Return quantiles of the statistic under relabeling, one for each level."""
-        return torch.quantile(self.null, torch.tensor(levels, dtype=self.null.dtype))
+        return torch.quantile(self.null, torch.as_tensor(levels, dtype=self.null.dtype))
 
     def __repr__(self) -> str:
         kind = "all" if self.exact else "random"
