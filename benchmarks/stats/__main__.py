@@ -24,7 +24,9 @@ def parts(quick: bool, tables: Path) -> dict[str, Callable[[], Any]]:
     rows = 200_000 if quick else 100_000_000
     return {
         "calibration": lambda: studies.calibration(repeats),
-        "power": lambda: studies.power(5 if quick else 150, dimensions=(2, 20) if quick else (2, 20, 200)),
+        "power": lambda: studies.power(
+            5 if quick else 150, dimensions=(2, 20) if quick else (2, 20, 200)
+        ),
         "coverage": lambda: studies.coverage(250 if quick else 2000),
         "auto": lambda: studies.coverage_of_auto(20 if quick else 2000),
         "test": lambda: speed.permutation_test(permutations=100 if quick else 1000),
@@ -36,11 +38,15 @@ def parts(quick: bool, tables: Path) -> dict[str, Callable[[], Any]]:
 
 def main() -> None:
     """Measure, and write one JSON file for each part; a figure of the power."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--only", nargs="+", choices=list(parts(True, Path())), default=None)
     parser.add_argument("--quick", action="store_true", help="few repeats: less than a minute")
-    parser.add_argument("--tables", type=Path, default=Path("build/tables"), help="where large tables are written")
+    parser.add_argument(
+        "--tables", type=Path, default=Path("build/tables"), help="where large tables are written"
+    )
     given = parser.parse_args()
     today = datetime.date.today().isoformat()
     for name, measure in parts(given.quick, given.tables).items():
@@ -50,7 +56,10 @@ def main() -> None:
         found = {"part": name, "date": today, "threads": torch.get_num_threads(), "torch": torch.__version__,
                  "quick": given.quick, "found": measure()}  # fmt: skip
         print(found["found"], flush=True)
-        write_whole(given.out / f"stats-{name}-{today}.json", json.dumps(found, indent=1, default=float) + "\n")
+        write_whole(
+            given.out / f"stats-{name}-{today}.json",
+            json.dumps(found, indent=1, default=float) + "\n",
+        )
         if name == "power":
             from benchmarks.stats.picture import draw_power
 

@@ -63,7 +63,9 @@ def measure(reference: Path, new: Path, n_slices: int) -> dict[str, Any]:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    found["disk_bytes"] = sum(f.stat().st_size for d in (reference, new) for f in d.glob("*.parquet"))
+    found["disk_bytes"] = sum(
+        f.stat().st_size for d in (reference, new) for f in d.glob("*.parquet")
+    )
     return found
 
 
@@ -78,7 +80,9 @@ def exact_costs(reference: Path, new: Path, slices: torch.Tensor, p: float = 2) 
         sides = []
         for folder in (reference, new):
             parts = [
-                encoding.encode(rows) @ one.numpy() for piece in pieces_of(folder) for rows in piece.read()
+                encoding.encode(rows) @ one.numpy()
+                for piece in pieces_of(folder)
+                for rows in piece.read()
             ]
             side = np.concatenate(parts)
             side.sort()
@@ -95,7 +99,9 @@ def _sorted_cost(u: torch.Tensor, v: torch.Tensor) -> float:
     return float((u.view(len(v), -1) - v.unsqueeze(-1)).square().mean())
 
 
-def run(folder: Path, rows: int, new_rows: int, n_slices: int = 50, n_exact: int = 2) -> dict[str, Any]:
+def run(
+    folder: Path, rows: int, new_rows: int, n_slices: int = 50, n_exact: int = 2
+) -> dict[str, Any]:
     """Write the tables unless they are there, compare them, and check some slices against sorting."""
     start = time.perf_counter()
     reference, new = folder / f"reference-{rows}", folder / f"new-{new_rows}"

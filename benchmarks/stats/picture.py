@@ -41,7 +41,13 @@ def draw_power(rows: list[dict[str, Any]], path: Path) -> None:
         panel.axhline(0.05, color="#999999", lw=0.8)
         panel.set(title=name, xlabel="dimension d", ylim=(0, 1.02))
     panels[0].set_ylabel("found, of all tests at level 0.05")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=4,
+        fontsize=8,
+        frameon=False,
+    )
     _save(figure, path)
 
 
@@ -55,7 +61,10 @@ def shape(name: str, n: int, seed: int = 0) -> torch.Tensor:
     if name == "cross":
         arm = 2.4 * torch.rand(n, generator=g, dtype=torch.float64) - 1.2
         first = (torch.rand(n, generator=g) < 0.5).unsqueeze(1)
-        return torch.where(first, torch.stack([arm, 0 * arm], 1), torch.stack([0 * arm, arm], 1)) + noise
+        return (
+            torch.where(first, torch.stack([arm, 0 * arm], 1), torch.stack([0 * arm, arm], 1))
+            + noise
+        )
     if name == "heart":
         x = 16 * t.sin() ** 3
         y = 13 * t.cos() - 5 * (2 * t).cos() - 2 * (3 * t).cos() - (4 * t).cos()
@@ -65,7 +74,7 @@ def shape(name: str, n: int, seed: int = 0) -> torch.Tensor:
 
 
 def draw_alike(path: Path) -> None:
-    """Draw 40 sets of four shapes, turned a little, as a matrix of distances and as points of a plane."""
+    """Draw 40 sets of four shapes, turned a little, centered, as a matrix of distances and as points of a plane."""
     names = ("ring", "cross", "heart", "square")
     g = torch.Generator().manual_seed(1)
     sets, kinds = [], []
@@ -74,7 +83,8 @@ def draw_alike(path: Path) -> None:
             n = int(torch.randint(60, 140, (), generator=g))
             angle = 0.25 * float(torch.randn((), generator=g))
             turn = torch.tensor([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-            sets.append(shape(name, n, seed=100 * kind + k) @ turn)
+            turned = shape(name, n, seed=100 * kind + k) @ turn
+            sets.append(turned - turned.mean(dim=0))
             kinds.append(kind)
     distances = sw.pairwise(sets, n_slices=100, generator=0)
     vectors = torch.stack([sw.embed(s, n_slices=100, n_quantiles=50) for s in sets])
@@ -107,9 +117,17 @@ def draw_means(path: Path) -> None:
         for j in range(steps + 1 - i):
             weights = torch.tensor([i, j, steps - i - j], dtype=torch.float64) / steps
             corner = float(weights.max()) == 1
-            found = corners[int(weights.argmax())] if corner else sw.barycenter(corners, weights, generator=0).samples
+            found = (
+                corners[int(weights.argmax())]
+                if corner
+                else sw.barycenter(corners, weights, generator=0).samples
+            )
             at = weights @ places
-            color = np.clip(weights @ torch.tensor([[0, 0.45, 0.7], [0.84, 0.37, 0], [0, 0.62, 0.45]]).double(), 0, 1)
+            color = np.clip(
+                weights @ torch.tensor([[0, 0.45, 0.7], [0.84, 0.37, 0], [0, 0.62, 0.45]]).double(),
+                0,
+                1,
+            )
             panel.scatter(*(found + at).mT, s=2, color=tuple(color.tolist()))
     panel.set(xticks=[], yticks=[], aspect="equal")
     panel.set_frame_on(False)

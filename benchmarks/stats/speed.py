@@ -23,7 +23,9 @@ def seconds(call: Callable[[], object], repeats: int = 3) -> float:
     return min(times)
 
 
-def permutation_test(n: int = 2000, d: int = 20, n_slices: int = 100, permutations: int = 1000) -> dict[str, Any]:
+def permutation_test(
+    n: int = 2000, d: int = 20, n_slices: int = 100, permutations: int = 1000
+) -> dict[str, Any]:
     """A permutation test, and the same in a loop over POT's distance with its slices given, some relabelings of it timed."""
     import ot
 
@@ -59,7 +61,9 @@ def pairwise(k: int = 200, n: int = 500, d: int = 10) -> dict[str, Any]:
             "ratio": calls / took}  # fmt: skip
 
 
-def barycenters(sizes: tuple[tuple[int, int], ...] = ((2, 300), (2, 1000), (10, 1000), (2, 2000))) -> list[dict[str, Any]]:
+def barycenters(
+    sizes: tuple[tuple[int, int], ...] = ((2, 300), (2, 1000), (10, 1000), (2, 2000)),
+) -> list[dict[str, Any]]:
     """Mixtures of three normals, three sets: the exact objective of ours, refined by one exact step, beside POT's."""
     import ot
 
@@ -85,7 +89,8 @@ def barycenters(sizes: tuple[tuple[int, int], ...] = ((2, 300), (2, 1000), (10, 
         )
         pot = time.perf_counter() - start
         objectives = [
-            sum(ot.emd2([], [], ot.dist(x, a), numItermax=10**7) for a in arrays) / 3 for x in (ours, theirs)
+            sum(ot.emd2([], [], ot.dist(x, a), numItermax=10**7) for a in arrays) / 3
+            for x in (ours, theirs)
         ]
         rows.append({"d": d, "n": n, "objective": objectives[0], "POT objective": objectives[1],
                      "excess": objectives[0] / objectives[1] - 1, "seconds": took, "POT seconds": pot})  # fmt: skip

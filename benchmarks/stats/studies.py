@@ -34,7 +34,9 @@ NULLS: dict[str, tuple[int, int, int, str, int | None, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def null_samples(rng: Any, n: int, m: int, d: int, kind: str) -> tuple[Array, Array, dict[str, Any]]:
+def null_samples(
+    rng: Any, n: int, m: int, d: int, kind: str
+) -> tuple[Array, Array, dict[str, Any]]:
     """Draw both sets from one distribution."""
     x, y = rng.normal(size=(n, d)), rng.normal(size=(m, d))
     if kind == "cauchy":
@@ -64,7 +66,11 @@ def calibration(repeats: int) -> list[dict[str, Any]]:
                 x, y, n_slices=20, permutations=PERMUTATIONS, early_stop=stop, generator=k,
                 **{"coordinates": False, **more, **blocks},
             ).p_value  # fmt: skip
-        row: dict[str, Any] = {"setting": name, "repeats": repeats, "seconds": time.perf_counter() - start}
+        row: dict[str, Any] = {
+            "setting": name,
+            "repeats": repeats,
+            "seconds": time.perf_counter() - start,
+        }
         for level in LEVELS:
             share = float((found <= level + 1e-12).mean())
             error = (level * (1 - level) / repeats) ** 0.5
@@ -135,7 +141,9 @@ def contestants() -> dict[str, Callable[[Array, Array, int], float]]:
     }
 
 
-def power(repeats: int, n: int = 100, dimensions: tuple[int, ...] = (2, 20, 200)) -> list[dict[str, Any]]:
+def power(
+    repeats: int, n: int = 100, dimensions: tuple[int, ...] = (2, 20, 200)
+) -> list[dict[str, Any]]:
     """How often each test finds a difference at level 0.05."""
     tests, rows = contestants(), []
     for name in ALTERNATIVES:
@@ -146,7 +154,13 @@ def power(repeats: int, n: int = 100, dimensions: tuple[int, ...] = (2, 20, 200)
                 x, y = alternative(rng, name, d, n)
                 for test, p_value in tests.items():
                     found[test] += p_value(x, y, k) <= 0.05
-            row = {"alternative": name, "d": d, "n": n, "size": ALTERNATIVES[name][d], "repeats": repeats}
+            row = {
+                "alternative": name,
+                "d": d,
+                "n": n,
+                "size": ALTERNATIVES[name][d],
+                "repeats": repeats,
+            }
             rows.append({**row, **{test: hits / repeats for test, hits in found.items()}})
             print(rows[-1], flush=True)
     return rows

@@ -63,13 +63,23 @@ def test_shapes_arrays_and_one_group():
 # With ten slices or five chains ±2 standard errors cover 67 to 93 % (docs/statistics.md has all variants).
 @pytest.mark.parametrize(
     ("variant", "slices"),
-    [("sw", 10), ("ebsw", 10), ("lcvsw", 10), ("ucvsw", 10), ("rpsw", 10), ("omsw", 50), ("orthosw", 25)],
+    [
+        ("sw", 10),
+        ("ebsw", 10),
+        ("lcvsw", 10),
+        ("ucvsw", 10),
+        ("rpsw", 10),
+        ("omsw", 50),
+        ("orthosw", 25),
+    ],
 )
 def test_few_slices_are_covered(variant, slices):
     """600 intervals: 95 % with a standard deviation of 0.9 points; 93 to 97 % is asked for, give or take two of these."""
     x, y = pair()
     truth = sw.evaluate(x, y, variant, n_slices=20_000, generator=1).value
-    low, high = sw.evaluate(x.expand(600, -1, -1), y, variant, n_slices=slices, generator=2).interval(0.95)
+    low, high = sw.evaluate(
+        x.expand(600, -1, -1), y, variant, n_slices=slices, generator=2
+    ).interval(0.95)
     covered = float(((low <= truth) & (truth <= high)).double().mean())
     assert 0.93 - 0.018 <= covered <= 0.97 + 0.018
 

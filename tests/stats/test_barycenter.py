@@ -56,7 +56,10 @@ def test_one_exact_step_comes_near_the_exact_barycenter():
     many = []
     for _ in range(3):
         middles = 2 * torch.randn(3, 2, generator=g, dtype=torch.float64)
-        many.append(middles[torch.randint(3, (120,), generator=g)] + 0.4 * torch.randn(120, 2, generator=g, dtype=torch.float64))
+        many.append(
+            middles[torch.randint(3, (120,), generator=g)]
+            + 0.4 * torch.randn(120, 2, generator=g, dtype=torch.float64)
+        )
     arrays = [m.numpy() for m in many]
     theirs = ot.lp.free_support_barycenter(arrays, [np.full(120, 1 / 120)] * 3, X_init=arrays[0])
     ours = sw.barycenter(many, generator=0, refine=2).samples
@@ -70,10 +73,15 @@ def test_one_exact_step_comes_near_the_exact_barycenter():
 def test_sizes_weights_arrays_and_starts():
     x, y = normal(30, 2), normal(50, 2, seed=1) + 2
     assert sw.barycenter([x, y], n=17, generator=0, max_steps=5).samples.shape == (17, 2)
-    assert sw.barycenter([x, y], n=80, generator=0, max_steps=5).samples.unique(dim=0).shape == (80, 2)
+    assert sw.barycenter([x, y], n=80, generator=0, max_steps=5).samples.unique(dim=0).shape == (
+        80,
+        2,
+    )
     only = torch.zeros(50, dtype=torch.float64)
     only[:10] = 0.1
-    found = sw.barycenter([x, y], [0, 1], sample_weights=[torch.full((30,), 1 / 30), only], n=10, generator=0)
+    found = sw.barycenter(
+        [x, y], [0, 1], sample_weights=[torch.full((30,), 1 / 30), only], n=10, generator=0
+    )
     assert float(sw.sliced_wasserstein(found.samples, y[:10])) < 1e-6
     arrays = sw.barycenter([x.numpy(), x.numpy() + 1], generator=0)
     assert isinstance(arrays.samples, np.ndarray)

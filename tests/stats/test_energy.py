@@ -40,10 +40,14 @@ def test_on_a_line_the_energy_is_exact():
 @pytest.mark.parametrize("d", [2, 7])
 def test_slices_estimate_the_energy_and_the_mmd_of_all_pairs(d):
     x, y = pair(d)
-    many = torch.stack([sw.energy_distance(x, y, squared=True, n_slices=200, generator=k) for k in range(50)])
+    many = torch.stack(
+        [sw.energy_distance(x, y, squared=True, n_slices=200, generator=k) for k in range(50)]
+    )
     truth = by_pairs(lambda r: r, x, y)
     assert abs(many.mean() - truth) < 3 * many.std() / 50**0.5
-    many = torch.stack([sw.mmd(x, y, bandwidth=1.5, squared=True, n_slices=200, generator=k) for k in range(50)])
+    many = torch.stack(
+        [sw.mmd(x, y, bandwidth=1.5, squared=True, n_slices=200, generator=k) for k in range(50)]
+    )
     truth = -by_pairs(lambda r: torch.exp(-(r**2) / (2 * 1.5**2)), x, y)
     assert abs(many.mean() - truth) < 3 * many.std() / 50**0.5
 
@@ -54,7 +58,9 @@ def test_gradients(call):
     x, y = x[:6].clone().requires_grad_(), y[:5].clone().requires_grad_()
     slices = torch.nn.functional.normalize(torch.randn(4, 2, dtype=torch.float64), dim=1)
     more = {"bandwidth": 1.0} if call is sw.mmd else {}
-    assert torch.autograd.gradcheck(lambda a, b: call(a, b, slices=slices, squared=True, **more), (x, y))
+    assert torch.autograd.gradcheck(
+        lambda a, b: call(a, b, slices=slices, squared=True, **more), (x, y)
+    )
     call(x, x).backward()
     assert x.grad.isfinite().all()
 

@@ -12,13 +12,23 @@ from tests.tolerances import assert_close
 
 def sets(*sizes, d=3):
     g = torch.Generator().manual_seed(0)
-    return [torch.randn(n, d, generator=g, dtype=torch.float64) + 0.3 * k for k, n in enumerate(sizes)]
+    return [
+        torch.randn(n, d, generator=g, dtype=torch.float64) + 0.3 * k for k, n in enumerate(sizes)
+    ]
 
 
 @pytest.mark.parametrize("sizes", [(9, 9, 9, 9), (9, 12, 9, 5)])
 @pytest.mark.parametrize(
     "how",
-    [{}, {"p": 1}, {"p": 1.5}, {"objective": "power"}, {"objective": "mean_root"}, {"variant": "ebsw"}, {"variant": "gsw"}],
+    [
+        {},
+        {"p": 1},
+        {"p": 1.5},
+        {"objective": "power"},
+        {"objective": "mean_root"},
+        {"variant": "ebsw"},
+        {"variant": "gsw"},
+    ],
     ids=str,
 )
 def test_every_entry_is_a_call(sizes, how):
@@ -40,13 +50,17 @@ def test_others_and_weights_and_arrays():
     weights = [torch.rand(len(s), dtype=torch.float64) for s in many]
     weights = [w / w.sum() for w in weights]
     found = sw.pairwise(many, weights=weights, generator=1)
-    call = sw.sliced_wasserstein(many[0], many[2], x_weights=weights[0], y_weights=weights[2], generator=1)
+    call = sw.sliced_wasserstein(
+        many[0], many[2], x_weights=weights[0], y_weights=weights[2], generator=1
+    )
     assert_close(found[0, 2], call)
 
 
 def test_near_duplicates_keep_their_distance():
     one = 1e4 + sets(50)[0]
-    found = sw.pairwise([one, one.clone(), one + 1e-7, one + 5], slices=torch.eye(3, dtype=torch.float64))
+    found = sw.pairwise(
+        [one, one.clone(), one + 1e-7, one + 5], slices=torch.eye(3, dtype=torch.float64)
+    )
     assert found[0, 1] == 0
     assert float(found[0, 2]) == pytest.approx(1e-7, rel=1e-3)
 

@@ -29,7 +29,9 @@ def nodes():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        made = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+        )
         other = made.add_node(num_cpus=1)
         made.wait_for_nodes()
         ray.init(made.address, logging_level="ERROR", log_to_driver=False)

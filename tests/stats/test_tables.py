@@ -42,14 +42,24 @@ def folder(tmp_path):
         for k in range(3):
             part = rows.slice(k * rows.num_rows // 3, rows.num_rows // 3)
             parquet.write_table(part, tmp_path / name / f"{k}.parquet", row_group_size=100)
-        with pa.OSFile(str(tmp_path / f"{name}.arrow"), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+        with (
+            pa.OSFile(str(tmp_path / f"{name}.arrow"), "wb") as sink,
+            pa.ipc.new_file(sink, rows.schema) as writer,
+        ):
             writer.write_table(rows, max_chunksize=200)
     return tmp_path
 
 
 def test_counts_are_the_plain_version_and_keep_their_bound():
     g = torch.Generator().manual_seed(0)
-    x = torch.cat([torch.randn(3, 400, generator=g), 1e-9 * torch.randn(3, 50, generator=g), torch.zeros(3, 5)], dim=1).double()
+    x = torch.cat(
+        [
+            torch.randn(3, 400, generator=g),
+            1e-9 * torch.randn(3, 50, generator=g),
+            torch.zeros(3, 5),
+        ],
+        dim=1,
+    ).double()
     x[2] = torch.exp(3 * x[2])
     y = 1.3 * torch.randn(3, 333, generator=g).double() + 0.2
     center, scale = torch.tensor([0.1, -3.0, 0.0]), torch.tensor([0.7, 2.0, 1.0])
@@ -130,7 +140,9 @@ def test_an_interrupted_comparison_continues(folder, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         compare_tables(folder / "a", folder / "b", checkpoint=folder / "c.pt", progress_bar=False)
     count = -100
-    found = compare_tables(folder / "a", folder / "b", checkpoint=folder / "c.pt", progress_bar=False)
+    found = compare_tables(
+        folder / "a", folder / "b", checkpoint=folder / "c.pt", progress_bar=False
+    )
     # 9 for the first rows, and those of 18 that had not been counted.
     assert count + 100 == 9 + 12
     assert torch.equal(found.costs, whole.costs)
@@ -174,7 +186,11 @@ def test_false_alarms_keep_the_level():
     alarms = 0
     for k in range(100):
         reference, batch = g.normal(size=(40, 3)), g.normal(size=(30, 3))
-        alarms += DriftDetector(reference, level=0.1, permutations=99, n_slices=10, generator=k).score(batch).drifted
+        alarms += (
+            DriftDetector(reference, level=0.1, permutations=99, n_slices=10, generator=k)
+            .score(batch)
+            .drifted
+        )
     assert alarms <= 10 + 2 * 3
 
 
@@ -205,7 +221,21 @@ def test_the_command(folder, capsys):
     parquet.write_table(table(500, seed=8), folder / "calm.parquet")
     assert main(["drift", str(folder / "d.pt"), str(folder / "calm.parquet"), "--quiet"]) == 0
     assert capsys.readouterr().out == ""
-    status = main(["drift", str(folder / "a"), str(folder / "b"), "--windows", "4", "--time", "when", "--permutations", "199", "--level", "0.05"])
+    status = main(
+        [
+            "drift",
+            str(folder / "a"),
+            str(folder / "b"),
+            "--windows",
+            "4",
+            "--time",
+            "when",
+            "--permutations",
+            "199",
+            "--level",
+            "0.05",
+        ]
+    )
     out = capsys.readouterr().out
     assert status == 3
     assert "####" in out

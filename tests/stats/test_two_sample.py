@@ -27,7 +27,9 @@ def test_small_sets_are_enumerated(n, m, p, variant):
     for chosen in itertools.combinations(range(n + m), n):
         first = torch.zeros(n + m, dtype=torch.bool)
         first[list(chosen)] = True
-        every.append(float(sw.evaluate(pool[first], pool[~first], variant, p=p, slices=found.slices).power))
+        every.append(
+            float(sw.evaluate(pool[first], pool[~first], variant, p=p, slices=found.slices).power)
+        )
     own = every[0]  # the first combination is the observed one
     assert found.exact
     assert found.statistic == pytest.approx(own, rel=1e-9)
@@ -107,7 +109,9 @@ def test_arrays_lists_and_seeds():
     one = sw.two_sample_test(x, y, generator=1, permutations=99)
     assert isinstance(one.slices, np.ndarray)
     assert isinstance(one.quantiles((0.5, 0.9)), np.ndarray)
-    again = sw.two_sample_test(torch.from_numpy(x), torch.from_numpy(y), generator=1, permutations=99)
+    again = sw.two_sample_test(
+        torch.from_numpy(x), torch.from_numpy(y), generator=1, permutations=99
+    )
     assert (one.p_value, one.statistic) == (again.p_value, again.statistic)
     assert "relabelings" in repr(one)
 
@@ -115,14 +119,18 @@ def test_arrays_lists_and_seeds():
 def test_equal_weights_are_no_weights_and_zero_weights_are_absent():
     x, y = normal(20, 2), normal(25, 2, seed=1)
     plain = sw.two_sample_test(x, y, generator=1, permutations=99)
-    equal = sw.two_sample_test(x, y, generator=1, permutations=99, x_weights=torch.full((20,), 1 / 20, dtype=torch.float64))
+    equal = sw.two_sample_test(
+        x, y, generator=1, permutations=99, x_weights=torch.full((20,), 1 / 20, dtype=torch.float64)
+    )
     assert equal.p_value == plain.p_value
     np.testing.assert_allclose(equal.null, plain.null, rtol=1e-9)
     weights = torch.ones(25, dtype=torch.float64)
     weights[:5] = 0
     far = y.clone()
     far[:5] = 1e6
-    found = sw.two_sample_test(x, far, generator=1, permutations=99, y_weights=weights / 20, slices=plain.slices)
+    found = sw.two_sample_test(
+        x, far, generator=1, permutations=99, y_weights=weights / 20, slices=plain.slices
+    )
     value = sw.evaluate(x, y[5:], slices=plain.slices).power
     assert found.statistic == pytest.approx(float(value), rel=1e-9)
 
@@ -154,7 +162,12 @@ def test_p_values_are_uniform_without_a_difference():
     rng = np.random.default_rng(0)
     found = [
         sw.two_sample_test(
-            rng.normal(size=(8, 2)), rng.normal(size=(11, 2)), n_slices=5, permutations=19, coordinates=False, generator=k
+            rng.normal(size=(8, 2)),
+            rng.normal(size=(11, 2)),
+            n_slices=5,
+            permutations=19,
+            coordinates=False,
+            generator=k,
         ).p_value
         for k in range(400)
     ]

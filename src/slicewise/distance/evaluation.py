@@ -337,9 +337,7 @@ class Wish:
     atol: float
 
     @classmethod
-    def of(
-        cls, rtol: float | None, atol: float | None, slices: object, y: Tensor | Target
-    ) -> Wish:
+    def of(cls, rtol: float | None, atol: float | None, slices: object, y: Tensor | Target) -> Wish:
         """Check what a caller wishes."""
         if slices is not None or isinstance(y, Target):
             raise ValueError(
@@ -350,7 +348,9 @@ class Wish:
                 check_number(name, value, above=0, or_equal=True)
         wish = cls(0.05 if rtol is None and atol is None else rtol or 0.0, atol or 0.0)
         if wish.rtol == wish.atol == 0:
-            raise ValueError("rtol and atol are 0, which no number of slices reaches: give one above 0")
+            raise ValueError(
+                "rtol and atol are 0, which no number of slices reaches: give one above 0"
+            )
         return wish
 
     def missed_by(self, found: Evaluation) -> float:

@@ -607,7 +607,10 @@ def relabeled_costs(
     loops = importlib.import_module("slicewise.kernels.numba_relabeled")
     # Halves of a sum lose less in float64, and a line of the pool stays in the nearest cache either way.
     z = values.detach().double().contiguous().numpy()
-    o, marks = order.to(torch.int32).contiguous().numpy(), labels.to(torch.uint8).contiguous().numpy()
+    o, marks = (
+        order.to(torch.int32).contiguous().numpy(),
+        labels.to(torch.uint8).contiguous().numpy(),
+    )
     n_lines, total = z.shape
     n = int(marks[0].sum())
     out = np.empty((len(marks), n_lines))

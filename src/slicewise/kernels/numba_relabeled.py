@@ -39,7 +39,14 @@ def by_gaps(
 
 @sums
 def by_pairs(
-    values: Array, order: Array, labels: Array, start: int, stop: int, p: float, sides: Array, out: Array
+    values: Array,
+    order: Array,
+    labels: Array,
+    start: int,
+    stop: int,
+    p: float,
+    sides: Array,
+    out: Array,
 ) -> None:
     """W_p^p of each labeling and line, for equal weights and sides of one size; sides (2, N) is memory to work in."""
     total = values.shape[1]

@@ -237,6 +237,7 @@ class Orthogonal(BuiltIn, MovePart):
         >>> bool((moved.diagonal().abs() < 1e-5).all())
         True
     """
+
     label_free = True
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
@@ -298,6 +299,7 @@ class Afresh(BuiltIn, MovePart):
         >>> Afresh()(torch.eye(3), problem, Randomness(0, torch.device("cpu"))).shape
         torch.Size([3, 3])
     """
+
     label_free = True
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:

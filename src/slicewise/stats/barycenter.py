@@ -132,7 +132,9 @@ def barycenter(
         x = _start(given, y, masses, shares, n, start, generator)
         found = _descend(x, y, masses, shares.to(y), n_slices, max_steps, tolerance, generator)
         if refine:
-            found = dataclasses.replace(found, samples=_refined(found.samples, y, masses, shares, refine))
+            found = dataclasses.replace(
+                found, samples=_refined(found.samples, y, masses, shares, refine)
+            )
     return given_back(found, as_list=False) if as_array else found
 
 
@@ -170,7 +172,9 @@ def _descend(
             status = "arrived"
             break
         if len(history) % _WINDOW == 0 and len(history) >= 2 * _WINDOW:
-            before, now = (sum(h) / _WINDOW for h in (history[-2 * _WINDOW : -_WINDOW], history[-_WINDOW:]))
+            before, now = (
+                sum(h) / _WINDOW for h in (history[-2 * _WINDOW : -_WINDOW], history[-_WINDOW:])
+            )
             if now > (1 - tolerance) * before:
                 if shrinking > 2 * _WHOLE_STEPS:
                     status = "arrived"
@@ -189,7 +193,9 @@ def _shares(weights: Sequence[float] | Tensor | None, k: int) -> Tensor:
     if len(found) != k:
         raise ValueError(f"weights are {len(found)}, but there are {k} sets: give one for each")
     if not bool(torch.isfinite(found).all()) or bool((found < 0).any()) or float(found.sum()) == 0:
-        raise ValueError(f"weights = {found.tolist()}: give finite numbers of at least 0, not all of them 0")
+        raise ValueError(
+            f"weights = {found.tolist()}: give finite numbers of at least 0, not all of them 0"
+        )
     return found / found.sum()
 
 
@@ -208,7 +214,11 @@ def _stacked(
             )
         for k, (own, one) in enumerate(zip(sample_weights, wide, strict=True)):
             mass = torch.as_tensor(own).to(masses)
-            if mass.shape != (len(one),) or bool((mass < 0).any()) or abs(float(mass.sum()) - 1) > 1e-3:
+            if (
+                mass.shape != (len(one),)
+                or bool((mass < 0).any())
+                or abs(float(mass.sum()) - 1) > 1e-3
+            ):
                 raise ValueError(
                     f"sample_weights[{k}] has shape {tuple(mass.shape)} and sum {float(mass.sum()):g}: give "
                     f"({len(one)},) that is not negative and sums to 1"
@@ -229,11 +239,17 @@ def _start(
     if start is not None:
         check_set("start", start)
         if start.dim() != 2 or start.shape[1] != y.shape[-1] or (n is not None and len(start) != n):
-            raise ValueError(f"start has shape {tuple(start.shape)}: give ({n or 'n'}, {y.shape[-1]})")
+            raise ValueError(
+                f"start has shape {tuple(start.shape)}: give ({n or 'n'}, {y.shape[-1]})"
+            )
         return start.to(y)
     k = int(shares.argmax())
     first = sets[k].to(y)
-    mass = torch.full((len(first),), 1 / len(first)).to(y) if masses is None else masses[k, : len(first)]
+    mass = (
+        torch.full((len(first),), 1 / len(first)).to(y)
+        if masses is None
+        else masses[k, : len(first)]
+    )
     means = y.mean(dim=1) if masses is None else (masses.unsqueeze(-1) * y).sum(dim=1)
     uneven = bool((mass - mass[0]).abs().max() > 1e-6 * mass[0])
     if uneven or (n is not None and n != len(first)):
@@ -251,9 +267,7 @@ def _start(
     return first + (target - means[k])
 
 
-def _refined(
-    x: Tensor, y: Tensor, masses: Tensor | None, shares: Tensor, n_steps: int
-) -> Tensor:
+def _refined(x: Tensor, y: Tensor, masses: Tensor | None, shares: Tensor, n_steps: int) -> Tensor:
     """Move each sample to the mean of its partners under exact transport, some times."""
     with exact_extra():
         import ot
@@ -262,7 +276,11 @@ def _refined(
         for k, share in enumerate(shares.tolist()):
             present = slice(None) if masses is None else masses[k] > 0
             to = y[k][present]
-            b = np.full(len(to), 1 / len(to)) if masses is None else masses[k][present].double().cpu().numpy()
+            b = (
+                np.full(len(to), 1 / len(to))
+                if masses is None
+                else masses[k][present].double().cpu().numpy()
+            )
             costs = torch.cdist(x.double(), to.double()).square().cpu().numpy()
             plan = ot.emd(np.full(len(x), 1 / len(x)), b / b.sum(), costs, numItermax=10_000_000)
             target += share * len(x) * torch.from_numpy(plan).to(x) @ to

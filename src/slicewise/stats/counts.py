@@ -82,7 +82,9 @@ def costs_between(x: LineCounts, y: LineCounts, p: float) -> Tensor:
     for line in range(len(x.center)):
         (u, a), (v, b) = x.numbers(line), y.numbers(line)
         found.append(
-            match(u, v, p=p, u_weights=a.double(), v_weights=b.double(), wanted=Wanted(False, False)).cost
+            match(
+                u, v, p=p, u_weights=a.double(), v_weights=b.double(), wanted=Wanted(False, False)
+            ).cost
         )
     return torch.stack(found)
 

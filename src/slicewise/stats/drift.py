@@ -103,7 +103,9 @@ class DriftInTime:
     change_p_value: float
 
     def __repr__(self) -> str:
-        since = "" if self.change_point is None else f", since {self.windows[self.change_point].start}"
+        since = (
+            "" if self.change_point is None else f", since {self.windows[self.change_point].start}"
+        )
         count = sum(window.drift.drifted for window in self.windows)
         return f"DriftInTime({count} of {len(self.windows)} windows drifted{since})"
 
@@ -268,7 +270,9 @@ class DriftDetector:
         check_count("n_windows", n_windows, at_least=2)
         rows = read_table(batch)
         if time is not None and time not in rows:
-            raise ValueError(f"time = {time!r} is not a column of the table: choose from {list(rows)}")
+            raise ValueError(
+                f"time = {time!r} is not a column of the table: choose from {list(rows)}"
+            )
         n = len(next(iter(rows.values())))
         if n < 2 * n_windows:
             raise ValueError(f"{n} rows are too few for {n_windows} windows: give fewer windows")
@@ -307,7 +311,9 @@ class DriftDetector:
         """
         content = CheckpointFile(path, "detector").load("detector")
         if content is None:
-            raise ValueError(f"{str(path)!r} does not exist: give a file that DriftDetector.save wrote")
+            raise ValueError(
+                f"{str(path)!r} does not exist: give a file that DriftDetector.save wrote"
+            )
         found = cls.__new__(cls)
         left_out = tuple((name, why) for name, why in content["left_out"])
         encoding = Encoding(Encoding.restored(content["encoding"]).columns, left_out)
@@ -316,7 +322,9 @@ class DriftDetector:
         return found
 
 
-def change_point(scores: Array, *, permutations: int = 1999, generator: int = 0) -> tuple[int, float]:
+def change_point(
+    scores: Array, *, permutations: int = 1999, generator: int = 0
+) -> tuple[int, float]:
     """Find where a sequence of numbers changes its mean most clearly.
 
     Args:
@@ -368,4 +376,6 @@ def _some(n: int, most: int, seed: int) -> Tensor:
 
 def _plain(value: Any) -> Any:
     """A number or word of a table as Python has it."""
-    return str(value) if isinstance(value, np.datetime64) else getattr(value, "item", lambda: value)()
+    return (
+        str(value) if isinstance(value, np.datetime64) else getattr(value, "item", lambda: value)()
+    )

@@ -101,9 +101,13 @@ def pairwise(
             f"'orthosw', 'qsw' or 'ebsw'"
         )
     if weights is not None and others is not None:
-        raise ValueError("weights beside others: give all sets as one list, and take a part of the result")
+        raise ValueError(
+            "weights beside others: give all sets as one list, and take a part of the result"
+        )
     with torch.no_grad(), full_precision(rows[0].device.type):
-        shared = _Shared.of(recipe, [*rows, *([] if others is None else columns)], p, slices, generator)
+        shared = _Shared.of(
+            recipe, [*rows, *([] if others is None else columns)], p, slices, generator
+        )
         if weights is not None:
             found = _weighted(shared, rows, weights, objective)
         else:
@@ -297,12 +301,16 @@ def _weighted(
 ) -> Tensor:
     """The same with sample weights, pair by pair."""
     if len(weights) != len(sets):
-        raise ValueError(f"weights are {len(weights)}, but there are {len(sets)} sets: give one tensor for each")
+        raise ValueError(
+            f"weights are {len(weights)}, but there are {len(sets)} sets: give one tensor for each"
+        )
     masses = [as_tensor(w) if isinstance(w, (np.ndarray, list)) else w for w in weights]
     found = torch.zeros(len(sets), len(sets), dtype=torch.float64, device=sets[0].device)
     p, convention = shared.problem.p, shared.recipe.convention
     if shared.recipe.lift is not None:
-        raise ValueError(f"weights with {shared.recipe.lift!r}: leave weights out, or use straight slices")
+        raise ValueError(
+            f"weights with {shared.recipe.lift!r}: leave weights out, or use straight slices"
+        )
     for i in range(len(sets)):
         for j in range(i + 1, len(sets)):
             problem = checked_problem(

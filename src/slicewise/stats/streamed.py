@@ -29,6 +29,8 @@ from slicewise.support import (
     check_count,
     check_order,
     fingerprint,
+)
+from slicewise.support import (
     progress_bar as shown_progress,
 )
 from slicewise.transport import root
@@ -136,7 +138,9 @@ def compare_tables(
     check_choice("engine", engine, ("local", "ray"))
     sources = [_Source.of(reference, engine), _Source.of(new, engine)]
     if checkpoint is not None and any(s.dataset is not None or s.rows is not None for s in sources):
-        raise ValueError("checkpoint is for files, whose pieces have names: leave it out, or give paths")
+        raise ValueError(
+            "checkpoint is for files, whose pieces have names: leave it out, or give paths"
+        )
     plan = _Plan.of(sources[0].first_rows(), n_slices, columns, generator)
     counts = _counted(sources, plan, engine, address, checkpoint, progress_bar)
     for name, one in zip(("reference", "new"), counts, strict=True):
@@ -197,7 +201,10 @@ class _Plan:
 
     def identity(self, sources: Sequence[_Source]) -> str:
         """What counts belong to: these lines, of these pieces."""
-        files = [[(p.path, p.start, p.stop, p.rows, Path(p.path).stat().st_size) for p in s.pieces] for s in sources]
+        files = [
+            [(p.path, p.start, p.stop, p.rows, Path(p.path).stat().st_size) for p in s.pieces]
+            for s in sources
+        ]
         return fingerprint(self.slices, self.center, self.scale, str(self.encoding), str(files))
 
 
@@ -228,7 +235,11 @@ class _Source:
         if self.rows is not None:
             return self.rows
         if self.dataset is not None:
-            batch = next(iter(self.dataset.limit(65_536).iter_batches(batch_size=None, batch_format="pyarrow")))
+            batch = next(
+                iter(
+                    self.dataset.limit(65_536).iter_batches(batch_size=None, batch_format="pyarrow")
+                )
+            )
             return columns_of(batch)
         return first_rows(self.pieces)
 
@@ -291,9 +302,13 @@ def _by_ray(
         import ray
         import ray.data
     except ImportError as missing:
-        raise ImportError(f"engine='ray' needs {missing.name}: pip install 'slicewise[ray]'") from None
+        raise ImportError(
+            f"engine='ray' needs {missing.name}: pip install 'slicewise[ray]'"
+        ) from None
     if not ray.is_initialized():
-        ray.init(address=address, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+        ray.init(
+            address=address, include_dashboard=False, logging_level="ERROR", log_to_driver=False
+        )
     ray.data.DataContext.get_current().enable_progress_bars = False
     empty = plan.empty().counts.shape
 
@@ -308,7 +323,9 @@ def _by_ray(
             found = _sparse(plan.count(iter([columns_of(batch)])).counts)
             return {name: [value] for name, value in found.items()}
 
-        for row in dataset.map_batches(count_batch, batch_format="pyarrow", batch_size=65_536).iter_rows():
+        for row in dataset.map_batches(
+            count_batch, batch_format="pyarrow", batch_size=65_536
+        ).iter_rows():
             yield side, -1, _dense(row, empty)
     # Ray pickles what a task needs: paths and the plan, no data of the tables.
     light = [_Source(s.pieces) for s in sources]

@@ -101,7 +101,9 @@ class Encoding:
                 columns.append(code)
         if not columns:
             why = "; ".join(f"{name}: {reason}" for name, reason in left_out)
-            raise ValueError(f"no column can be compared ({why}): give columns of numbers or categories")
+            raise ValueError(
+                f"no column can be compared ({why}): give columns of numbers or categories"
+            )
         return cls(tuple(columns), tuple(left_out))
 
     @property
@@ -146,7 +148,9 @@ class Encoding:
     @classmethod
     def restored(cls, state: list[dict[str, Any]]) -> Encoding:
         """Return the encoding that `state` was taken of."""
-        return cls(tuple(ColumnCode(**{**one, "categories": tuple(one["categories"])}) for one in state))
+        return cls(
+            tuple(ColumnCode(**{**one, "categories": tuple(one["categories"])}) for one in state)
+        )
 
 
 def _code_of(name: str, values: Array) -> ColumnCode | str:
@@ -172,7 +176,9 @@ def _code_of(name: str, values: Array) -> ColumnCode | str:
     shares = counts / counts.sum()
     # All coordinates of a column together vary as much as one standardized number.
     spread = float(np.sqrt((shares * (1 - shares)).sum()))
-    return ColumnCode(name, "category", scale=spread or 1.0, categories=tuple(sorted(map(str, words[order]))))
+    return ColumnCode(
+        name, "category", scale=spread or 1.0, categories=tuple(sorted(map(str, words[order])))
+    )
 
 
 def _words(values: Array) -> Array:
@@ -217,9 +223,17 @@ def _from_arrow(column: Any) -> Array:
     if pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_integer(kind):
         column = column.cast(pa.float64())
     if pa.types.is_floating(column.type):
-        return column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(zero_copy_only=False)
+        return (
+            column.to_numpy()
+            if hasattr(column, "chunks")
+            else column.to_numpy(zero_copy_only=False)
+        )
     if pa.types.is_temporal(kind):
-        plain = column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(zero_copy_only=False)
+        plain = (
+            column.to_numpy()
+            if hasattr(column, "chunks")
+            else column.to_numpy(zero_copy_only=False)
+        )
         return plain if plain.dtype.kind in "Mm" else plain.astype("datetime64[us]")
     if pa.types.is_dictionary(kind):
         kind, column = kind.value_type, column.cast(kind.value_type)
@@ -287,14 +301,18 @@ def pieces_of(source: str | Path) -> list[Piece]:
     """
     path = Path(source)
     if path.is_dir():
-        files = sorted(f for f in path.rglob("*") if f.suffix.lower() in TABLE_SUFFIXES and f.is_file())
+        files = sorted(
+            f for f in path.rglob("*") if f.suffix.lower() in TABLE_SUFFIXES and f.is_file()
+        )
         kinds = sorted({f.suffix.lower() for f in files})
         if not files:
             raise ValueError(
                 f"folder {str(path)!r} holds no table: give files that end in {', '.join(TABLE_SUFFIXES)}"
             )
         if len(kinds) > 1:
-            raise ValueError(f"folder {str(path)!r} holds {' and '.join(kinds)} files: give files of one kind")
+            raise ValueError(
+                f"folder {str(path)!r} holds {' and '.join(kinds)} files: give files of one kind"
+            )
     else:
         files = [path]
     return [piece for file in files for piece in _pieces_of_file(file)]
@@ -303,7 +321,9 @@ def pieces_of(source: str | Path) -> list[Piece]:
 def _pieces_of_file(path: Path) -> list[Piece]:
     suffix, name = path.suffix.lower(), str(path)
     if suffix not in TABLE_SUFFIXES:
-        raise ValueError(f"{name!r}: give a table that ends in {', '.join(TABLE_SUFFIXES)}, or a folder of such")
+        raise ValueError(
+            f"{name!r}: give a table that ends in {', '.join(TABLE_SUFFIXES)}, or a folder of such"
+        )
     if not path.is_file():
         raise ValueError(f"{name!r} does not exist: give the path of a table")
     try:
@@ -345,7 +365,9 @@ def joined(parts: Sequence[Columns]) -> Columns:
     """Return several sets of rows as one."""
     for one in parts:
         if set(one) != set(parts[0]):
-            raise ValueError(f"files have columns {sorted(parts[0])} and {sorted(one)}: give tables of one kind")
+            raise ValueError(
+                f"files have columns {sorted(parts[0])} and {sorted(one)}: give tables of one kind"
+            )
     return {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
 
 

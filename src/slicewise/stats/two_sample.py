@@ -208,7 +208,9 @@ def _drawn(
         above = (lines.statistic(costs, statistic) >= _at_least(least)).cumsum(dim=0) + reached
         reached = int(above[-1])
         if reached >= early_stop:
-            last = int((above < early_stop).sum()) + 1  # the relabeling that reached it ends the test
+            last = (
+                int((above < early_stop).sum()) + 1
+            )  # the relabeling that reached it ends the test
             rows[-1] = costs[:last]
             return Draws(torch.cat(rows), exact=False, stopped=True)
     return Draws(torch.cat(rows), exact=False, stopped=False)
@@ -315,7 +317,9 @@ def _judged(
         p_value,
         float(least),
         null,
-        _effect_size(lines, float(observed[0, :n_slices].mean() - drawn.costs[:, :n_slices].mean())),
+        _effect_size(
+            lines, float(observed[0, :n_slices].mean() - drawn.costs[:, :n_slices].mean())
+        ),
         drawn.exact,
         drawn.stopped,
         lines.slices,
@@ -355,7 +359,9 @@ def _influence(lines: _Lines) -> tuple[Tensor, Tensor]:
     n = len(problem.x)
     on_lines = pool.positions("x", lines.slices)  # (L, N)
     u, v, p = on_lines[:, :n], on_lines[:, n:], problem.p
-    a, b = (None if w is None else w.expand(len(u), -1) for w in (problem.x_weights, problem.y_weights))
+    a, b = (
+        None if w is None else w.expand(len(u), -1) for w in (problem.x_weights, problem.y_weights)
+    )
 
     def cost(gap: Tensor) -> Tensor:
         return gap.abs() ** p

@@ -27,12 +27,14 @@ def drift(
     reference: Annotated[
         str,
         typer.Argument(
-            metavar="REFERENCE", show_default=False,
+            metavar="REFERENCE",
+            show_default=False,
             help="The reference: a table, a folder of tables, or a detector that --save wrote.",
         ),
     ],
     new: Annotated[
-        str, typer.Argument(metavar="NEW", show_default=False, help="The table to test, or a folder.")
+        str,
+        typer.Argument(metavar="NEW", show_default=False, help="The table to test, or a folder."),
     ],
     columns: Annotated[
         str | None,
@@ -51,28 +53,51 @@ def drift(
     ] = None,
     all_rows: Annotated[
         bool,
-        typer.Option("--all-rows", help="Also compute the distance between all rows, streamed in bounded memory."),
+        typer.Option(
+            "--all-rows",
+            help="Also compute the distance between all rows, streamed in bounded memory.",
+        ),
     ] = False,
     n_slices: Annotated[int, typer.Option(metavar="L", help="The number of slices.")] = 100,
-    permutations: Annotated[int, typer.Option(metavar="B", help="The number of relabelings.")] = 999,
+    permutations: Annotated[
+        int, typer.Option(metavar="B", help="The number of relabelings.")
+    ] = 999,
     rows: Annotated[
         int,
-        typer.Option(metavar="N", help="Test at most N random rows of each table.", rich_help_panel=options.DATA),
+        typer.Option(
+            metavar="N",
+            help="Test at most N random rows of each table.",
+            rich_help_panel=options.DATA,
+        ),
     ] = 5000,
     seed: options.Seed = 0,
     picture: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Draw the columns that moved: png, svg or pdf.",
-                     rich_help_panel=options.OUTPUT),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Draw the columns that moved: png, svg or pdf.",
+            rich_help_panel=options.OUTPUT,
+        ),
     ] = None,
     save: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Save the detector, to be given as REFERENCE: a file that ends in .pt.",
-                     rich_help_panel=options.OUTPUT),
+        typer.Option(
+            metavar="FILE",
+            help="Save the detector, to be given as REFERENCE: a file that ends in .pt.",
+            rich_help_panel=options.OUTPUT,
+        ),
     ] = None,
     as_json: options.Json = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print nothing; the exit status tells.", rich_help_panel=options.OUTPUT)
+        bool,
+        typer.Option(
+            "--quiet",
+            "-q",
+            help="Print nothing; the exit status tells.",
+            rich_help_panel=options.OUTPUT,
+        ),
     ] = False,
 ) -> int:
     """Test whether a table has drifted from a reference, over all columns together and by each of them.
@@ -139,7 +164,9 @@ def _whole(
     from slicewise.stats import compare_tables
 
     if Path(reference).suffix == ".pt":
-        raise UserError("--all-rows needs the reference table, not a saved detector: give the table")
+        raise UserError(
+            "--all-rows needs the reference table, not a saved detector: give the table"
+        )
     return compare_tables(reference, new, columns=columns, n_slices=n_slices, generator=seed)
 
 
@@ -198,18 +225,27 @@ def _lines(
     lines = [("verdict", verdict)]
     for column in moved[:_MOST_COLUMNS]:
         lines.append(
-            ("moved", f"{column.name}: {column.direction} (W_2 {column.distance:.3g}, p = {column.p_value:.2g})")
+            (
+                "moved",
+                f"{column.name}: {column.direction} (W_2 {column.distance:.3g}, p = {column.p_value:.2g})",
+            )
         )
     if len(moved) > _MOST_COLUMNS:
         lines.append(("", f"and {len(moved) - _MOST_COLUMNS} more columns; --json lists all"))
     if drifted and not moved:
         lines.append(("moved", "no column by itself: what changed is how columns go together"))
-    coded = [f"{c.name} ({len(c.categories)} + others)" for c in detector.encoding.columns if c.kind == "category"]
+    coded = [
+        f"{c.name} ({len(c.categories)} + others)"
+        for c in detector.encoding.columns
+        if c.kind == "category"
+    ]
     if coded:
         lines.append(("categories", "a coordinate for each: " + ", ".join(coded)))
     for name, why in detector.encoding.left_out:
         lines.append(("left out", f"{name}: {why}"))
-    tested = f"{found.n} rows against {len(detector.samples)} of the {detector.rows} of the reference"
+    tested = (
+        f"{found.n} rows against {len(detector.samples)} of the {detector.rows} of the reference"
+    )
     lines.append(("tested", tested))
     if in_time is not None:
         marks = "".join("#" if w.drift.drifted else "." for w in in_time.windows)
@@ -228,9 +264,7 @@ def _lines(
     return lines
 
 
-def _draw(
-    path: Path, detector: DriftDetector, found: Drift, in_time: DriftInTime | None
-) -> None:
+def _draw(path: Path, detector: DriftDetector, found: Drift, in_time: DriftInTime | None) -> None:
     """Draw how far each column moved, and how drift developed, if windows were tested."""
     import io
 
@@ -246,7 +280,9 @@ def _draw(
     panel.barh([c.name for c in shown], [c.distance for c in shown], color=colors)
     panel.set_xlabel("W₂ to the reference, in its spreads")
     verdict = "drift" if found.drifted else "no drift"
-    panel.set_title(f"{verdict}, p = {found.p_value:.2g}\norange: moved at level {found.level:g}", fontsize=10)
+    panel.set_title(
+        f"{verdict}, p = {found.p_value:.2g}\norange: moved at level {found.level:g}", fontsize=10
+    )
     if in_time is not None:
         panel = panels[1]
         sizes = [w.drift.effect_size for w in in_time.windows]
