@@ -128,7 +128,7 @@ def draw_means(path: Path) -> None:
                 0,
                 1,
             )
-            panel.scatter(*(found + at).mT, s=2, color=tuple(color.tolist()))
+            panel.scatter((found + at)[:, 0], (found + at)[:, 1], s=2, color=tuple(color.tolist()))
     panel.set(xticks=[], yticks=[], aspect="equal")
     panel.set_frame_on(False)
     _save(figure, path)

@@ -25,6 +25,7 @@ from slicewise.support import (
     check_set,
     full_precision,
     given_back,
+    one_thread,
 )
 from slicewise.transport import exact_extra
 
@@ -127,7 +128,8 @@ def barycenter(
     check_number("tolerance", tolerance, above=0, or_equal=True)
     check_generator(generator)
     shares = _shares(weights, len(given))
-    with torch.no_grad(), full_precision(given[0].device.type):
+    device = given[0].device
+    with torch.no_grad(), full_precision(device.type), one_thread(device):
         y, masses = _stacked(given, sample_weights)
         x = _start(given, y, masses, shares, n, start, generator)
         found = _descend(x, y, masses, shares.to(y), n_slices, max_steps, tolerance, generator)

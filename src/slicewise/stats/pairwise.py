@@ -28,6 +28,7 @@ from slicewise.support import (
     check_slices,
     full_precision,
     multiply,
+    one_thread,
     takes_arrays,
 )
 from slicewise.transport import project, root, sorted_lines, uniform_cells
@@ -104,7 +105,8 @@ def pairwise(
         raise ValueError(
             "weights beside others: give all sets as one list, and take a part of the result"
         )
-    with torch.no_grad(), full_precision(rows[0].device.type):
+    device = rows[0].device
+    with torch.no_grad(), full_precision(device.type), one_thread(device):
         shared = _Shared.of(
             recipe, [*rows, *([] if others is None else columns)], p, slices, generator
         )
@@ -304,7 +306,8 @@ def _weighted(
         raise ValueError(
             f"weights are {len(weights)}, but there are {len(sets)} sets: give one tensor for each"
         )
-    masses = [as_tensor(w) if isinstance(w, (np.ndarray, list)) else w for w in weights]
+    given: Sequence[Any] = weights
+    masses = [as_tensor(w) if isinstance(w, (np.ndarray, list)) else w for w in given]
     found = torch.zeros(len(sets), len(sets), dtype=torch.float64, device=sets[0].device)
     p, convention = shared.problem.p, shared.recipe.convention
     if shared.recipe.lift is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -307,7 +308,10 @@ def _by_ray(
         ) from None
     if not ray.is_initialized():
         ray.init(
-            address=address, include_dashboard=False, logging_level="ERROR", log_to_driver=False
+            address=address,
+            include_dashboard=False,
+            logging_level=logging.ERROR,
+            log_to_driver=False,
         )
     ray.data.DataContext.get_current().enable_progress_bars = False
     empty = plan.empty().counts.shape

@@ -23,6 +23,7 @@ from slicewise.support import (
     check_generator,
     check_slices,
     full_precision,
+    one_thread,
     takes_arrays,
 )
 from slicewise.transport import LineCost, plan_mean, relabeled_costs
@@ -157,7 +158,7 @@ def two_sample_test(
     check_finite(x=x, y=y)
     first = torch.arange(len(x) + len(y)) < len(x)
     relabelings = Relabelings(first, _blocks_of(len(x), len(y), paired, blocks))
-    with torch.no_grad(), full_precision(x.device.type):
+    with torch.no_grad(), full_precision(x.device.type), one_thread(x.device):
         lines = _Lines.of(problem.detached(), recipe, slices, generator, coordinates, statistic)
         observed = lines.costs(first.unsqueeze(0))  # (1, L + axes)
         if relabelings.count <= permutations + 1:
