@@ -144,7 +144,7 @@ def mmd(
 def mean_absolute_coordinate(d: int) -> float:
     """Return c_d = E|θ_1| of a uniform direction in R^d.
 
-    >>> mean_absolute_coordinate(1), round(mean_absolute_coordinate(3), 6)
+    >>> round(mean_absolute_coordinate(1), 6), round(mean_absolute_coordinate(3), 6)
     (1.0, 0.5)
     """
     return math.exp(math.lgamma(d / 2) - math.lgamma((d + 1) / 2)) / math.sqrt(math.pi)

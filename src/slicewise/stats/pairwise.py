@@ -164,14 +164,17 @@ def embed(
     check_count("n_slices", n_slices)
     check_count("n_quantiles", n_quantiles)
     check_generator(generator)
-    problem = Problem(x.to(torch.promote_types(x.dtype, torch.float32)), x[..., :1, :].to(torch.promote_types(x.dtype, torch.float32)), p)  # fmt: skip
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
     if slices is None:
+        one = (
+            wide.flatten(0, -3)[0] if wide.dim() > 2 else wide
+        )  # one set of slices, whatever the batch
+        alone = Problem(one, one, p)
         recipe = recipe_for("sw", n_slices, {})
-        one = dataclasses.replace(problem, x=problem.x.flatten(0, -3)[0] if x.dim() > 2 else problem.x, y=problem.y.flatten(0, -3)[0] if x.dim() > 2 else problem.y)  # fmt: skip
-        slices = draw(recipe, one, randomness_of(generator, one), None)[1]
-    check_slices(slices, problem.x, (), problem.d)
+        slices = draw(recipe, alone, randomness_of(generator, alone), None)[1]
+    check_slices(slices, wide, (), wide.shape[-1])
     with full_precision(x.device.type):
-        lines = project(problem.x, slices.to(problem.x.dtype))
+        lines = project(wide, slices.to(wide.dtype))
         lines = lines.sort(dim=-1).values if lines.requires_grad else sorted_lines(lines)
     if n_quantiles is not None:
         lines = _quantile_means(lines, n_quantiles)
