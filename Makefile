@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow cluster browser pot-tests gpu sanitize bench bench-pot bench-threads bench-gpu bench-color bench-steps bench-networks claims examples faces check format dist clean
+.PHONY: help setup demo test slow cluster browser pot-tests gpu sanitize bench bench-pot bench-threads bench-gpu bench-color bench-steps bench-networks bench-stats claims examples faces check format dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -32,7 +32,7 @@ slow: $(READY) ## run the tests that take longer
 	$(PYTEST) -m 'slow and not cluster and not browser'
 
 cluster: $(READY) ## run the tests on a Ray cluster of two nodes, started here
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m cluster tests/lab/study/test_ray.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m cluster tests/lab/study/test_ray.py tests/stats/test_ray_tables.py
 
 browser: $(READY) ## test the report and the page of a flow in Chromium, if it is on the path; that of report/runs.db, if it exists
 	$(BIN)/python -m pytest -p no:xdist -m browser tests/lab/report/test_browser.py tests/lab/images/test_film_page.py
@@ -73,6 +73,9 @@ bench-steps: $(READY) ## count the steps of flows, against what is promised; BEN
 
 bench-networks: $(READY) ## train networks without a rate, against a search over Adam's rates; BENCH=--quick, BENCH='--device cuda'
 	$(BIN)/python -m benchmarks.networks --out $(or $(OUT),benchmarks/results) $(BENCH)
+
+bench-stats: $(READY) ## calibration, power and coverage of tests and intervals, speed, large tables (needs hyppo); BENCH=--quick is shorter
+	$(BIN)/python -m benchmarks.stats --out $(or $(OUT),benchmarks/results) $(BENCH)
 
 claims: $(READY) ## measure what training in a latent space promises; LATENTS=folder, BENCH='--device cuda'
 	$(BIN)/python -m benchmarks.claims --out $(or $(OUT),claims.json) $(if $(LATENTS),--latents $(LATENTS)) $(BENCH)

@@ -10,6 +10,8 @@ batch dimension. Directions ("slices") are rows (L, d).
     optim.Computed(parameters)      an optimizer without a learning rate, for a training loop of one's own
     sliced_plan(x, y)               a transport plan from slices; `couple` pairs batches, `interpolate` walks along it
     unbalanced(x, y)                the distance with relaxed marginals
+    two_sample_test(x, y)           do two sets differ, where, and how sure is that? `DriftDetector` for tables
+    pairwise(sets), barycenter(sets)   all distances between several sets; their mean
     wasserstein(x, y)               the exact distance
     VARIANTS                        the methods by name, e.g. "ebsw"
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
         pot,
         problem,
         sampling,
+        stats,
         steps,
         support,
         training,
@@ -69,6 +72,19 @@ if TYPE_CHECKING:
         essf,
         gaussian_constant,
         pad,
+    )
+    from slicewise.stats import (
+        Barycenter,
+        Drift,
+        DriftDetector,
+        TwoSampleTest,
+        barycenter,
+        compare_tables,
+        embed,
+        energy_distance,
+        mmd,
+        pairwise,
+        two_sample_test,
     )
     from slicewise.support import NotArrivedWarning
     from slicewise.training import Training, train
@@ -102,6 +118,10 @@ else:
                 "gaussian_constant pad"
             ),
             "sampling": "",
+            "stats": (
+                "Barycenter Drift DriftDetector TwoSampleTest barycenter compare_tables embed "
+                "energy_distance mmd pairwise two_sample_test"
+            ),
             "steps": "",
             "support": "NotArrivedWarning",
             "training": "Training train",
@@ -124,6 +144,9 @@ def __dir__() -> list[str]:
 __all__ = [
     "VARIANTS",
     "Anneal",
+    "Barycenter",
+    "Drift",
+    "DriftDetector",
     "Evaluation",
     "Flow",
     "Interpolation",
@@ -138,13 +161,18 @@ __all__ = [
     "Subspace",
     "Target",
     "Training",
+    "TwoSampleTest",
     "Unbalanced",
     "backends",
+    "barycenter",
     "color",
+    "compare_tables",
     "couple",
     "displacement",
     "effective_subspace",
+    "embed",
     "empirical_essf",
+    "energy_distance",
     "essf",
     "evaluate",
     "flow",
@@ -152,18 +180,22 @@ __all__ = [
     "gaussian_detour",
     "interpolate",
     "judging",
+    "mmd",
     "optim",
     "pad",
+    "pairwise",
     "parts",
     "pot",
     "sliced_plan",
     "sliced_wasserstein",
     "spherical_uniformity",
+    "stats",
     "steps",
     "subspace_detour",
     "subspace_robust_wasserstein",
     "train",
     "training",
+    "two_sample_test",
     "unbalanced",
     "value_and_grad",
     "wasserstein",

@@ -7,13 +7,14 @@ costs, `pricing` computes it with its gradient; `evaluation`, `gradient`, `displ
 directions to the uniform law. `plan` keeps what calls of one kind need not decide again, `replay` captures
 them as CUDA graphs, `compiled` is the loss as one operation for `torch.compile`, `holding` the loss with its plans held.
 
-Imports every room before it. Used by `optim`, `flows`, `judging`, `training`, `metric`, `lab`.
+Imports every room before it. Used by `stats`, `optim`, `flows`, `judging`, `training`, `metric`, `lab`.
 """
 
 from slicewise.distance.displacement import displacement, valued
 from slicewise.distance.evaluation import Evaluation, evaluate, sliced_wasserstein
 from slicewise.distance.gradient import value_and_grad
 from slicewise.distance.holding import Tape, held_for, held_weights, playing, recording
+from slicewise.distance.intervals import confidence_interval
 from slicewise.distance.loss import Scale, SlicedWasserstein
 from slicewise.distance.objective import (
     Objective,

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from slicewise.distance.bounds import is_frame, most_of_slices
-from slicewise.distance.objective import Objective, check_objective, weigh
+from slicewise.distance.intervals import confidence_interval, held_back
+from slicewise.distance.objective import Objective, check_objective, value_of_costs, weigh
 from slicewise.distance.plan import planned_value
 from slicewise.distance.request import (
     ask_by_name,
     check_value,
+    draw,
     fixed_slices,
     may_be_planned,
     prepare,
     problem_for,
+    randomness_of,
     recipe_for,
 )
-from slicewise.problem import Problem, Target, WeightingPart, declared
-from slicewise.sampling import Generators
+from slicewise.problem import Learner, Problem, SlicerPart, Target, WeightingPart, declared
+from slicewise.sampling import Generators, Randomness
 from slicewise.steps import moved, pull_of
-from slicewise.support import Result, full_precision, takes_arrays, values_readable
+from slicewise.support import (
+    Result,
+    check_generator,
+    check_number,
+    full_precision,
+    takes_arrays,
+    values_readable,
+)
 from slicewise.transport import root
 from slicewise.variants import Recipe, Variant
 
@@ -105,20 +116,56 @@ class Evaluation(Result):
         From the spread between independent groups: slices, chains or frames. NaN where there is only
         one, as for MaxSW. Slices given by the caller are taken for independent draws.
         """
-        power, weights, costs = self.power.detach(), self.weights.detach(), self.costs.detach()
+        terms = self._terms(self.costs.detach(), self.power.detach())
+        n = terms.shape[-1]
+        if n < 2:
+            return torch.full_like(self.power.detach(), math.nan)
+        return (terms.square().sum(dim=-1) * (n / (n - 1))).sqrt()
+
+    def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
+        """Return a confidence interval of `value`: its ends, (*batch,) each.
+
+        It says where the value would lie with infinitely many slices of the same two sets. It takes into account that
+        few slices were drawn (Student's quantiles, degrees of freedom that weights or a control variate use up) and
+        that costs are skewed (Hall's transformation), so it is not symmetric about `value`. NaN where `stderr` is.
+
+        Args:
+            level: the confidence level, in (0, 1).
+
+        Raises:
+            ValueError: if the level is not between 0 and 1.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level = {level!r}: give a number between 0 and 1, e.g. 0.95")
+        costs, problem = self.costs.detach(), self.problem.detached()
+        total = self.power.detach()
+        if self.objective == "mean_root":
+            costs = root(costs, problem.p)
+            total = (self.weights.detach() * costs).sum(dim=-1)
+        weighting = declared(self.recipe.weighting, WeightingPart)
+        leverage = weighting.leverage(costs, self.slices, problem)
+        freedom = weighting.degrees_of_freedom(costs, self.slices, problem)
+        terms = self._terms(costs, total, leverage)
+        if freedom is None:
+            freedom = torch.full_like(total, terms.shape[-1] - 1.0)
+        below, above = confidence_interval(terms, freedom, level)
+        ends = (total - below, total + above)
+        # Costs are not negative; an estimate with a control variate may be.
+        low, high = (end.clamp(min=0) if self.objective == "root" else end for end in ends)
+        return tuple(value_of_costs(end, problem, self.objective) for end in (low, high))  # type: ignore[return-value]
+
+    def _terms(self, costs: Tensor, total: Tensor, leverage: Tensor | None = None) -> Tensor:
+        """The share of each independent group of slices in the error of Σ weights · costs, (*batch, groups)."""
         n_slices = costs.shape[-1]
         size = n_slices if self.group_size is None else self.group_size
         n = -(-n_slices // size)  # independent groups, the last one perhaps incomplete
-        if n < 2:
-            return torch.full_like(power, math.nan)
-        mean = power.unsqueeze(-1)
         weighting = declared(self.recipe.weighting, WeightingPart)
         terms = weighting.errors(costs, self.slices, self.problem.detached())
         if terms is None:
-            terms = weights * costs - mean / n_slices
+            terms = self.weights.detach() * costs - total.unsqueeze(-1) / n_slices
+        terms = held_back(terms, leverage)
         filled = torch.nn.functional.pad(terms, (0, n * size - n_slices))
-        groups = filled.unflatten(-1, (n, size)).sum(dim=-1)
-        return (groups.square().sum(dim=-1) * (n / (n - 1))).sqrt()
+        return filled.unflatten(-1, (n, size)).sum(dim=-1)
 
 
 @takes_arrays(*_ARRAYS)
@@ -128,7 +175,7 @@ def sliced_wasserstein(
     variant: str | Variant | Recipe = "sw",
     *,
     p: float = 2,
-    n_slices: int | None = None,
+    n_slices: int | Literal["auto"] | None = None,
     x_weights: Tensor | None = None,
     y_weights: Tensor | None = None,
     objective: Objective = "root",
@@ -136,6 +183,8 @@ def sliced_wasserstein(
     generator: Generators = None,
     backend: str = "auto",
     progress: float = 0.0,
+    rtol: float | None = None,
+    atol: float | None = None,
     **options: Any,
 ) -> Tensor:
     """Compute the sliced-Wasserstein distance between two sets of samples.
@@ -148,7 +197,8 @@ def sliced_wasserstein(
         y: samples (*batch, m, d), or a `Target`.
         variant: a name in `VARIANTS`, e.g. "ebsw", or a `Recipe`.
         p: the order, at least 1.
-        n_slices: how many slices enter the weighted sum; None is the variant's own default.
+        n_slices: how many slices enter the weighted sum; None is the variant's own default. "auto" draws as many as the
+            wish of `rtol` and `atol` needs; `evaluate` returns their number, and the value with its interval.
         x_weights, y_weights: sample weights (n,) or (*batch, n) that sum to one; samples of weight zero are ignored.
         objective: "root" (SW_p), "power" (SW_p^p) or "mean_root" (the mean W_p over slices).
         slices: directions (L, d) or (*batch, L, d) to use as they are instead of drawing some. Of the variant only its
@@ -158,6 +208,8 @@ def sliced_wasserstein(
         backend: what sorts; the result is the same. "auto" takes the fastest there is (`backends()`); on a CPU "numba",
             "numpy" or "torch", on a CUDA device "nvrtc", "torch-nvrtc", "triton" or "torch".
         progress: how much of a training run is over, in [0, 1], for options that are schedules.
+        rtol, atol: with `n_slices="auto"`: half of the 95 % confidence interval of the value is to be at most
+            max(rtol · value, atol), for every element of the batch. rtol is 0.05 if neither is given.
         options: those of the variant (`VARIANTS[name].options`), and `defaults`, `convention`, `legacy`.
 
     Returns:
@@ -174,6 +226,25 @@ def sliced_wasserstein(
 
     N. Bonneel et al., Sliced and Radon Wasserstein barycenters of measures, 2015.
     """
+    if n_slices == "auto":
+        return evaluate(
+            x,
+            y,
+            variant,
+            p=p,
+            n_slices=n_slices,
+            x_weights=x_weights,
+            y_weights=y_weights,
+            objective=objective,
+            slices=slices,
+            generator=generator,
+            backend=backend,
+            progress=progress,
+            rtol=rtol,
+            atol=atol,
+            **options,
+        ).value
+    _refuse_tolerances(rtol, atol)
     recipe, ask = ask_by_name(variant, n_slices, options, objective, p, backend, progress)
     if may_be_planned(x, slices):
         found = planned_value(ask, x, y, x_weights, y_weights, generator)
@@ -190,7 +261,7 @@ def evaluate(
     variant: str | Variant | Recipe = "sw",
     *,
     p: float = 2,
-    n_slices: int | None = None,
+    n_slices: int | Literal["auto"] | None = None,
     x_weights: Tensor | None = None,
     y_weights: Tensor | None = None,
     objective: Objective = "root",
@@ -198,16 +269,18 @@ def evaluate(
     generator: Generators = None,
     backend: str = "auto",
     progress: float = 0.0,
+    rtol: float | None = None,
+    atol: float | None = None,
     **options: Any,
 ) -> Evaluation:
     """Compute the sliced-Wasserstein distance together with its costs, weights, slices and standard error.
 
     Args:
-        x, y, variant, p, n_slices, x_weights, y_weights, objective, slices, generator, backend, progress, options: as in
-            `sliced_wasserstein`.
+        x, y, variant, p, n_slices, x_weights, y_weights, objective, slices, generator, backend, progress, rtol, atol,
+            options: as in `sliced_wasserstein`.
 
     Returns:
-        An `Evaluation`: `value`, `power`, `costs`, `weights`, `slices`, `stderr`, `bound`, `displacement`.
+        An `Evaluation`: `value`, `power`, `costs`, `weights`, `slices`, `stderr`, `interval`, `bound`, `displacement`.
 
     Raises:
         ValueError: for arguments that do not fit together.
@@ -216,7 +289,18 @@ def evaluate(
     >>> found = evaluate(x, y, "ebsw", n_slices=20)
     >>> found.costs.shape, found.weights.sum().isclose(torch.tensor(1.0)).item()
     (torch.Size([20]), True)
+    >>> found = evaluate(x, y, n_slices="auto", rtol=0.1)
+    >>> low, high = found.interval(0.95)
+    >>> bool(low < found.value < high), bool(high - low <= 0.2 * found.value)
+    (True, True)
     """
+    if n_slices == "auto":
+        wish = Wish.of(rtol, atol, slices, y)
+        recipe = recipe_for(variant, None, options)
+        check_objective(objective, recipe)
+        problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
+        return _grown(recipe, problem, generator, objective, wish)
+    _refuse_tolerances(rtol, atol)
     recipe = recipe_for(variant, n_slices, options)
     check_objective(objective, recipe)
     problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
@@ -238,3 +322,98 @@ def _evaluated(
         found = weigh(recipe, ready.problem, ready.slices, objective)
     check_value(found[0], problem)
     return Evaluation(*found, ready.slices, ready.group_size, objective, recipe, ready.problem)
+
+
+def _refuse_tolerances(rtol: float | None, atol: float | None) -> None:
+    if rtol is not None or atol is not None:
+        raise ValueError("rtol and atol choose the number of slices: give n_slices='auto', too")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How narrow the confidence interval of a value is to be: half of it at most max(rtol · value, atol)."""
+
+    rtol: float
+    atol: float
+
+    @classmethod
+    def of(cls, rtol: float | None, atol: float | None, slices: object, y: Tensor | Target) -> Wish:
+        """Check what a caller wishes."""
+        if slices is not None or isinstance(y, Target):
+            raise ValueError(
+                "n_slices='auto' draws slices, but some are given (slices= or a Target): leave one of them out"
+            )
+        for name, value in (("rtol", rtol), ("atol", atol)):
+            if value is not None:
+                check_number(name, value, above=0, or_equal=True)
+        wish = cls(0.05 if rtol is None and atol is None else rtol or 0.0, atol or 0.0)
+        if wish.rtol == wish.atol == 0:
+            raise ValueError(
+                "rtol and atol are 0, which no number of slices reaches: give one above 0"
+            )
+        return wish
+
+    def missed_by(self, found: Evaluation) -> float:
+        """How many times as wide as wished the interval is, the largest over the batch."""
+        low, high = found.interval(_LEVEL)
+        wanted = (self.rtol * found.value.detach().abs()).clamp(min=self.atol)
+        half = (high - low) / 2
+        # Equal samples cost nothing on any slice: 0 ± 0 is as precise as it gets.
+        ratio = torch.where(half > 0, half / torch.where(wanted > 0, wanted, 1e-300), 0)
+        return float(ratio.max()) if ratio.numel() else 0.0
+
+
+_LEVEL = 0.95
+# Slices that are drawn before any error is trusted: the stopping rule looks at the error it stops by.
+_FEWEST_SLICES, _FEWEST_GROUPS, _MOST_SLICES = 100, 10, 1_000_000
+# Draw a few more than the last look asked for, so that one more look is mostly enough; not many times as many as are
+# known.
+_MARGIN, _MOST_GROWTH = 1.1, 16.0
+
+
+def _grown(
+    recipe: Recipe,
+    problem: Problem,
+    generator: Generators,
+    objective: Objective,
+    wish: Wish,
+) -> Evaluation:
+    """Evaluate with as many slices as the wish needs, drawn in sets of the recipe's own number."""
+    slicer = declared(recipe.slicer, SlicerPart)
+    check_generator(generator)
+    rng = randomness_of(generator, problem)
+    with full_precision(problem.x.device.type):
+        sliced, first, _ = draw(recipe, problem, rng, None)
+        each, size = first.shape[-2], slicer.group_size(sliced.d)
+        if size is None or isinstance(recipe.lift, Learner) or slicer.is_fixed or each == 1:
+            raise ValueError(
+                f"n_slices='auto' with {recipe!r}, which states no standard error: give a number of slices, or use a variant "
+                f"that draws independent ones, e.g. 'sw', 'orthosw' or 'ebsw'"
+            )
+        # Sets are independent of each other, whatever slices of one set are.
+        size = size if each % size == 0 else each
+        sets = [first]
+        wanted = max(_FEWEST_SLICES, _FEWEST_GROUPS * size)
+        while True:
+            while each * len(sets) < wanted:
+                sets.append(_another_set(recipe, sliced, rng))
+            slices = torch.cat(sets, dim=-2)
+            values = weigh(recipe, sliced, slices, objective)
+            check_value(values[0], problem)
+            found = Evaluation(*values, slices, size, objective, recipe, sliced)
+            missed = wish.missed_by(found)
+            if missed <= 1:
+                return found
+            n_slices = slices.shape[-2]
+            if n_slices >= _MOST_SLICES:
+                raise ValueError(
+                    f"{n_slices} slices leave an interval {missed:.3g} times as wide as rtol = {wish.rtol:g}, "
+                    f"atol = {wish.atol:g} ask for: give larger ones"
+                )
+            growth = min(_MARGIN * missed**2, _MOST_GROWTH)
+            wanted = min(math.ceil(n_slices * growth), _MOST_SLICES)
+
+
+def _another_set(recipe: Recipe, problem: Problem, rng: Randomness) -> Tensor:
+    """One more set of slices of a problem that is lifted already."""
+    return draw(dataclasses.replace(recipe, lift=None), problem, rng, None)[1]

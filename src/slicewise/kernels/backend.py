@@ -137,6 +137,39 @@ class Chosen:
 
         return NumbaLines()
 
+    def relabeled_costs(
+        self,
+        values: Tensor,
+        order: Tensor,
+        labels: Tensor,
+        weights: Tensor | None,
+        p: float,
+        energy: bool,
+    ) -> Tensor | None:
+        """See `cpu.relabeled_costs`, where numba works."""
+        if _fastest_on_cpu() != "numba":
+            return None
+        from slicewise.kernels.cpu import relabeled_costs
+
+        return relabeled_costs(values, order, labels, weights, p, energy)
+
+    def count_lines(
+        self,
+        lines: Tensor,
+        center: Tensor,
+        scale: Tensor,
+        counts: Tensor,
+        shift: int,
+        offset: int,
+    ) -> bool:
+        """See `cpu.count_lines`, where numba works."""
+        if _fastest_on_cpu() != "numba":
+            return False
+        from slicewise.kernels.cpu import count_lines
+
+        count_lines(lines, center, scale, counts, shift, offset)
+        return True
+
     def draws(self, seeds: Tensor, step: int | Tensor, stream: int) -> DeviceDraws | None:
         """Draws made where the seeds are, if kernels can be compiled there."""
         kernels = _cuda_kernels(seeds.device.index or 0) if seeds.is_cuda else None

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from slicewise.support import broadcast
-from slicewise.transport import Match, PricingMatcher, Wanted
+from slicewise.transport import Match, PricingMatcher, Wanted, uniform_cells
 from slicewise.transport import match_slices as plain_match_slices
 
 Array = Any
@@ -720,3 +720,67 @@ def _every_row(t: Tensor, shape: tuple[int, ...]) -> Array:
 def _few_rows(t: Tensor, shape: tuple[int, ...]) -> Array:
     """One row where all are the same, else each."""
     return t.detach().contiguous().view(1, -1).numpy() if t.dim() == 1 else _every_row(t, shape)
+
+
+def relabeled_costs(
+    values: Tensor,
+    order: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    p: float,
+    energy: bool,
+) -> Tensor:
+    """See `transport.relabeled_costs`."""
+    loops = importlib.import_module("slicewise.kernels.numba_relabeled")
+    # Halves of a sum lose less in float64, and a line of the pool stays in the nearest cache either way.
+    z = values.detach().double().contiguous().numpy()
+    o, marks = (
+        order.to(torch.int32).contiguous().numpy(),
+        labels.to(torch.uint8).contiguous().numpy(),
+    )
+    n_lines, total = z.shape
+    n = int(marks[0].sum())
+    out = np.empty((len(marks), n_lines))
+    if weights is not None:
+        w = weights.detach().double().contiguous().numpy()
+
+        def work(start: int, stop: int) -> None:
+            sides, masses = np.empty((2, total + 1)), np.empty((2, total + 1))
+            loops.by_weights(z, o, marks, w, start, stop, p, energy, sides, masses, out)
+
+    elif energy or p == 1:
+
+        def work(start: int, stop: int) -> None:
+            loops.by_gaps(z, o, marks, start, stop, energy, out)
+
+    elif 2 * n == total:
+
+        def work(start: int, stop: int) -> None:
+            loops.by_pairs(z, o, marks, start, stop, p, np.empty((2, total + 1)), out)
+
+    else:
+        cells = uniform_cells(n, total - n)
+        u_rank, v_rank = (t.to(torch.int32).numpy() for t in (cells.u_rank, cells.v_rank))
+        width = cells.width.numpy()
+
+        def work(start: int, stop: int) -> None:
+            sides = np.empty((2, total + 1))
+            loops.by_cells(z, o, marks, u_rank, v_rank, width, start, stop, p, sides, out)
+
+    share(work, n_lines, each_ns=len(marks) * total * 2.0)
+    return torch.from_numpy(out)
+
+
+def count_lines(
+    lines: Tensor, center: Tensor, scale: Tensor, counts: Tensor, shift: int, offset: int
+) -> None:
+    """See `stats.counts.plain_count`."""
+    loops = importlib.import_module("slicewise.kernels.numba_counts")
+    rows, into = lines.detach().double().contiguous().numpy(), counts.numpy()
+    middle, unit, bins = center.numpy(), scale.numpy(), counts.shape[1] // 2
+
+    def work(start: int, stop: int) -> None:
+        memory = np.empty(rows.shape[1], np.float32)
+        loops.count(rows, middle, unit, into, start, stop, shift, offset, bins, memory)
+
+    share(work, len(rows), each_ns=rows.shape[1] * 3.0)

@@ -105,6 +105,18 @@ class ControlVariate(BuiltIn, WeightingPart):
         left = costs - alpha * (c - expected)
         return (left - left.mean(dim=-1, keepdim=True)) / slices.shape[-2]
 
+    def leverage(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
+        """Return 1/L plus the share of each slice in the spread of the control variate, (*batch, L)."""
+        c, _ = self._variate(slices, problem)
+        off = (c - c.mean(dim=-1, keepdim=True)).square()
+        whole = off.sum(dim=-1, keepdim=True)
+        found = 1 / c.shape[-1] + torch.where(whole > 0, off / torch.where(whole > 0, whole, 1), 0)
+        return found.expand(*problem.batch, -1)
+
+    def degrees_of_freedom(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
+        """Return L − 2: a mean and the factor α were fitted."""
+        return costs.new_full(problem.batch, slices.shape[-2] - 2.0)
+
     def _variate(self, slices: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
         """c (*batch, L) and its mean over the sphere (*batch, 1)."""
         gap = mean_of(*problem.side("x")) - mean_of(*problem.side("y"))  # (*batch, 1, d)

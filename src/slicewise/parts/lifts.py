@@ -152,6 +152,7 @@ class Monomials(BuiltIn, LiftPart):
     degree: int
     graph_safe = False  # gradients are autograd's
     rotation_invariant = False  # the products of turned coordinates are others
+    label_free = True
 
     def __post_init__(self) -> None:
         if self.degree % 2 == 0 or self.degree < 1:
@@ -209,6 +210,7 @@ class Circles(BuiltIn, LiftPart):
     graph_safe = False
     linear_slices = False
     needs_all_samples = True  # curves are matched by one process, which has them all
+    label_free = True
 
     def __post_init__(self) -> None:
         check_number("radius", self.radius, above=0)
@@ -253,6 +255,7 @@ class Networks(BuiltIn, LiftPart):
     graph_safe = False
     linear_slices = False
     needs_all_samples = True
+    label_free = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Problem:
         size = self.width * (problem.d + 2)

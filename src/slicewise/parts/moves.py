@@ -200,6 +200,7 @@ class Spread(BuiltIn, MovePart):
     copies: int = 1
     legacy: bool = False
     scheduled = ("kappa",)
+    label_free = True
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         kappa: sphere.Number
@@ -236,6 +237,8 @@ class Orthogonal(BuiltIn, MovePart):
         >>> bool((moved.diagonal().abs() < 1e-5).all())
         True
     """
+
+    label_free = True
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         check_fit(self, problem.d)
@@ -297,6 +300,8 @@ class Afresh(BuiltIn, MovePart):
         torch.Size([3, 3])
     """
 
+    label_free = True
+
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         return sphere.uniform(tuple(slices.shape), rng, slices.dtype)
 
@@ -327,6 +332,7 @@ class Repeat(BuiltIn, MovePart):
 
     move: Move
     times: int
+    label_free = True
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         for _ in range(self.times):
@@ -367,6 +373,7 @@ class InTurn(BuiltIn, MovePart):
 
     first: Move
     second: Move
+    label_free = True
 
     def __call__(self, slices: Tensor, problem: Problem, rng: Randomness) -> Tensor:
         return self.second(self.first(slices, problem, rng), problem, rng)

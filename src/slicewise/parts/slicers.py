@@ -52,6 +52,7 @@ class Uniform(BuiltIn, SlicerPart):
     n: int
     looks_at_samples = False
     is_uniform = True
+    label_free = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         return sphere.uniform((*problem.batch, self.n, problem.d), rng, problem.x.dtype)
@@ -91,6 +92,7 @@ class Orthonormal(BuiltIn, SlicerPart):
 
     n: int
     looks_at_samples = False
+    label_free = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         return sphere.orthonormal((*problem.batch, self.n, problem.d), rng, problem.x.dtype)
@@ -132,6 +134,7 @@ class Frame(BuiltIn, SlicerPart):
     """
 
     n: int
+    label_free = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         check_fit(self, problem.d)
@@ -177,6 +180,7 @@ class Gaussian(BuiltIn, SlicerPart):
     """
 
     n: int
+    label_free = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         drawn = rng.normal(*problem.batch, self.n, problem.d).to(problem.x.dtype)
@@ -228,6 +232,7 @@ class Quasi(BuiltIn, SlicerPart):
     n: int
     points: point_sets.Points = "sobol"
     turned: bool = False
+    label_free = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         check_choice("points", self.points, point_sets.KINDS)
@@ -282,6 +287,7 @@ class Together(BuiltIn, SlicerPart):
 
     first: Slicer
     second: Slicer
+    label_free = True
 
     @property
     def is_fixed(self) -> bool:  # type: ignore[override]
@@ -317,6 +323,7 @@ class LowDiscrepancy(BuiltIn, SlicerPart):
     """
 
     n: int
+    label_free = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         return sphere.low_discrepancy((*problem.batch, self.n, problem.d), rng, problem.x.dtype)
@@ -352,6 +359,7 @@ class RandomPath(BuiltIn, SlicerPart):
     """
 
     n: int
+    label_free = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         shape = (*problem.batch, self.n)
@@ -399,6 +407,7 @@ class Then(BuiltIn, SlicerPart):
 
     start: Slicer
     move: Move
+    label_free = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         return self.move(self.start(problem, rng), problem, rng)
@@ -445,6 +454,7 @@ class Trace(BuiltIn, SlicerPart):
     n_steps: int
     burn_in: int = 0
     thin: int = 1
+    label_free = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         visited = [self.start(problem, rng)]

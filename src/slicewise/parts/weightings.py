@@ -52,6 +52,7 @@ class Equal(BuiltIn, WeightingPart):
     """
 
     is_mean = True
+    label_free = True
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         n_slices = slices.shape[-2]
@@ -93,6 +94,7 @@ class Energy(BuiltIn, WeightingPart):
     detach: bool = False
     exponent: float = 2.0
     self_normalized = True  # their sum is one whatever the costs are
+    label_free = True
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         return self._weights(costs)
@@ -113,6 +115,14 @@ class Energy(BuiltIn, WeightingPart):
         """Return the first-order error (*batch, L) of a ratio of two means, slice by slice."""
         weights = self._weights(costs)
         return weights * (costs - (weights * costs).sum(dim=-1, keepdim=True))
+
+    def leverage(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
+        """Return the weights: without slice i the estimate is off by weight · (cost − estimate) / (1 − weight)."""
+        return self._weights(costs)
+
+    def degrees_of_freedom(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
+        """Return the effective number of slices 1 / Σ weights², less one."""
+        return 1 / self._weights(costs).square().sum(dim=-1) - 1
 
     def total_and_slope(self, costs: Tensor) -> tuple[Tensor, Tensor]:
         """Return Σ weights · costs (...) and its derivative in each cost (..., L), computed in closed form."""
@@ -197,6 +207,7 @@ class Aligned(BuiltIn, WeightingPart):
 
     basis: Tensor | None = None
     graph_safe = False  # finding the span looks at its rank
+    label_free = True
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         check_fit(self, problem.d)

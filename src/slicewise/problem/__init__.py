@@ -26,6 +26,7 @@ from slicewise.problem.part import (
     declared,
     follows_progress,
     graph_safe,
+    label_free,
     needs_all_samples,
     rotation_invariant,
     unfit_for,

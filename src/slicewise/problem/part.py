@@ -74,6 +74,9 @@ class Part:
     needs_all_samples: bool = True
     # Does turning both sample sets turn the law of its slices with them? Flows then may work in rotated coordinates.
     rotation_invariant: bool = False
+    # Given all samples on both sides, does it depend on these alone, so that relabeling them changes nothing? A part that
+    # compares the sides (an ascent, a draw by costs, a control variate) does not say so; permutation tests refuse it.
+    label_free: bool = False
     # Is it one of this library's own, whose results need no check?
     built_in: bool = False
     # Names of fields that may be schedules: functions of how much of a run is over.
@@ -187,6 +190,18 @@ class WeightingPart(Part):
         """
         return None
 
+    def leverage(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor | None:
+        """How much of the weighting each slice alone decides, (*batch, L) in [0, 1); None if weights are constants.
+
+        Errors of a fit to few slices are too small, those of slices with a large leverage most: intervals divide each by
+        one minus its leverage, as leaving the slice out would.
+        """
+        return None
+
+    def degrees_of_freedom(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor | None:
+        """How many independent slices its estimate rests on, less what was fitted, (*batch,); None is all but one."""
+        return None
+
 
 class LiftPart(Part):
     """A lift that declares what it can do."""
@@ -265,6 +280,11 @@ def needs_all_samples(part: object) -> bool:
 def rotation_invariant(part: object) -> bool:
     """Is all of it independent of the axes that samples are given in?"""
     return all(declared(one, Part).rotation_invariant for one in walk(part))
+
+
+def label_free(part: object) -> bool:
+    """Is all of it independent of which side a sample is on, if both sides are given all samples?"""
+    return all(declared(one, Part).label_free for one in walk(part))
 
 
 def unfit_for(part: object, d: int) -> str | None:

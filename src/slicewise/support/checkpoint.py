@@ -24,13 +24,13 @@ from slicewise.support.files import check_writable, write_whole
 # Version 1 is what slicewise 0.1 wrote: a bare dictionary for flows, safetensors for trainings.
 FORMAT_VERSION = 2
 
-Kind = Literal["flow", "training"]
+Kind = Literal["flow", "training", "comparison", "detector"]
 Content = dict[str, Any]
 _PLAIN = (type(None), bool, int, float, str)
 
 
 class CheckpointFile:
-    """The checkpoint file of one flow or training.
+    """The checkpoint file of one flow, training or comparison of tables.
 
     `save` replaces the file atomically, so that a process killed at any moment leaves the previous checkpoint or
     the new one. `load` refuses a file that cannot be continued from, and leaves it as it is.
@@ -39,7 +39,7 @@ class CheckpointFile:
 
     Args:
         path: Name of the file. Missing folders are created when it is first written.
-        kind: What the file holds, "flow" or "training".
+        kind: What the file holds, "flow", "training", "comparison" or "detector".
         every: Seconds between two writes, for `due`. 0 writes whenever asked, infinity never.
 
     Raises:

@@ -222,6 +222,30 @@ class Backend(Protocol):
         """The version of `transport.match_slices` for a backend's name ("auto": the fastest) on a device."""
         ...
 
+    def relabeled_costs(
+        self,
+        values: Tensor,
+        order: Tensor,
+        labels: Tensor,
+        weights: Tensor | None,
+        p: float,
+        energy: bool,
+    ) -> Tensor | None:
+        """`transport.relabeled_costs` on the CPU; None where plain PyTorch must do it."""
+        ...
+
+    def count_lines(
+        self,
+        lines: Tensor,
+        center: Tensor,
+        scale: Tensor,
+        counts: Tensor,
+        shift: int,
+        offset: int,
+    ) -> bool:
+        """`stats.counts.plain_count` on the CPU, added to `counts`; False where plain PyTorch must do it."""
+        ...
+
     def draws(self, seeds: Tensor, step: int | Tensor, stream: int) -> DeviceDraws | None:
         """Draws made on the device that holds the seeds, if it can."""
         ...

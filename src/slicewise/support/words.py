@@ -20,6 +20,8 @@ OF_THE_CALL = (
     "generator",
     "backend",
     "progress",
+    "rtol",
+    "atol",
 )
 
 # Arguments of slicewise 0.1, and what to write now.

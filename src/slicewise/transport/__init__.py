@@ -2,7 +2,8 @@
 
 `one_dim` is transport on the line in plain PyTorch, which every faster version is tested against; `sliced` projects and
 prices many slices in bounded memory, `autograd` makes that differentiable (and has the p-th root), `backproject` takes gradients on lines back
-to samples; `circle` is transport on the circle, `couplings` prices plans in the samples' own space; `exact` is the exact distance; `subspace_robust` and `subspace_detour` are exact
+to samples; `relabeled` prices all relabelings of a pool, `circle` is transport on the circle, `couplings` prices plans in
+the samples' own space; `exact` is the exact distance; `subspace_robust` and `subspace_detour` are exact
 relatives.
 
 Imports `support`. Used by `problem`, `parts`, `distance` and all that needs an exact distance.
@@ -21,17 +22,20 @@ from slicewise.transport.circle import (
     uniform_circle_costs,
 )
 from slicewise.transport.couplings import at_index, distance_power, pair_costs
-from slicewise.transport.exact import wasserstein, within
+from slicewise.transport.exact import exact_extra, wasserstein, within
 from slicewise.transport.matching import match_samples, matched_distance
 from slicewise.transport.one_dim import (
     TIED,
     Match,
     Wanted,
+    match,
     order_of,
     plan_mean,
     plan_on_lines,
     potentials_on_lines,
+    uniform_cells,
 )
+from slicewise.transport.relabeled import LineCost, plain_relabeled_costs, relabeled_costs
 from slicewise.transport.sliced import (
     DEVICE_PIECE_BYTES,
     PIECE_BYTES,

@@ -223,12 +223,17 @@ def _shared_at_ties(
 def _cells(u: Tensor, v: Tensor, u_mass: Tensor | None, v_mass: Tensor | None) -> Cells:
     n, m = u.shape[-1], v.shape[-1]
     if u_mass is None and v_mass is None:
-        # Uniform masses jump at multiples of 1/n and 1/m: exact in integers, and one grid for all.
-        u_knots = torch.arange(1, n + 1, device=u.device) * m
-        v_knots = torch.arange(1, m + 1, device=u.device) * n
-        cells = merge_knots(u_knots, v_knots)
-        return cells._replace(width=cells.width.double() / (n * m))
+        return uniform_cells(n, m, u.device)
     return merge_knots(running_shares(u_mass, n, u.device), running_shares(v_mass, m, u.device))
+
+
+def uniform_cells(n: int, m: int, device: torch.device | None = None) -> Cells:
+    """The cells of n and m samples of equal weight, which are the same on every line."""
+    # Uniform masses jump at multiples of 1/n and 1/m: exact in integers.
+    u_knots = torch.arange(1, n + 1, device=device) * m
+    v_knots = torch.arange(1, m + 1, device=device) * n
+    cells = merge_knots(u_knots, v_knots)
+    return cells._replace(width=cells.width.double() / (n * m))
 
 
 def running_shares(mass: Tensor | None, n: int, device: torch.device) -> Tensor:

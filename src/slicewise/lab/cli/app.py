@@ -11,6 +11,7 @@ import typer
 import slicewise
 from slicewise.lab.cli import STOPPED, USAGE
 from slicewise.lab.cli.distance import distance
+from slicewise.lab.cli.drift import drift
 from slicewise.lab.cli.flow import flow
 from slicewise.lab.cli.latents import latents
 from slicewise.lab.cli.plan import plan
@@ -49,6 +50,7 @@ def _common(
 
 app.command()(distance)
 app.command()(plan)
+app.command()(drift)
 app.command()(flow)
 app.command()(transfer)
 app.command()(variants)
@@ -63,7 +65,7 @@ def bench() -> None:
     """Print how to run the benchmarks, which are not part of the installed package."""
     raise UserError(
         "the benchmarks are in the repository, not in the installed package: in a clone of it run `make bench`, "
-        "`make bench-gpu`, `make bench-color`, `make bench-steps`, `make bench-networks` or `make claims`"
+        "`make bench-gpu`, `make bench-color`, `make bench-steps`, `make bench-networks`, `make bench-stats` or `make claims`"
     )
 
 

@@ -1,0 +1,1 @@
+"""What the statistics of `slicewise.stats` promise, measured: calibration, power, coverage, speed, size."""

@@ -1,0 +1,70 @@
+"""Measure what the statistics promise: calibration, power, coverage, speed, and tables that memory does not hold.
+
+python -m benchmarks.stats --out benchmarks/results [--only calibration power …] [--quick] [--tables FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.stats import large_tables, speed, studies
+from slicewise.support import write_whole
+
+
+def parts(quick: bool, tables: Path) -> dict[str, Callable[[], Any]]:
+    """What is measured, by name."""
+    repeats = 100 if quick else 2000
+    rows = 200_000 if quick else 100_000_000
+    return {
+        "calibration": lambda: studies.calibration(repeats),
+        "power": lambda: studies.power(
+            5 if quick else 150, dimensions=(2, 20) if quick else (2, 20, 200)
+        ),
+        "coverage": lambda: studies.coverage(250 if quick else 2000),
+        "auto": lambda: studies.coverage_of_auto(20 if quick else 2000),
+        "test": lambda: speed.permutation_test(permutations=100 if quick else 1000),
+        "pairwise": lambda: speed.pairwise(k=40 if quick else 200),
+        "barycenter": lambda: speed.barycenters(((2, 300),)) if quick else speed.barycenters(),
+        "tables": lambda: large_tables.run(tables, rows, rows // 10),
+    }
+
+
+def main() -> None:
+    """Measure, and write one JSON file for each part; a figure of the power."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--only", nargs="+", choices=list(parts(True, Path())), default=None)
+    parser.add_argument("--quick", action="store_true", help="few repeats: less than a minute")
+    parser.add_argument(
+        "--tables", type=Path, default=Path("build/tables"), help="where large tables are written"
+    )
+    given = parser.parse_args()
+    today = datetime.date.today().isoformat()
+    for name, measure in parts(given.quick, given.tables).items():
+        if given.only is not None and name not in given.only:
+            continue
+        print(name, flush=True)
+        found = {"part": name, "date": today, "threads": torch.get_num_threads(), "torch": torch.__version__,
+                 "quick": given.quick, "found": measure()}  # fmt: skip
+        print(found["found"], flush=True)
+        write_whole(
+            given.out / f"stats-{name}-{today}.json",
+            json.dumps(found, indent=1, default=float) + "\n",
+        )
+        if name == "power":
+            from benchmarks.stats.picture import draw_power
+
+            draw_power(found["found"], given.out / f"stats-power-{today}.png")
+
+
+if __name__ == "__main__":
+    main()
