@@ -18,9 +18,11 @@ from slicewise.distance.request import (
     fixed_slices,
     may_be_planned,
     prepare,
+    is_tracked,
     problem_for,
     recipe_for,
 )
+from slicewise.laws import Law
 from slicewise.problem import Problem, Target, WeightingPart, declared
 from slicewise.sampling import Generators
 from slicewise.steps import moved, pull_of
@@ -89,6 +91,7 @@ class Evaluation(Result):
             raise ValueError(
                 f"no bound is known for {self.recipe.lift!r}, whose slices are curves; use function='poly'"
             )
+        self.problem.check_has_samples("a bound")
         if self.recipe.convention == "reference":
             raise ValueError("a bound is stated in convention='mean' alone: leave convention out")
         slices = self.slices
@@ -124,7 +127,7 @@ class Evaluation(Result):
 @takes_arrays(*_ARRAYS)
 def sliced_wasserstein(
     x: Tensor,
-    y: Tensor | Target,
+    y: Tensor | Target | Law,
     variant: str | Variant | Recipe = "sw",
     *,
     p: float = 2,
@@ -145,7 +148,7 @@ def sliced_wasserstein(
 
     Args:
         x: samples (*batch, n, d): tensors, NumPy arrays or lists; the result is of the same kind.
-        y: samples (*batch, m, d), or a `Target`.
+        y: samples (*batch, m, d), a `Target`, or a law of `slicewise.laws` (nothing is sampled).
         variant: a name in `VARIANTS`, e.g. "ebsw", or a `Recipe`.
         p: the order, at least 1.
         n_slices: how many slices enter the weighted sum; None is the variant's own default.
@@ -179,14 +182,15 @@ def sliced_wasserstein(
         found = planned_value(ask, x, y, x_weights, y_weights, generator)
         if found is not None:
             return found[0]
-    problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
+    what = (x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
+    problem = problem_for(*what, whole_frame=is_tracked(slices))
     return _evaluated(recipe, problem, y, slices, generator, n_slices, objective).value
 
 
 @takes_arrays(*_ARRAYS)
 def evaluate(
     x: Tensor,
-    y: Tensor | Target,
+    y: Tensor | Target | Law,
     variant: str | Variant | Recipe = "sw",
     *,
     p: float = 2,
@@ -219,14 +223,15 @@ def evaluate(
     """
     recipe = recipe_for(variant, n_slices, options)
     check_objective(objective, recipe)
-    problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
+    what = (x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
+    problem = problem_for(*what, whole_frame=is_tracked(slices))
     return _evaluated(recipe, problem, y, slices, generator, n_slices, objective)
 
 
 def _evaluated(
     recipe: Recipe,
     problem: Problem,
-    y: Tensor | Target,
+    y: Tensor | Target | Law,
     slices: Tensor | None,
     generator: Generators,
     n_slices: int | None,

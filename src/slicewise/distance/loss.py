@@ -24,11 +24,13 @@ from slicewise.distance.request import (
     ask_for,
     check_value,
     fixed_slices,
+    is_tracked,
     may_be_planned,
     prepare,
     problem_for,
     recipe_for,
 )
+from slicewise.laws import Law
 from slicewise.problem import LiftPart, Problem, SlicerPart, State, Target, basis_of, declared
 from slicewise.sampling import Generators, as_generators
 from slicewise.support import (
@@ -225,7 +227,7 @@ class SlicedWasserstein(_KeepsLearner):
     def forward(
         self,
         x: Tensor,
-        y: Tensor | Target,
+        y: Tensor | Target | Law,
         *,
         x_weights: Tensor | None = None,
         y_weights: Tensor | None = None,
@@ -258,6 +260,9 @@ class SlicedWasserstein(_KeepsLearner):
                 if tape.can_be_held:
                     return self._held(tape, call, x)
                 slices = None if isinstance(y, Target) else call.slices
+        elif torch.compiler.is_compiling() and isinstance(y, Law):
+            given = (x_weights, y_weights, slices, generator, progress)
+            return self._as_it_is(x, y, *given)
         elif torch.compiler.is_compiling():
             value = self._compiled(x, y, x_weights, y_weights, slices, generator, progress)
             if value is not None:
@@ -270,16 +275,32 @@ class SlicedWasserstein(_KeepsLearner):
         def own() -> Problem:
             share = self.terms is not None and self.terms.samples == "sharded"
             what = (x, y, self.p, x_weights, y_weights, self.recipe.convention, progress)
-            return problem_for(*what, self.backend, share=share)
+            whole = self.terms is not None or is_tracked(slices)
+            return problem_for(*what, self.backend, share=share, whole_frame=whole)
 
         if self.terms is not None:
             return self._over_ranks(own, y, slices, generator, call)
         return self._value(own(), fixed_slices(y, slices), generator, call)
 
+    @torch.compiler.disable
+    def _as_it_is(
+        self,
+        x: Tensor,
+        law: Law,
+        x_weights: Tensor | None,
+        y_weights: Tensor | None,
+        slices: Tensor | None,
+        generator: Generators,
+        progress: float,
+    ) -> Tensor:
+        """The loss against a law beside compiled code: what it keeps of the law no compiler can follow."""
+        given = {"x_weights": x_weights, "y_weights": y_weights, "slices": slices}
+        return self.forward(x, law, **given, generator=generator, progress=progress)
+
     def _planned(
         self,
         x: Tensor,
-        y: Tensor | Target,
+        y: Tensor | Target | Law,
         x_weights: Tensor | None,
         y_weights: Tensor | None,
         generator: Generators,
@@ -319,7 +340,7 @@ class SlicedWasserstein(_KeepsLearner):
     def _compiled(
         self,
         x: Tensor,
-        y: Tensor | Target,
+        y: Tensor | Target | Law,
         x_weights: Tensor | None,
         y_weights: Tensor | None,
         slices: Tensor | None,
@@ -399,7 +420,7 @@ class SlicedWasserstein(_KeepsLearner):
     def _over_ranks(
         self,
         own: Callable[[], Problem],
-        y: Tensor | Target,
+        y: Tensor | Target | Law,
         slices: Tensor | None,
         generator: Generators,
         call: Call | None,
@@ -419,6 +440,7 @@ class SlicedWasserstein(_KeepsLearner):
             return problem, fixed_slices(y, slices)
 
         words = f"{self._words()}, reduction={self.reduction!r}"
+        words += f", y={y!r}" if isinstance(y, Law) else ""
         curved = self.scale == "displacement" and self.p != 2
         problem, given, found = meet(self.terms, self.recipe, words, mine, whole_plans=curved)
         value = self.terms.corrected(self._value(problem, given, generator, call))
@@ -483,7 +505,7 @@ class SlicedWasserstein(_KeepsLearner):
             one.set_state(saved.cpu())
 
 
-def _fits(state: State, x: Tensor, y: Tensor | Target, *weights: Tensor | None) -> bool:
+def _fits(state: State, x: Tensor, y: Tensor | Target | Law, *weights: Tensor | None) -> bool:
     """Was this state learned for samples like these: of their batch, dimension, precision and device?"""
     tensors = (x, y, *(w for w in weights if w is not None))
     if not state or not all(isinstance(t, Tensor) for t in tensors) or x.dim() < 2:

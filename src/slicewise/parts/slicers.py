@@ -352,6 +352,7 @@ class RandomPath(BuiltIn, SlicerPart):
     """
 
     n: int
+    needs_target_samples = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         shape = (*problem.batch, self.n)
@@ -493,6 +494,7 @@ class Principal(BuiltIn, SlicerPart):
 
     n: int = 4
     graph_safe = False  # finding the span looks at its rank
+    needs_target_samples = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         span = span_of(problem)

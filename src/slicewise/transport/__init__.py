@@ -2,7 +2,7 @@
 
 `one_dim` is transport on the line in plain PyTorch, which every faster version is tested against; `sliced` projects and
 prices many slices in bounded memory, `autograd` makes that differentiable (and has the p-th root), `backproject` takes gradients on lines back
-to samples, `exact` is the exact distance; `subspace_robust` and `subspace_detour` are exact
+to samples, `known_law` prices samples against a law in place of samples, `exact` is the exact distance; `subspace_robust` and `subspace_detour` are exact
 relatives.
 
 Imports `support`. Used by `problem`, `parts`, `distance` and all that needs an exact distance.
@@ -14,6 +14,14 @@ from slicewise.support import open_on_demand
 from slicewise.transport.autograd import root, root_slope, slice_costs, weighted_cost
 from slicewise.transport.backproject import descend
 from slicewise.transport.exact import wasserstein, within
+from slicewise.transport.known_law import (
+    KnownLaw,
+    LawMatcher,
+    LineLaw,
+    Placed,
+    double_exponential,
+    equal_cells,
+)
 from slicewise.transport.matching import match_samples, matched_distance
 from slicewise.transport.one_dim import Match, Wanted, plan_mean, plan_on_lines
 from slicewise.transport.sliced import (
