@@ -18,6 +18,7 @@ ROOMS = [
     "sampling",
     "transport",
     "kernels",
+    "laws",
     "problem",
     "parts",
     "variants",

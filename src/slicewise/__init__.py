@@ -8,6 +8,7 @@ batch dimension. Directions ("slices") are rows (L, d).
     flow(x, y)                      move samples x onto samples y, without a learning rate; `displacement` is one step
     train(network, y)               train a network by the distance, without a learning rate
     optim.Computed(parameters)      an optimizer without a learning rate, for a training loop of one's own
+    laws.Normal()                   a law in the place of samples y, compared with exactly
     wasserstein(x, y)               the exact distance
     VARIANTS                        the methods by name, e.g. "ebsw"
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         flows,
         judging,
         kernels,
+        laws,
         metric,
         optim,
         parts,
@@ -82,6 +84,7 @@ else:
             "flows": "Flow Recording Stopping flow",
             "judging": "",
             "kernels": "backends",
+            "laws": "",
             "metric": "",
             "optim": "",
             "parts": "",
@@ -134,6 +137,7 @@ __all__ = [
     "gaussian_constant",
     "gaussian_detour",
     "judging",
+    "laws",
     "optim",
     "pad",
     "parts",

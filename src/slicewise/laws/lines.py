@@ -34,14 +34,15 @@ class StandardNormal(LineLaw):
         inside = x.clamp(-_FAR, _FAR)
         return torch.special.ndtr(x) - inside * self._density(inside)
 
+    # The level itself: the quantile function has no singularity but a logarithm at the ends, which quadratures stand.
     def to_chart(self, x: Tensor) -> Tensor:
-        return x.clamp(-_FAR, _FAR)
+        return torch.special.ndtr(x)
 
     def from_chart(self, y: Tensor) -> Tensor:
-        return y
+        return torch.special.ndtri(y.clamp(1e-300, 1 - 2.0**-53))
 
     def chart_density(self, y: Tensor) -> Tensor:
-        return self._density(y)
+        return torch.ones_like(y)
 
 
 class _Angular(LineLaw):
@@ -207,7 +208,7 @@ class QuantileLine(LineLaw):
         return float(self.cell_integrals(ends)[1].sum())
 
     def quantile(self, level: Tensor) -> Tensor:
-        inside = level.clamp(2.0**-60, 1 - 2.0**-53)
+        inside = level.clamp(2.0**-53, 1 - 2.0**-53)
         return self._quantile(inside).to(level.dtype)
 
     @torch.no_grad()
