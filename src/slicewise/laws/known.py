@@ -499,7 +499,7 @@ class Quantile(Law):
 class Mixture(Law):
     """A mixture of laws with means and widths: on each slice, the mixture of their slices.
 
-    Quantiles of a mixture have no formula: they are found by bisection for every slice, to the last digits of float64.
+    Quantiles of a mixture have no formula: they are found by Newton's method on every slice, to the last digits of float64.
 
     Args:
         components: Laws of this module, other than mixtures and `Quantile`.

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.transport import LineLaw, double_exponential
+from slicewise.transport import LineLaw, double_exponential, solved
 
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 _FAR = 39.0  # beyond it the normal density is zero in float64
@@ -24,15 +24,15 @@ class StandardNormal(LineLaw):
     def cdf(self, x: Tensor) -> Tensor:
         return torch.special.ndtr(x)
 
-    def _density(self, x: Tensor) -> Tensor:
+    def density(self, x: Tensor) -> Tensor:
         return torch.exp(-x * x / 2) / _ROOT_TWO_PI
 
     def mean_up_to(self, x: Tensor) -> Tensor:
-        return -self._density(x)
+        return -self.density(x)
 
     def square_up_to(self, x: Tensor) -> Tensor:
         inside = x.clamp(-_FAR, _FAR)
-        return torch.special.ndtr(x) - inside * self._density(inside)
+        return torch.special.ndtr(x) - inside * self.density(inside)
 
     # The level itself: the quantile function has no singularity but a logarithm at the ends, which quadratures stand.
     def to_chart(self, x: Tensor) -> Tensor:
@@ -69,24 +69,23 @@ class _Angular(LineLaw):
     def cdf(self, x: Tensor) -> Tensor:
         return _Level.apply(self.to_chart(x), self)
 
+    def density(self, x: Tensor) -> Tensor:
+        angle = self.to_chart(x)
+        return self.chart_density(angle) * self._turn(angle)
+
+    def _turn(self, angle: Tensor) -> Tensor:
+        """By how much the angle changes with x."""
+        raise NotImplementedError
+
     def quantile(self, level: Tensor) -> Tensor:
         return self.from_chart(self._angle(level))
 
     @torch.no_grad()
     def _angle(self, level: Tensor) -> Tensor:
-        """The angle of a level: by bisection, then by Newton's steps, which below the median only overshoot upward."""
+        """The angle of a level, found in the lower half."""
         lower = torch.minimum(level, 1 - level)
         low = torch.full_like(lower, -math.pi / 2)
-        high = torch.zeros_like(lower)
-        for _ in range(34):
-            middle = (low + high) / 2
-            below = self._level(middle) < lower
-            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        angle = high
-        for _ in range(4):
-            density = self.chart_density(angle)
-            step = (self._level(angle) - lower) / torch.where(density > 0, density, 1)
-            angle = torch.where(density > 0, angle - step, angle).clamp(-math.pi / 2, 0)
+        angle = solved(self._level, self.chart_density, lower, low, torch.zeros_like(lower))
         angle = torch.where(lower == 0, -math.pi / 2, torch.where(lower == 0.5, 0.0, angle))
         return torch.where(level > 0.5, -angle, angle)
 
@@ -107,6 +106,9 @@ class SphereSlice(_Angular):
 
     def from_chart(self, y: Tensor) -> Tensor:
         return torch.sin(y)
+
+    def _turn(self, angle: Tensor) -> Tensor:
+        return 1 / torch.cos(angle).clamp(min=1e-8)
 
     def mean_up_to(self, x: Tensor) -> Tensor:
         # By parts: z times the density is the slope of −(1 − z²) · density / (d − 1).
@@ -138,6 +140,9 @@ class StudentLine(_Angular):
 
     def from_chart(self, y: Tensor) -> Tensor:
         return math.sqrt(self.df) * torch.tan(y)
+
+    def _turn(self, angle: Tensor) -> Tensor:
+        return torch.cos(angle).square() / math.sqrt(self.df)
 
     def quantile(self, level: Tensor) -> Tensor:
         found = super().quantile(level)

@@ -21,6 +21,7 @@ from slicewise.transport.known_law import (
     Placed,
     double_exponential,
     equal_cells,
+    solved,
 )
 from slicewise.transport.matching import match_samples, matched_distance
 from slicewise.transport.one_dim import Match, Wanted, plan_mean, plan_on_lines

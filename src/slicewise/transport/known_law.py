@@ -46,6 +46,10 @@ class LineLaw:
         """The level of each place."""
         raise NotImplementedError
 
+    def density(self, x: Tensor) -> Tensor:
+        """The density at each place, for laws that may be components of a mixture."""
+        raise NotImplementedError
+
     def mean_up_to(self, x: Tensor) -> Tensor:
         """∫ z up to x."""
         raise NotImplementedError
@@ -217,7 +221,7 @@ def _knots(
 
 
 def _mixture_quantiles(law: KnownLaw, loc: Tensor, scale: Tensor, levels: Tensor) -> Tensor:
-    """Quantiles (..., n, 1) of the mixture: between the least and the largest of its components, by bisection."""
+    """Quantiles (..., n, 1) of the mixture: between the least and the largest of its components, by Newton's steps."""
     each = torch.cat(
         [
             loc[..., k : k + 1] + scale[..., k : k + 1] * line.quantile(levels)
@@ -226,15 +230,49 @@ def _mixture_quantiles(law: KnownLaw, loc: Tensor, scale: Tensor, levels: Tensor
         dim=-1,
     )
     low, high = each.amin(dim=-1, keepdim=True), each.amax(dim=-1, keepdim=True)
-    for _ in range(64):
-        middle = (low + high) / 2
-        level = sum(
-            weight * line.cdf(_standardized(middle, loc[..., k : k + 1], scale[..., k : k + 1]))
-            for k, (line, weight) in enumerate(zip(law.lines, law.weights, strict=True))
-        )
-        below = level < levels
-        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-    return (low + high) / 2
+    parts = [
+        (line, weight, loc[..., k : k + 1], scale[..., k : k + 1])
+        for k, (line, weight) in enumerate(zip(law.lines, law.weights, strict=True))
+    ]
+
+    def level(x: Tensor) -> Tensor:
+        each = [weight * line.cdf(_standardized(x, loc, scale)) for line, weight, loc, scale in parts]
+        return torch.stack(each).sum(dim=0)
+
+    def density(x: Tensor) -> Tensor:
+        each = [
+            weight * line.density(_standardized(x, loc, scale)) / torch.where(scale == 0, torch.inf, scale)
+            for line, weight, loc, scale in parts
+        ]
+        return torch.stack(each).sum(dim=0)
+
+    return solved(level, density, levels, low, high)
+
+
+def solved(
+    function: Callable[[Tensor], Tensor],
+    slope: Callable[[Tensor], Tensor],
+    value: Tensor,
+    low: Tensor,
+    high: Tensor,
+) -> Tensor:
+    """Where an increasing function has a value, between two places: by Newton's steps, halving where one leads astray."""
+    x, before = (low + high) / 2, torch.full_like(value, torch.inf)
+    for _ in range(100):
+        gap = function(x) - value
+        low, high = torch.where(gap < 0, x, low), torch.where(gap < 0, high, x)
+        steep = slope(x)
+        usable = (steep > 0) & steep.isfinite()
+        near = x - gap / torch.where(usable, steep, 1)
+        # A step is taken on if the last one made the gap smaller by half: else the bracket is halved.
+        good = usable & (near > low) & (near < high) & (gap.abs() < 0.5 * before)
+        after = torch.where(good, near, (low + high) / 2)
+        before = gap.abs()
+        done = (before <= 4e-15 * value) | ((after - x).abs() <= 4e-16 * torch.maximum(low.abs(), high.abs()))
+        x = torch.where(before <= 4e-15 * value, x, after)
+        if bool(done.all()):
+            break
+    return x
 
 
 def _standardized(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
