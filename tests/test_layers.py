@@ -25,6 +25,7 @@ ROOMS = [
     "steps",
     "distributed",
     "distance",
+    "nn",
     "optim",
     "flows",
     "judging",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         kernels,
         laws,
         metric,
+        nn,
         optim,
         parts,
         problem,
@@ -44,9 +45,11 @@ if TYPE_CHECKING:
     )
     from slicewise.distance import (
         Evaluation,
+        Goodness,
         SlicedWasserstein,
         displacement,
         evaluate,
+        goodness_of_fit,
         sliced_wasserstein,
         value_and_grad,
     )
@@ -78,7 +81,8 @@ else:
         {
             "color": "",
             "distance": (
-                "Evaluation SlicedWasserstein displacement evaluate sliced_wasserstein value_and_grad"
+                "Evaluation Goodness SlicedWasserstein displacement evaluate goodness_of_fit "
+                "sliced_wasserstein value_and_grad"
             ),
             "distributed": "",
             "flows": "Flow Recording Stopping flow",
@@ -86,6 +90,7 @@ else:
             "kernels": "backends",
             "laws": "",
             "metric": "",
+            "nn": "",
             "optim": "",
             "parts": "",
             "problem": (
@@ -117,6 +122,7 @@ __all__ = [
     "Anneal",
     "Evaluation",
     "Flow",
+    "Goodness",
     "NotArrivedWarning",
     "Problem",
     "Recipe",
@@ -136,8 +142,10 @@ __all__ = [
     "flow",
     "gaussian_constant",
     "gaussian_detour",
+    "goodness_of_fit",
     "judging",
     "laws",
+    "nn",
     "optim",
     "pad",
     "parts",

@@ -39,14 +39,19 @@ def one_of_many(rank, size):
             (None, 2, "projections", {"scale": "displacement"}),
         ):
             displaced = "scale" in options
-            whole = [torch.zeros(4, **WIDE).requires_grad_(not displaced), x.clone().requires_grad_()]
+            whole = [
+                torch.zeros(4, **WIDE).requires_grad_(not displaced),
+                x.clone().requires_grad_(),
+            ]
             mine = [
                 torch.zeros(4, **WIDE).requires_grad_(not displaced),
                 shares(x, size)[rank].clone().requires_grad_(),
             ]
             own = None if weights is None else shares(weights, size, -1)[rank]
             alone = sw.SlicedWasserstein(p=p, **options)
-            expected = alone(whole[1], laws(whole[0])[index], x_weights=weights, generator=seeded(0))
+            expected = alone(
+                whole[1], laws(whole[0])[index], x_weights=weights, generator=seeded(0)
+            )
             expected.backward()
             together = loss_of(p=p, exchange=exchange, **options)
             found = together(mine[1], laws(mine[0])[index], x_weights=own, generator=seeded(rank))

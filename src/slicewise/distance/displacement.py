@@ -9,8 +9,8 @@ from torch import Tensor
 
 from slicewise.distance.objective import value_of_means
 from slicewise.distance.request import check_value, fixed_slices, prepare, problem_for, recipe_for
-from slicewise.parts import weights_for
 from slicewise.laws import Law
+from slicewise.parts import weights_for
 from slicewise.problem import Problem, Target
 from slicewise.sampling import Generators
 from slicewise.steps import Pull, Rule, moved, pull_of, rule_for, step_on_lines

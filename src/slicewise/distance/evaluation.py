@@ -16,9 +16,9 @@ from slicewise.distance.request import (
     ask_by_name,
     check_value,
     fixed_slices,
+    is_tracked,
     may_be_planned,
     prepare,
-    is_tracked,
     problem_for,
     recipe_for,
 )

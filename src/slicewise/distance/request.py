@@ -195,7 +195,9 @@ def problem_for(
     known = None
     if isinstance(y, Law):
         if y_weights is not None:
-            raise ValueError(f"y_weights beside {y!r}: a law has no samples to weigh; leave them out")
+            raise ValueError(
+                f"y_weights beside {y!r}: a law has no samples to weigh; leave them out"
+            )
         check_set("x", x, may_be_empty=share)
         y.check_order(float(p), x.shape[-1])
         y, known = on_slices(y, x.shape[-1], whole=whole_frame)
@@ -353,12 +355,23 @@ def draw(
     problem, state = lifted(recipe, problem, rng, state)
     with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
         if isinstance(recipe.slicer, Learner):
-            state = recipe.slicer.cold(problem, rng) if state is None else state
-            slices, state = recipe.slicer.learn(problem, rng, state)
+            seen = _with_whole_frame(recipe, problem)
+            state = recipe.slicer.cold(seen, rng) if state is None else state
+            slices, state = recipe.slicer.learn(seen, rng, state)
         else:
-            slices = recipe.slicer(problem.detached(), rng)
+            slices = recipe.slicer(_with_whole_frame(recipe, problem).detached(), rng)
         _check_drawn(recipe, slices, problem)
         return problem, problem.agreed(slices.to(problem.x.dtype)), state
+
+
+def _with_whole_frame(recipe: Recipe, problem: Problem) -> Problem:
+    """The problem for a slicer that may climb: of a law, costs then are functions of all of a slice, its length too."""
+    looks = declared(recipe.slicer, SlicerPart).looks_at_samples
+    if problem.law is None or problem.others is not None or not looks:
+        return problem
+    frame, known = on_slices(problem.law, problem.d, whole=True)
+    inner = problem.matcher.inner if isinstance(problem.matcher, LawMatcher) else match_slices
+    return dataclasses.replace(problem, y=frame.to(problem.y), matcher=LawMatcher(known, inner))
 
 
 def _check_drawn(recipe: Recipe, slices: object, problem: Problem) -> None:

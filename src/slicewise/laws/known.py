@@ -11,11 +11,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from slicewise.laws.lines import QuantileLine, SphereSlice, StandardNormal, StudentLine
+from slicewise.laws.lines import (
+    NormalPositions,
+    QuantileLine,
+    SphereSlice,
+    StandardNormal,
+    StudentLine,
+)
 from slicewise.sampling import Generators, Randomness, uniform
 from slicewise.support import check_count, check_generator
 from slicewise.transport import KnownLaw, LineLaw, Placed
 
+_POSITIONS = NormalPositions()
 _NORMAL = StandardNormal()  # one, so that what is kept of it serves every law
 
 
@@ -204,7 +211,11 @@ class _Elliptical(Law):
         width = self._isotropic_width()
         mean = self.mean if self.mean.dim() else self.mean.expand(d)
         mean = mean.unsqueeze(-2)
-        if width is not None and not whole and not (width.requires_grad and torch.is_grad_enabled()):
+        if (
+            width is not None
+            and not whole
+            and not (width.requires_grad and torch.is_grad_enabled())
+        ):
             return mean, (_Rows(0, None, float(width)),)
         axes = self._axes(d)
         batch = torch.broadcast_shapes(mean.shape[:-2], axes.shape[:-2])
@@ -212,14 +223,18 @@ class _Elliptical(Law):
         both = [t.to(axes.device, wide).expand(*batch, *t.shape[-2:]) for t in (mean, axes)]
         return torch.cat(both, dim=-2), (_Rows(0, slice(1, 1 + axes.shape[-2]), 1.0),)
 
-    def _standard(self, n: int, d: int, k: int, generator: Generators, batch: tuple[int, ...]) -> Tensor:
+    def _standard(
+        self, n: int, d: int, k: int, generator: Generators, batch: tuple[int, ...]
+    ) -> Tensor:
         """Standard samples (*batch, n, k)."""
         raise NotImplementedError
 
     def _drawn(self, n: int, d: int, generator: Generators) -> Tensor:
         axes = self._axes(d).double()
         mean = self.mean.to(axes.device).double()
-        batch = tuple(torch.broadcast_shapes(axes.shape[:-2], mean.shape[:-1] if mean.dim() else ()))
+        batch = tuple(
+            torch.broadcast_shapes(axes.shape[:-2], mean.shape[:-1] if mean.dim() else ())
+        )
         standard = self._standard(n, d, axes.shape[-2], generator, batch)
         return standard @ axes + (mean.unsqueeze(-2) if mean.dim() else mean)
 
@@ -268,7 +283,9 @@ class _WithCovariance(_Elliptical):
 
     def _axes(self, d: int) -> Tensor:
         if self._width.dim() == 0:
-            return self._width.sqrt() * torch.eye(d, dtype=self._width.dtype, device=self._width.device)
+            return self._width.sqrt() * torch.eye(
+                d, dtype=self._width.dtype, device=self._width.device
+            )
         if self._width.dim() == 1:
             return torch.diag_embed(self._width.sqrt())
         return self._root()
@@ -302,11 +319,24 @@ class Normal(_WithCovariance):
     def _line(self, d: int) -> LineLaw:
         return _NORMAL
 
-    def _standard(self, n: int, d: int, k: int, generator: Generators, batch: tuple[int, ...]) -> Tensor:
+    def _standard(
+        self, n: int, d: int, k: int, generator: Generators, batch: tuple[int, ...]
+    ) -> Tensor:
         return self._normals((*batch, n, k), generator)
 
     def __repr__(self) -> str:
         return f"Normal(mean={_brief(self.mean)}, cov={_brief(self.cov)})"
+
+
+class PlottingPositions(Normal):
+    """The normal quantiles of i / (n + 1) in the place of the standard normal law, for samples of equal weight and p = 2.
+
+    Not a law: as n points they are narrower than it, by a bias that falls like log n / n. Only to compute what is
+    published.
+    """
+
+    def _line(self, d: int) -> LineLaw:
+        return _POSITIONS
 
 
 class StudentT(_WithCovariance):
@@ -334,7 +364,9 @@ class StudentT(_WithCovariance):
     def _line(self, d: int) -> LineLaw:
         return _student(self.df)
 
-    def _standard(self, n: int, d: int, k: int, generator: Generators, batch: tuple[int, ...]) -> Tensor:
+    def _standard(
+        self, n: int, d: int, k: int, generator: Generators, batch: tuple[int, ...]
+    ) -> Tensor:
         rng = Randomness(generator, self._width.device)
         normal = rng.normal(*batch, n, k).double()
         # A χ² variable by its quantile function would need one: by the law of Gamma, seeded from the same source.
@@ -391,7 +423,9 @@ class UniformSphere(_Round):
             )
         return _sphere(d)
 
-    def _standard(self, n: int, d: int, k: int, generator: Generators, batch: tuple[int, ...]) -> Tensor:
+    def _standard(
+        self, n: int, d: int, k: int, generator: Generators, batch: tuple[int, ...]
+    ) -> Tensor:
         return uniform((*batch, n, k), Randomness(generator, self._width.device), torch.float64)
 
 
@@ -412,7 +446,9 @@ class UniformBall(_Round):
     def _line(self, d: int) -> LineLaw:
         return _sphere(d + 2)  # of which it is a marginal
 
-    def _standard(self, n: int, d: int, k: int, generator: Generators, batch: tuple[int, ...]) -> Tensor:
+    def _standard(
+        self, n: int, d: int, k: int, generator: Generators, batch: tuple[int, ...]
+    ) -> Tensor:
         shape = (*batch, n, d + 2)
         return uniform(shape, Randomness(generator, self._width.device), torch.float64)[..., :k]
 
@@ -534,7 +570,9 @@ class Mixture(Law):
             raise ValueError(f"weights sum to {sum(self.weights):.6g}: divide them by their sum")
         dimensions = {one.d for one in self.components} - {None}
         if len(dimensions) > 1:
-            raise ValueError(f"components in {sorted(map(str, dimensions))} dimensions: give laws of one")
+            raise ValueError(
+                f"components in {sorted(map(str, dimensions))} dimensions: give laws of one"
+            )
         self.d = next(iter(dimensions), None)
 
     def on_lines(self, d: int) -> tuple[tuple[LineLaw, ...], tuple[float, ...]]:
@@ -559,10 +597,15 @@ class Mixture(Law):
     def _drawn(self, n: int, d: int, generator: Generators) -> Tensor:
         rng = Randomness(generator, torch.device("cpu"))
         chances = torch.tensor(self.weights, dtype=torch.float64).cumsum(0)
-        which = torch.searchsorted(chances, rng.uniform(n).double()).clamp(max=len(self.weights) - 1)
+        which = torch.searchsorted(chances, rng.uniform(n).double()).clamp(
+            max=len(self.weights) - 1
+        )
         seeds = (rng.uniform(len(self.components)) * 2**31).long().tolist()
         found = torch.stack(
-            [one.sample(n, d, generator=seed) for one, seed in zip(self.components, seeds, strict=True)]
+            [
+                one.sample(n, d, generator=seed)
+                for one, seed in zip(self.components, seeds, strict=True)
+            ]
         )  # (K, *batch, n, d)
         return torch.stack([found[int(k), ..., i, :] for i, k in enumerate(which)], dim=-2)
 
@@ -604,7 +647,9 @@ def _double(law: torch.distributions.Distribution) -> torch.distributions.Distri
     """The same law with parameters in float64, without the checks of arguments that refuse the ends of the support."""
     names = law.arg_constraints
     try:
-        parameters = {name: getattr(law, name).detach().double() for name in names if name in vars(law)}
+        parameters = {
+            name: getattr(law, name).detach().double() for name in names if name in vars(law)
+        }
         return type(law)(**parameters, validate_args=False)
     except (TypeError, AttributeError, NotImplementedError):
         law._validate_args = False

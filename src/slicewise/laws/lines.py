@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.transport import LineLaw, double_exponential, solved
+from slicewise.transport import LineCells, LineLaw, double_exponential, solved
 
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 _FAR = 39.0  # beyond it the normal density is zero in float64
@@ -43,6 +43,15 @@ class StandardNormal(LineLaw):
 
     def chart_density(self, y: Tensor) -> Tensor:
         return torch.ones_like(y)
+
+
+class NormalPositions(StandardNormal):
+    """n points at the normal quantiles of i / (n + 1), as published regularizers take them for the law (p = 2)."""
+
+    def equal_cells(self, n: int) -> LineCells:
+        exact = super().equal_cells(n)
+        points = torch.special.ndtri(torch.arange(1, n + 1, dtype=torch.float64) / (n + 1))
+        return LineCells(exact.places, points, torch.zeros((), dtype=torch.float64))
 
 
 class _Angular(LineLaw):

@@ -12,8 +12,8 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
-from slicewise.laws import Law
 from slicewise.distance import Objective, recipe_for, sliced_wasserstein
+from slicewise.laws import Law
 from slicewise.support import check_choice, check_order, renamed_arguments
 from slicewise.variants import Recipe, Variant
 

@@ -17,6 +17,7 @@ from slicewise.transport.exact import wasserstein, within
 from slicewise.transport.known_law import (
     KnownLaw,
     LawMatcher,
+    LineCells,
     LineLaw,
     Placed,
     double_exponential,

@@ -29,6 +29,14 @@ _NODES, _REACH = 41, 3.4
 _KEPT = 64  # numbers of samples whose cells are kept, for each law on the line
 
 
+class LineCells(NamedTuple):
+    """The cells of n samples of equal weight on a standard law."""
+
+    places: Tensor  # (n + 1,), where they begin and end
+    means: Tensor  # (n,), the mean of each cell
+    variance: Tensor  # (), the sum over cells of mass times variance
+
+
 class LineLaw:
     """A standard law on the line, in float64; a law in R^d lies on each slice as one that is moved and scaled.
 
@@ -78,6 +86,14 @@ class LineLaw:
     # Are partial integrals known in closed form? If not, those of cells are found by quadrature, for every p.
     closed_form = True
 
+    def equal_cells(self, n: int) -> LineCells:
+        """The cells of n samples of equal weight."""
+        levels = torch.arange(n + 1, dtype=torch.float64) / n
+        means = n * self.cell_integrals(levels)[0]
+        if self.symmetric:  # and exactly so
+            means = (means - means.flip(-1)) / 2
+        return LineCells(self.quantile(levels), means, self.second_moment - means.square().mean())
+
     def cell_integrals(self, levels: Tensor) -> tuple[Tensor, Tensor]:
         """∫ z and ∫ z² over the cells between successive levels (..., n + 1): both (..., n)."""
         places = self.quantile(levels)
@@ -106,25 +122,12 @@ class KnownLaw:
         raise NotImplementedError
 
 
-class LineCells(NamedTuple):
-    """The cells of n samples of equal weight on a standard law."""
-
-    places: Tensor  # (n + 1,), where they begin and end
-    means: Tensor  # (n,), the mean of each cell
-    variance: Tensor  # (), the sum over cells of mass times variance
-
-
 _DEVICES: dict[tuple[int, LineLaw, torch.dtype, torch.device], LineCells] = {}
 
 
 @functools.lru_cache(maxsize=_KEPT)
 def _equal_cells(line: LineLaw, n: int) -> LineCells:
-    levels = torch.arange(n + 1, dtype=torch.float64) / n
-    first, _ = line.cell_integrals(levels)
-    means = n * first
-    if line.symmetric:  # and exactly so
-        means = (means - means.flip(-1)) / 2
-    return LineCells(line.quantile(levels), means, line.second_moment - means.square().mean())
+    return line.equal_cells(n)
 
 
 def equal_cells(line: LineLaw, n: int, dtype: torch.dtype, device: torch.device) -> LineCells:
@@ -178,7 +181,9 @@ def match_law(
     for k, (line, weight) in enumerate(zip(law.lines, law.weights, strict=True)):
         loc, scale = placed.loc[..., k, None], placed.scale[..., k, None]
         turn = None if line.symmetric else scale < 0
-        cell = _Cell(u_sorted, loc, scale, line, knots[k], ends, mass, turn, single=len(law.lines) == 1)
+        cell = _Cell(
+            u_sorted, loc, scale, line, knots[k], ends, mass, turn, single=len(law.lines) == 1
+        )
         a0, a1, a2 = cell.squares() if p == 2 else cell.distances() if p == 1 else cell.powers(p)
         cost = cost + weight * a0
         slope = slope + weight * a1
@@ -236,12 +241,16 @@ def _mixture_quantiles(law: KnownLaw, loc: Tensor, scale: Tensor, levels: Tensor
     ]
 
     def level(x: Tensor) -> Tensor:
-        each = [weight * line.cdf(_standardized(x, loc, scale)) for line, weight, loc, scale in parts]
+        each = [
+            weight * line.cdf(_standardized(x, loc, scale)) for line, weight, loc, scale in parts
+        ]
         return torch.stack(each).sum(dim=0)
 
     def density(x: Tensor) -> Tensor:
         each = [
-            weight * line.density(_standardized(x, loc, scale)) / torch.where(scale == 0, torch.inf, scale)
+            weight
+            * line.density(_standardized(x, loc, scale))
+            / torch.where(scale == 0, torch.inf, scale)
             for line, weight, loc, scale in parts
         ]
         return torch.stack(each).sum(dim=0)
@@ -268,8 +277,9 @@ def solved(
         good = usable & (near > low) & (near < high) & (gap.abs() < 0.5 * before)
         after = torch.where(good, near, (low + high) / 2)
         before = gap.abs()
-        done = (before <= 4e-15 * value) | ((after - x).abs() <= 4e-16 * torch.maximum(low.abs(), high.abs()))
-        x = torch.where(before <= 4e-15 * value, x, after)
+        close = before <= 2e-13 * value
+        done = close | ((after - x).abs() <= 4e-16 * torch.maximum(low.abs(), high.abs()))
+        x = torch.where(close, torch.where(usable, near, x).clamp(low, high), after)
         if bool(done.all()):
             break
     return x
@@ -294,7 +304,9 @@ class _Cell:
     knots: Tensor  # (..., n + 1), float64, in units of the component
     levels: Tensor
     mass: Tensor | None  # of the samples; None: equal
-    turn: Tensor | None  # (..., 1), where the law is turned round: its cells come in the opposite order
+    turn: (
+        Tensor | None
+    )  # (..., 1), where the law is turned round: its cells come in the opposite order
     single: bool  # the only component: its cells have the masses of the samples
 
     def squares(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -344,7 +356,9 @@ class _Cell:
         else:
             back = self.line.quantile((1 - self.levels).clamp(0, 1))
         # A law that is turned round has its upper places first.
-        return torch.where(self.turn, back[..., 1:], low), torch.where(self.turn, back[..., :-1], high)
+        return torch.where(self.turn, back[..., 1:], low), torch.where(
+            self.turn, back[..., :-1], high
+        )
 
     def _split(self) -> tuple[Tensor, Tensor, Tensor]:
         """Ends of the cells, and where in them the sample itself lies."""
@@ -576,7 +590,9 @@ class LawMatcher(PricingMatcher):
         )
         assert found is not None
         power, gradient = found
-        power = power + (more.mean(dim=-1) if coefficients is None else (coefficients * more).sum(dim=-1))
+        power = power + (
+            more.mean(dim=-1) if coefficients is None else (coefficients * more).sum(dim=-1)
+        )
         if not root:
             return power, gradient
         value = power.clamp(min=0).sqrt()
