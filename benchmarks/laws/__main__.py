@@ -56,6 +56,7 @@ def timed(
 
 
 def main() -> None:
+    """Time, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument(
