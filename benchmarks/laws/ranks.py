@@ -118,7 +118,10 @@ def main() -> None:
         lines.append(
             f"| {name} | {other / value:.4f} | {sizes[0]:.4f} | {off:.1e} | {sizes[1]:.4f} |"
         )
-    lines += ["", "Each is that of two processes divided by that of one with the whole batch: 1 and 0 are right."]
+    lines += [
+        "",
+        "Each is that of two processes divided by that of one with the whole batch: 1 and 0 are right.",
+    ]
     page = "\n".join(lines) + "\n"
     print(page)
     if given.out is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
+import pickle
 import warnings
 
 import numpy as np
@@ -19,6 +21,7 @@ from tests.tolerances import assert_close
 WIDE = {"dtype": torch.float64}
 COV = torch.tensor([[2.0, 0.3, 0.0], [0.3, 1.0, 0.1], [0.0, 0.1, 0.5]], **WIDE)
 TWO = Mixture([Normal([-1.0, 0.0, 0.0], 0.3), Normal([1.0, 0.5, 0.0], 0.2)], [0.3, 0.7])
+TWO_IN_FOUR = Mixture([Normal(-1.0, 0.3), Normal(1.0, 0.2)])
 LAWS = {
     "normal": Normal(),
     "covariance": Normal([0.1, 0.2, 0.3], COV),
@@ -358,10 +361,10 @@ def test_collapse_outliers_and_low_rank_have_useful_gradients():
     for name, x in cases.items():
         x = x + 1e-3 * torch.randn(64, d)
         before = sw.sliced_wasserstein(x, Normal(), generator=1, n_slices=200)
-        for seed in range(5):
+        for seed in range(10):
             x = x + sw.displacement(x, Normal(), generator=seed, n_slices=50)
         assert x.isfinite().all(), name
-        assert sw.sliced_wasserstein(x, Normal(), generator=1, n_slices=200) < 0.6 * before, name
+        assert sw.sliced_wasserstein(x, Normal(), generator=1, n_slices=200) < 0.7 * before, name
     exactly = torch.zeros(64, d, requires_grad=True)
     sw.SlicedWasserstein()(exactly, Normal()).backward()
     assert exactly.grad.isfinite().all()
@@ -369,15 +372,25 @@ def test_collapse_outliers_and_low_rank_have_useful_gradients():
 
 
 def test_compiled_code_has_the_same_value():
+    """As one operation, without a break in the graph; with slices that are given, by the plain version."""
     x = torch.randn(32, 4, requires_grad=True)
-    law, loss = Normal(), sw.SlicedWasserstein()
-    along = torch.nn.functional.normalize(torch.randn(6, 4), dim=-1)
-    compiled = torch.compile(lambda t: loss(t * 1.0, law, slices=along), backend="eager")
-    value = compiled(x)
-    (gradient,) = torch.autograd.grad(value, x)
-    wanted = loss(x, law, slices=along)
-    assert_close(value, wanted)
-    assert_close(gradient, torch.autograd.grad(wanted, x)[0])
+    for law in (Normal(), UniformSphere(2.0), TWO_IN_FOUR):
+        for scale in ("classic", "displacement"):
+            loss = sw.SlicedWasserstein("qsw", scale=scale)  # the same slices every time
+            compiled = torch.compile(
+                lambda t, loss=loss, law=law: loss(t * 1.0, law), backend="eager", fullgraph=True
+            )
+            value = compiled(x)
+            (gradient,) = torch.autograd.grad(value, x)
+            wanted = loss(x, law)
+            assert_close(value, wanted)
+            assert_close(gradient, torch.autograd.grad(wanted, x)[0])
+
+
+def test_laws_are_copied_and_pickled():
+    law = pickle.loads(pickle.dumps(Normal(1.0, 2.0)))
+    assert repr(law) == repr(copy.deepcopy(law)) == "Normal(mean=1, cov=2)"
+    assert law.number != copy.deepcopy(law).number
 
 
 def test_coefficients_are_kept_for_each_number_of_samples():

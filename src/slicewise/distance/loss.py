@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from slicewise.distance.compiled import compiled_value, number_of
+from slicewise.distance.compiled import compiled_law_value, compiled_value, number_of
 from slicewise.distance.displacement import check_displaceable, displaced
 from slicewise.distance.holding import Before, Call, Tape, held_for, tape_in_use
 from slicewise.distance.objective import Objective, check_objective, weigh
@@ -260,9 +260,6 @@ class SlicedWasserstein(_KeepsLearner):
                 if tape.can_be_held:
                     return self._held(tape, call, x)
                 slices = None if isinstance(y, Target) else call.slices
-        elif torch.compiler.is_compiling() and isinstance(y, Law):
-            given = (x_weights, y_weights, slices, generator, progress)
-            return self._as_it_is(x, y, *given)
         elif torch.compiler.is_compiling():
             value = self._compiled(x, y, x_weights, y_weights, slices, generator, progress)
             if value is not None:
@@ -281,21 +278,6 @@ class SlicedWasserstein(_KeepsLearner):
         if self.terms is not None:
             return self._over_ranks(own, y, slices, generator, call)
         return self._value(own(), fixed_slices(y, slices), generator, call)
-
-    @torch.compiler.disable
-    def _as_it_is(
-        self,
-        x: Tensor,
-        law: Law,
-        x_weights: Tensor | None,
-        y_weights: Tensor | None,
-        slices: Tensor | None,
-        generator: Generators,
-        progress: float,
-    ) -> Tensor:
-        """The loss against a law beside compiled code: what it keeps of the law no compiler can follow."""
-        given = {"x_weights": x_weights, "y_weights": y_weights, "slices": slices}
-        return self.forward(x, law, **given, generator=generator, progress=progress)
 
     def _planned(
         self,
@@ -350,11 +332,15 @@ class SlicedWasserstein(_KeepsLearner):
         """The value as one operation in compiled code, where the settings are those the module was made with."""
         _, number, recipe, *settings = self._as_operation
         drawn = slices is None and generator is None and progress == 0 and self.terms is None
-        if number is None or not drawn or not isinstance(x, Tensor) or not isinstance(y, Tensor):
+        if number is None or not drawn or not isinstance(x, Tensor):
             return None
         now = [self.objective, self.p, self.backend, self.scale]
         estimates = self.scale == "subspace" and self.subspace_dim is None
         if recipe is not self.recipe or settings != now or estimates:
+            return None
+        if isinstance(y, Law):
+            return None if y_weights is not None else compiled_law_value(number, x, y, x_weights)
+        if not isinstance(y, Tensor):
             return None
         return compiled_value(number, x, y, x_weights, y_weights)
 

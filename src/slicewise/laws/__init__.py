@@ -16,6 +16,7 @@ from slicewise.laws.known import (
     StudentT,
     UniformBall,
     UniformSphere,
+    law_of_number,
     on_slices,
 )
 
@@ -29,5 +30,6 @@ __all__ = [
     "StudentT",
     "UniformBall",
     "UniformSphere",
+    "law_of_number",
     "on_slices",
 ]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -35,6 +37,16 @@ class _Rows(NamedTuple):
     signed: bool = False  # one axis, along which the law may be turned round
 
 
+# Laws by number: an operation in compiled code takes tensors and numbers only.
+_known: WeakValueDictionary[int, Law] = WeakValueDictionary()
+_numbers = itertools.count()
+
+
+def law_of_number(number: int) -> Law:
+    """The law that has this number in this process."""
+    return _known[number]
+
+
 class Law:
     """A law in R^d that is known, to be given in the place of samples y.
 
@@ -45,6 +57,17 @@ class Law:
     """
 
     d: int | None = None
+    number: int  # by which compiled code knows it
+    is_constant = True  # one law, of whose parameters no gradient is asked
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        made = super().__new__(cls)
+        made.number = next(_numbers)
+        _known[made.number] = made
+        return made
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state | {"number": self.number})  # numbers are those of a process
 
     def on_lines(self, d: int) -> tuple[tuple[LineLaw, ...], tuple[float, ...]]:
         """The laws on the line that it is on every slice, moved and scaled, and how much each counts."""
@@ -192,6 +215,8 @@ class _Elliptical(Law):
                 f"dimensions must agree"
             )
         self.d = shapes[0] if shapes else None
+        tracked = self.mean.requires_grad or self._width.requires_grad
+        self.is_constant = not tracked and self.mean.dim() <= 1 and self._width.dim() <= 2
 
     def _isotropic_width(self) -> Tensor | None:
         """The width, a number, where it is the same in all directions."""
@@ -574,6 +599,7 @@ class Mixture(Law):
                 f"components in {sorted(map(str, dimensions))} dimensions: give laws of one"
             )
         self.d = next(iter(dimensions), None)
+        self.is_constant = all(one.is_constant for one in self.components)
 
     def on_lines(self, d: int) -> tuple[tuple[LineLaw, ...], tuple[float, ...]]:
         lines = tuple(one.on_lines(self.dimension(d))[0][0] for one in self.components)

@@ -122,28 +122,16 @@ class KnownLaw:
         raise NotImplementedError
 
 
-_DEVICES: dict[tuple[int, LineLaw, torch.dtype, torch.device], LineCells] = {}
-
-
 @functools.lru_cache(maxsize=_KEPT)
-def _equal_cells(line: LineLaw, n: int) -> LineCells:
+def _cells_of(line: LineLaw, n: int) -> LineCells:
     return line.equal_cells(n)
 
 
+@functools.lru_cache(maxsize=_KEPT)
 def equal_cells(line: LineLaw, n: int, dtype: torch.dtype, device: torch.device) -> LineCells:
     """The cells of n samples of equal weight, computed once for each n and kept where they are needed."""
-    with torch.inference_mode(False), torch.no_grad():
-        found = _equal_cells(line, n)
-        if (dtype, device.type) == (torch.float64, "cpu"):
-            return found
-        key = (n, line, dtype, device)
-        kept = _DEVICES.get(key)
-        if kept is None:
-            if len(_DEVICES) >= _KEPT:
-                _DEVICES.pop(next(iter(_DEVICES)))
-            kept = LineCells(*(t.to(device, dtype) for t in found))
-            _DEVICES[key] = kept
-        return kept
+    with torch.inference_mode(False), torch.no_grad():  # they outlive the mode they are made in
+        return LineCells(*(t.to(device, dtype) for t in _cells_of(line, n)))
 
 
 class _OnLines(NamedTuple):
