@@ -19,6 +19,8 @@ from slicewise.laws.lines import SphereSlice, StandardNormal, StudentLine
 from tests.tolerances import assert_close
 
 WIDE = {"dtype": torch.float64}
+# Differences by 1e-6 of costs near 1, along a random direction.
+LOOSE = {"atol": 1e-6, "rtol": 1e-5, "fast_mode": True}
 COV = torch.tensor([[2.0, 0.3, 0.0], [0.3, 1.0, 0.1], [0.0, 0.1, 0.5]], **WIDE)
 TWO = Mixture([Normal([-1.0, 0.0, 0.0], 0.3), Normal([1.0, 0.5, 0.0], 0.2)], [0.3, 0.7])
 TWO_IN_FOUR = Mixture([Normal(-1.0, 0.3), Normal(1.0, 0.2)])
@@ -145,12 +147,12 @@ def test_gradients_of_samples_weights_and_slices(name, p):
             x, law, p=p, x_weights=weights, slices=along, objective="power"
         )
 
-    assert torch.autograd.gradcheck(value, (x, a, along), atol=1e-6, rtol=1e-5)
+    assert torch.autograd.gradcheck(value, (x, a, along), **LOOSE)
 
     def equal(x):
         return sw.sliced_wasserstein(x, law, p=p, slices=along.detach(), objective="power")
 
-    assert torch.autograd.gradcheck(equal, (x,), atol=1e-6, rtol=1e-5)
+    assert torch.autograd.gradcheck(equal, (x,), **LOOSE)
 
 
 @pytest.mark.parametrize("p", [1, 2, 2.5])
@@ -166,11 +168,10 @@ def test_gradients_of_parameters(p):
     factor = torch.linalg.cholesky(COV).requires_grad_()
     one = torch.tensor(1.3, **WIDE).requires_grad_()
     check = torch.autograd.gradcheck
-    loose = {"atol": 1e-6, "rtol": 1e-5}
-    assert check(of(lambda m, f: Normal(m, f @ f.mT)), (mean, factor), **loose)
-    assert check(of(lambda m, s: StudentT(6.0, m, s)), (mean, one), **loose)
-    assert check(of(lambda r: UniformSphere(r)), (one,), **loose)
-    assert check(of(lambda m, s: Mixture([Normal(m, s), Normal(-m)])), (mean, one), **loose)
+    assert check(of(lambda m, f: Normal(m, f @ f.mT)), (mean, factor), **LOOSE)
+    assert check(of(lambda m, s: StudentT(6.0, m, s)), (mean, one), **LOOSE)
+    assert check(of(lambda r: UniformSphere(r)), (one,), **LOOSE)
+    assert check(of(lambda m, s: Mixture([Normal(m, s), Normal(-m)])), (mean, one), **LOOSE)
 
 
 @pytest.mark.parametrize("p", [1, 2, 3])
@@ -181,7 +182,7 @@ def test_second_derivatives(p):
         def value(x, law=law):
             return sw.sliced_wasserstein(x, law, p=p, slices=along, objective="power")
 
-        assert torch.autograd.gradgradcheck(value, (x,), atol=1e-6, rtol=1e-5)
+        assert torch.autograd.gradgradcheck(value, (x,), **LOOSE)
 
 
 @pytest.mark.parametrize("backend", ["numba", "numpy"])
@@ -424,18 +425,18 @@ def test_on_a_device():
 
 def test_goodness_of_fit():
     """p-values of samples of the law are spread evenly; others are found out."""
-    law = StudentT(6.0)
+    law = Normal(0.5, 2.0)
     found = [
         sw.goodness_of_fit(
             law.sample(30, 3, generator=100 + k), law, n_null=19, n_slices=20, generator=k
         )
-        for k in range(60)
+        for k in range(40)
     ]
     pvalues = np.array([one.pvalue for one in found])
-    assert abs((pvalues <= 0.2).mean() - 0.2) < 3 * math.sqrt(0.2 * 0.8 / 60)
-    other = sw.goodness_of_fit(UniformSphere(2.0).sample(100, 3, generator=0), law, n_null=49)
+    assert abs((pvalues <= 0.2).mean() - 0.2) < 3 * math.sqrt(0.2 * 0.8 / 40)
+    other = sw.goodness_of_fit(UniformSphere(1.0).sample(100, 3, generator=0), law, n_null=49)
     assert other.pvalue == 1 / 50
-    again = sw.goodness_of_fit(UniformSphere(2.0).sample(100, 3, generator=0), law, n_null=49)
+    again = sw.goodness_of_fit(UniformSphere(1.0).sample(100, 3, generator=0), law, n_null=49)
     assert_close(again.null, other.null)
     with pytest.raises(ValueError, match=r"give one of slicewise\.laws"):
         sw.goodness_of_fit(torch.randn(5, 2), torch.randn(5, 2))

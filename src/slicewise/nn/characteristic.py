@@ -108,11 +108,14 @@ def _blocks(lines: Tensor) -> tuple[list[Tensor], tuple[int, ...]]:
     """The lines (..., n), some rows at a time."""
     rows = lines.reshape(-1, lines.shape[-1])
     size = _BLOCK if lines.device.type == "cpu" else _DEVICE_BLOCK
-    return list(rows.split(max(1, size // max(1, lines.shape[-1])))), tuple(lines.shape[:-1])
+    return list(rows.split(max(1, size // lines.shape[-1]))), tuple(lines.shape[:-1])
 
 
 def _sums(lines: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
     """Σ cos(t u) and Σ sin(t u) for each line and point, (..., T), in float64."""
+    if lines.shape[-1] == 0:  # a process without samples
+        none = lines.new_zeros(*lines.shape[:-1], grid.n_points, dtype=torch.float64)
+        return none, none
     blocks, shape = _blocks(lines)
     found = []
     for rows in blocks:
@@ -133,6 +136,8 @@ def _sums(lines: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
 
 def _combined(lines: Tensor, grid: Grid, of_cosine: Tensor, of_sine: Tensor) -> Tensor:
     """Σ_k a_k cos(kθ) + b_k sin(kθ) at each projection, θ = step · u, for coefficients (..., T) of each line."""
+    if lines.shape[-1] == 0:
+        return lines
     blocks, shape = _blocks(lines)
     a = of_cosine.reshape(-1, grid.n_points, 1)
     b = of_sine.reshape(-1, grid.n_points, 1)
