@@ -86,11 +86,12 @@ def goodness_of_fit(
         got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
         raise ValueError(f"x is {got}: give one set of samples (n, d)")
     check_generator(generator)
-    if isinstance(generator, (list, tuple)):
+    if not (generator is None or isinstance(generator, (int, torch.Generator))):
         raise ValueError("generator is a list: give an int or a torch.Generator")
     source = generator
     if isinstance(source, int):
         source = torch.Generator().manual_seed(source)
+    assert source is None or isinstance(source, torch.Generator)
     recipe = recipe_for(variant, n_slices, options)
     problem_for(x, law, p, None, None, recipe.convention, 0.0, backend)  # refuses what does not fit
     n, d = x.shape

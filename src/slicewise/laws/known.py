@@ -574,7 +574,9 @@ class Mixture(Law):
     torch.Size([6, 2])
     """
 
-    def __init__(self, components: Sequence[Law], weights: Sequence[float] | None = None) -> None:
+    def __init__(
+        self, components: Sequence[Law], weights: Sequence[float] | Tensor | None = None
+    ) -> None:
         self.components = tuple(components)
         if not self.components:
             raise ValueError("a mixture of no laws: give at least one component")

@@ -56,7 +56,8 @@ class Regularizer(nn.Module):
 
             self.ranks = Ranks(group)
 
-    @torch.compiler.disable  # slices are drawn, and processes meet, beside compiled code
+    # Slices are drawn, and processes meet, beside compiled code.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, x: Tensor, *, slices: Tensor | None = None) -> Tensor:
         """Compute the regularizer of embeddings x (*batch, n, d).
 

@@ -83,7 +83,8 @@ class Target:
             raise ValueError(
                 f"a Target of {law!r}: give slices (L, d), whose dimension the law takes, and no weights"
             )
-        slices = as_tensor(slices) if isinstance(slices, (np.ndarray, list)) else slices
+        given: Any = slices
+        slices = as_tensor(given) if isinstance(given, (np.ndarray, list)) else given
         law.dimension(slices.shape[-1])
         check_finite(slices=slices)
         self.y, self.y_weights, self.sorted = law, None, None

@@ -536,7 +536,7 @@ class LawMatcher(PricingMatcher):
             return found._replace(cost=found.cost + more)
         frame, placed = self.placed(y, slices)
         u = project(x, slices)
-        found = match_law(
+        on_lines = match_law(
             u,
             self.law,
             placed,
@@ -544,14 +544,13 @@ class LawMatcher(PricingMatcher):
             u_weights=None if x_weights is None else x_weights.unsqueeze(-2),
             weights_wanted=wanted.u_weights,
         )
-        batch = found.cost.shape[:-1]
+        batch = on_lines.cost.shape[:-1]
         v_grad = None
         if wanted.v:
-            v_grad = self.law.frame_gradient(frame, placed, found.placed_grad)
+            v_grad = self.law.frame_gradient(frame, placed, on_lines.placed_grad)
             v_grad = v_grad.expand(*batch, *v_grad.shape[-2:])
-        return Match(
-            found.cost, found.u_grad if wanted.u else None, v_grad, found.u_weights_grad, None
-        )
+        u_grad = on_lines.u_grad if wanted.u else None
+        return Match(on_lines.cost, u_grad, v_grad, on_lines.u_weights_grad, None)
 
     def priced(
         self,
