@@ -45,11 +45,15 @@ def peers(folder: Path | None) -> dict[str, Peer]:
         )
 
         def regularizer(n_slices: int, many: bool) -> Callable[[Any], Any]:
-            loss = visreg.VISRegLoss(lambda_param=1.0, num_slices=n_slices, gather_distributed=many)
+            terms = (visreg.visreg_center_loss, visreg.visreg_scale_loss)
 
-            def of(x: Any) -> Any:  # all of the weight on the regularization of two equal views
-                half = x.unsqueeze(0)
-                return loss(local_proj=half, global_proj=half)
+            def of(x: Any) -> Any:  # the regularization alone, of one view
+                if not many:
+                    return sum(term(x) for term in terms) + visreg.visreg_shape_loss(x, n_slices)
+                loss = visreg.VISRegLoss(
+                    lambda_param=1.0, num_slices=n_slices, gather_distributed=True
+                )
+                return loss(local_proj=x.unsqueeze(0), global_proj=x.unsqueeze(0))
 
             return of
 

@@ -312,8 +312,7 @@ class _Cell:
             kept = equal_cells(self.line, n, u.dtype, u.device)
             return 1 / n, self._turned(kept.means), kept.variance
         if self.single:
-            first, _ = self.line.cell_integrals(self.levels)
-            first = self._turned_weighted(first) if self.turn is not None else first
+            first = self._first_moments()
             weight = torch.full_like(first, 1 / n) if self.mass is None else self.mass
             total = torch.as_tensor(self.line.second_moment, dtype=torch.float64, device=u.device)
         else:
@@ -329,9 +328,14 @@ class _Cell:
         """Values of equal cells, in the opposite order where the law is turned round (scale < 0)."""
         return values if self.turn is None else torch.where(self.turn, values.flip(-1), values)
 
-    def _turned_weighted(self, first: Tensor) -> Tensor:
+    def _first_moments(self) -> Tensor:
+        """∫ z over each cell of a single component."""
+        if self.line.closed_form and self.turn is None:
+            return self.line.mean_up_to(self.knots).diff(dim=-1)
+        first, _ = self.line.cell_integrals(self.levels)
+        if self.turn is None:
+            return first
         back, _ = self.line.cell_integrals((1 - self.levels.flip(-1)).clamp(0, 1))
-        assert self.turn is not None
         return torch.where(self.turn, back.flip(-1), first)
 
     def _ends(self) -> tuple[Tensor, Tensor]:
