@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.distributed as dist
+from torch.autograd import forward_ad
 
 import slicewise as sw
 from slicewise.laws import Normal
@@ -33,6 +34,17 @@ def test_sigreg_is_its_definition(unbiased):
     (found,) = torch.autograd.grad(value, x)
     assert_close(found, torch.autograd.grad(wanted, x)[0])
     assert torch.autograd.gradcheck(lambda t: loss(t, slices=along), (x,))
+
+
+def test_forward_derivatives_are_the_gradient_along_a_tangent():
+    x, along, tangent = torch.randn(15, 4, **WIDE), directions(), torch.randn(15, 4, **WIDE)
+    live = x.clone().requires_grad_()
+    loss = SIGReg(6)
+    (gradient,) = torch.autograd.grad(loss(live, slices=along), live)
+    with torch.no_grad(), forward_ad.dual_level():
+        dual = loss(forward_ad.make_dual(x, tangent), slices=along)
+        found = forward_ad.unpack_dual(dual).tangent
+    assert_close(found, (gradient * tangent).sum())
 
 
 def test_published_sigreg_is_n_times_the_statistic():

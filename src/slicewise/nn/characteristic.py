@@ -95,6 +95,7 @@ class SlicedEppsPulley(torch.autograd.Function):
                 slopes = _combined(lines, grid, of_sine, of_cosine)
                 gradient = slopes.mT @ slices.to(wide.dtype) / slices.shape[-2]
                 ctx.save_for_backward(gradient)
+                ctx.save_for_forward(gradient)
                 ctx.dtype = x.dtype
             return value
 
@@ -102,6 +103,12 @@ class SlicedEppsPulley(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = ctx.saved_tensors
         return (gradient * grads[0][..., None, None]).to(ctx.dtype), *(None,) * 6
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        """Along a tangent of x, for forward derivatives."""
+        (gradient,) = ctx.saved_tensors
+        return (gradient * tangents[0].to(gradient.dtype)).sum(dim=(-2, -1))
 
 
 def _blocks(lines: Tensor) -> tuple[list[Tensor], tuple[int, ...]]:

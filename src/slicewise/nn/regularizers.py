@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from slicewise.distance import SlicedWasserstein
 from slicewise.laws import Law, Normal, PlottingPositions
@@ -186,7 +187,8 @@ class SIGReg(Regularizer):
 
     def _value(self, x: Tensor, slices: Tensor) -> Tensor:
         n = self._count(x)
-        wanted = x.requires_grad and torch.is_grad_enabled()
+        tangent = forward_ad.unpack_dual(x).tangent
+        wanted = tangent is not None or (x.requires_grad and torch.is_grad_enabled())
         given: tuple[Any, ...] = (self.grid, self.unbiased, n, self.ranks, wanted)
         value: Tensor = SlicedEppsPulley.apply(x, slices, *given)
         return n * value if self.times_n else value
