@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow cluster browser pot-tests gpu sanitize bench bench-pot bench-threads bench-gpu bench-color bench-steps bench-networks bench-stats claims examples faces check format dist clean
+.PHONY: help setup demo test slow cluster browser pot-tests gpu sanitize bench bench-pot bench-threads bench-gpu bench-color bench-steps bench-networks bench-stats bench-laws claims examples faces check format dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -71,6 +71,9 @@ bench-color: $(READY) ## compare color transfer with other methods; IMAGES=folde
 bench-steps: $(READY) ## count the steps of flows, against what is promised; BENCH=--quick is shorter
 	$(BIN)/python -m benchmarks.steps --out $(or $(OUT),benchmarks/results) $(BENCH)
 
+bench-laws: $(READY) ## time a step against a law, beside samples of it; PEERS=folder of other libraries, BENCH=--quick is shorter
+	$(BIN)/python -m benchmarks.laws --out $(or $(OUT),benchmarks/results) $(if $(PEERS),--peers $(PEERS)) $(BENCH)
+
 bench-networks: $(READY) ## train networks without a rate, against a search over Adam's rates; BENCH=--quick, BENCH='--device cuda'
 	$(BIN)/python -m benchmarks.networks --out $(or $(OUT),benchmarks/results) $(BENCH)
 
@@ -83,6 +86,7 @@ claims: $(READY) ## measure what training in a latent space promises; LATENTS=fo
 examples: $(READY) ## run the examples; STEPS=20 is shorter
 	$(BIN)/python examples/train_generator.py --steps $(or $(STEPS),500)
 	$(BIN)/python examples/train_without_a_rate.py --steps $(or $(STEPS),1000) --out $(or $(OUT),build)/no-rate.png
+	$(BIN)/python examples/toward_a_law.py --steps $(or $(STEPS),400) --out $(or $(OUT),build)/toward-a-law.png
 	$(BIN)/python examples/train_on_ranks.py --processes 2 --steps $(or $(STEPS),200)
 
 faces: $(READY) ## install OpenVINO and random-face, which decode latents to faces; for non-commercial use

@@ -57,3 +57,18 @@ def test_training_without_a_rate(tmp_path, monkeypatch, capsys):
     assert large.losses[-1] < large.losses[0] / 3
     assert autoencoder.losses[-1] < autoencoder.losses[0] / 1.5
     assert sum(large.lengths) > 5 * sum(small.lengths)
+
+
+def test_toward_a_law(tmp_path, monkeypatch, capsys):
+    """Codes near the law, accuracies of every regularizer, a picture."""
+    module = loaded("toward_a_law", monkeypatch)
+    monkeypatch.setattr(module, "WEIGHTS", (0.5,))
+    picture = tmp_path / "made" / "law.png"
+    monkeypatch.setattr(sys, "argv", ["", "--steps", "25", "--seeds", "1", "--out", str(picture)])
+    module.main()
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    said = capsys.readouterr().out
+    assert float(said.split("SW_2 ")[1].split()[0]) < 1
+    accuracies = [float(line.split(": ")[1].split(" %")[0]) for line in said.splitlines()[1:-1]]
+    assert len(accuracies) == 5
+    assert min(accuracies[:3]) > 60

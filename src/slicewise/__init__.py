@@ -12,6 +12,7 @@ batch dimension. Directions ("slices") are rows (L, d).
     unbalanced(x, y)                the distance with relaxed marginals
     two_sample_test(x, y)           do two sets differ, where, and how sure is that? `DriftDetector` for tables
     pairwise(sets), barycenter(sets)   all distances between several sets; their mean
+    laws.Normal()                   a law in the place of samples y, compared with exactly
     wasserstein(x, y)               the exact distance
     VARIANTS                        the methods by name, e.g. "ebsw"
 
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
         flows,
         judging,
         kernels,
+        laws,
         metric,
+        nn,
         optim,
         parts,
         plans,
@@ -50,10 +53,12 @@ if TYPE_CHECKING:
     )
     from slicewise.distance import (
         Evaluation,
+        Goodness,
         SlicedWasserstein,
         Unbalanced,
         displacement,
         evaluate,
+        goodness_of_fit,
         sliced_wasserstein,
         spherical_uniformity,
         unbalanced,
@@ -101,14 +106,16 @@ else:
         {
             "color": "",
             "distance": (
-                "Evaluation SlicedWasserstein Unbalanced displacement evaluate sliced_wasserstein "
-                "spherical_uniformity unbalanced value_and_grad"
+                "Evaluation Goodness SlicedWasserstein Unbalanced displacement evaluate goodness_of_fit "
+                "sliced_wasserstein spherical_uniformity unbalanced value_and_grad"
             ),
             "distributed": "",
             "flows": "Flow Recording Stopping flow",
             "judging": "",
             "kernels": "backends",
+            "laws": "",
             "metric": "",
+            "nn": "",
             "optim": "",
             "parts": "",
             "plans": "Interpolation Pairs Plan couple interpolate sliced_plan",
@@ -149,6 +156,7 @@ __all__ = [
     "DriftDetector",
     "Evaluation",
     "Flow",
+    "Goodness",
     "Interpolation",
     "NotArrivedWarning",
     "Pairs",
@@ -178,9 +186,12 @@ __all__ = [
     "flow",
     "gaussian_constant",
     "gaussian_detour",
+    "goodness_of_fit",
     "interpolate",
     "judging",
+    "laws",
     "mmd",
+    "nn",
     "optim",
     "pad",
     "pairwise",

@@ -13,11 +13,15 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor, library
 
+from slicewise.distance.displacement import displaced_gradient
 from slicewise.distance.plan import Samples, beside, plan_for
-from slicewise.distance.request import Ask
-from slicewise.support import broadcast
+from slicewise.distance.pricing import priced
+from slicewise.distance.request import Ask, prepare, problem_for
+from slicewise.laws import Law, law_of_number
+from slicewise.support import broadcast, full_precision
 
 _NAME = "slicewise::value_and_gradient"
+_LAW_NAME = "slicewise::law_value_and_gradient"
 # Settings by number: an operation takes tensors and numbers only. Whoever has a number keeps its settings alive.
 _asks: WeakValueDictionary[int, Ask] = WeakValueDictionary()
 _numbers = itertools.count()
@@ -51,6 +55,36 @@ def compiled_value(
         x, y = x.to(wide), y.to(wide)
     value: Tensor = torch.ops.slicewise.value_and_gradient(x, y, x_weights, y_weights, number)[0]
     return value
+
+
+def compiled_law_value(number: int, x: Tensor, law: Law, x_weights: Tensor | None) -> Tensor | None:
+    """The same for a law in the place of samples."""
+    if x.dim() < 2 or not law.is_constant:
+        return None
+    if x_weights is not None and (x_weights.requires_grad or x_weights.dim() > 1):
+        return None
+    given = (x, x_weights, number, law.number)
+    value: Tensor = torch.ops.slicewise.law_value_and_gradient(*given)[0]
+    return value
+
+
+def computed_for_law(
+    x: Tensor, x_weights: Tensor | None, ask: int, law: int
+) -> tuple[Tensor, Tensor]:
+    """What that operation computes."""
+    how, y = _asks[ask], law_of_number(law)
+    recipe = how.recipe
+    problem = problem_for(x, y, how.p, x_weights, None, recipe.convention, 0.0, how.backend)
+    with torch.no_grad(), full_precision(x.device.type):
+        slices = prepare(recipe, problem, None, None).slices
+        if how.displaced:
+            return displaced_gradient(recipe, problem, slices)
+        return priced(recipe, problem, slices, how.objective)
+
+
+def _law_shapes(x: Tensor, x_weights: Tensor | None, ask: int, law: int) -> tuple[Tensor, Tensor]:
+    wide = torch.promote_types(x.dtype, torch.float32)
+    return x.new_empty(x.shape[:-2], dtype=wide), x.new_empty(x.shape, dtype=wide)
 
 
 def _wide(x: Tensor, y: Tensor) -> torch.dtype:
@@ -91,10 +125,15 @@ def _multiplied(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
     return (gradient * beside(grads[0])).to(ctx.dtype), *(None,) * 4
 
 
+def _multiplied_for_law(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    return _multiplied(ctx, *grads)[:4]
+
+
 def _define() -> None:
     """Tell torch of the operation: once in a process, however often this package is imported."""
     if hasattr(torch.ops.slicewise, "value_and_gradient"):
         return
+    tags = (torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag)
 
     def compute(*given: Any) -> tuple[Tensor, Tensor]:
         from slicewise.distance.compiled import (
@@ -106,11 +145,22 @@ def _define() -> None:
     library.define(
         _NAME,
         "(Tensor x, Tensor y, Tensor? x_weights, Tensor? y_weights, int ask) -> (Tensor, Tensor)",
-        tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag),
+        tags=tags,
     )
     library.impl(_NAME, "default", compute)
     library.register_fake(_NAME, _shapes)
     library.register_autograd(_NAME, _multiplied, setup_context=_keep)
+
+    def compute_for_law(*given: Any) -> tuple[Tensor, Tensor]:
+        from slicewise.distance.compiled import computed_for_law as by_now
+
+        return by_now(*given)
+
+    schema = "(Tensor x, Tensor? x_weights, int ask, int law) -> (Tensor, Tensor)"
+    library.define(_LAW_NAME, schema, tags=tags)
+    library.impl(_LAW_NAME, "default", compute_for_law)
+    library.register_fake(_LAW_NAME, _law_shapes)
+    library.register_autograd(_LAW_NAME, _multiplied_for_law, setup_context=_keep)
 
 
 _define()

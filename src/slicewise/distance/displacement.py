@@ -9,6 +9,7 @@ from torch import Tensor
 
 from slicewise.distance.objective import value_of_means
 from slicewise.distance.request import check_value, fixed_slices, prepare, problem_for, recipe_for
+from slicewise.laws import Law
 from slicewise.parts import weights_for
 from slicewise.problem import Problem, Target
 from slicewise.sampling import Generators
@@ -21,7 +22,7 @@ from slicewise.variants import Recipe, Variant
 @takes_arrays("x", "y", "x_weights", "y_weights", "slices")
 def displacement(
     x: Tensor,
-    y: Tensor | Target,
+    y: Tensor | Target | Law,
     variant: str | Variant | Recipe = "sw",
     *,
     step_rule: str | float | Rule = "cauchy",
@@ -123,7 +124,12 @@ def valued(recipe: Recipe, problem: Problem, slices: Tensor) -> tuple[Tensor, Pu
 
 
 def check_displaceable(problem: Problem) -> None:
-    """Sample weights that ask for a gradient, of which moves have none."""
+    """Sample weights, or parameters of a law, that ask for a gradient, of which moves have none."""
+    if problem.law is not None and problem.y.requires_grad:
+        raise ValueError(
+            f"parameters of {problem.law!r} ask for a gradient, which scale='displacement' has for samples only: detach "
+            f"them, or use another scale"
+        )
     for name, weights in (("x_weights", problem.x_weights), ("y_weights", problem.y_weights)):
         if weights is not None and weights.requires_grad:
             raise ValueError(

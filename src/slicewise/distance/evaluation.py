@@ -19,12 +19,14 @@ from slicewise.distance.request import (
     check_value,
     draw,
     fixed_slices,
+    is_tracked,
     may_be_planned,
     prepare,
     problem_for,
     randomness_of,
     recipe_for,
 )
+from slicewise.laws import Law
 from slicewise.problem import Learner, Problem, SlicerPart, Target, WeightingPart, declared
 from slicewise.sampling import Generators, Randomness
 from slicewise.steps import moved, pull_of
@@ -100,6 +102,7 @@ class Evaluation(Result):
             raise ValueError(
                 f"no bound is known for {self.recipe.lift!r}, whose slices are curves; use function='poly'"
             )
+        self.problem.check_has_samples("a bound")
         if self.recipe.convention == "reference":
             raise ValueError("a bound is stated in convention='mean' alone: leave convention out")
         slices = self.slices
@@ -171,7 +174,7 @@ class Evaluation(Result):
 @takes_arrays(*_ARRAYS)
 def sliced_wasserstein(
     x: Tensor,
-    y: Tensor | Target,
+    y: Tensor | Target | Law,
     variant: str | Variant | Recipe = "sw",
     *,
     p: float = 2,
@@ -194,7 +197,7 @@ def sliced_wasserstein(
 
     Args:
         x: samples (*batch, n, d): tensors, NumPy arrays or lists; the result is of the same kind.
-        y: samples (*batch, m, d), or a `Target`.
+        y: samples (*batch, m, d), a `Target`, or a law of `slicewise.laws` (nothing is sampled).
         variant: a name in `VARIANTS`, e.g. "ebsw", or a `Recipe`.
         p: the order, at least 1.
         n_slices: how many slices enter the weighted sum; None is the variant's own default. "auto" draws as many as the
@@ -250,14 +253,15 @@ def sliced_wasserstein(
         found = planned_value(ask, x, y, x_weights, y_weights, generator)
         if found is not None:
             return found[0]
-    problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
+    what = (x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
+    problem = problem_for(*what, whole_frame=is_tracked(slices))
     return _evaluated(recipe, problem, y, slices, generator, n_slices, objective).value
 
 
 @takes_arrays(*_ARRAYS)
 def evaluate(
     x: Tensor,
-    y: Tensor | Target,
+    y: Tensor | Target | Law,
     variant: str | Variant | Recipe = "sw",
     *,
     p: float = 2,
@@ -303,14 +307,15 @@ def evaluate(
     _refuse_tolerances(rtol, atol)
     recipe = recipe_for(variant, n_slices, options)
     check_objective(objective, recipe)
-    problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
+    what = (x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
+    problem = problem_for(*what, whole_frame=is_tracked(slices))
     return _evaluated(recipe, problem, y, slices, generator, n_slices, objective)
 
 
 def _evaluated(
     recipe: Recipe,
     problem: Problem,
-    y: Tensor | Target,
+    y: Tensor | Target | Law,
     slices: Tensor | None,
     generator: Generators,
     n_slices: int | None,

@@ -18,6 +18,7 @@ from slicewise.distance.request import (
     prepare,
     problem_for,
 )
+from slicewise.laws import Law
 from slicewise.problem import Problem, Target
 from slicewise.sampling import Generators
 from slicewise.support import full_precision, takes_arrays
@@ -27,7 +28,7 @@ from slicewise.variants import Recipe, Variant
 @takes_arrays("x", "y", "x_weights", "y_weights", "slices")
 def value_and_grad(
     x: Tensor,
-    y: Tensor | Target,
+    y: Tensor | Target | Law,
     variant: str | Variant | Recipe = "sw",
     *,
     p: float = 2,
@@ -48,7 +49,7 @@ def value_and_grad(
 
     Args:
         x: samples (*batch, n, d).
-        y: samples (*batch, m, d), or a `Target`.
+        y: samples (*batch, m, d), a `Target`, or a law of `slicewise.laws` (nothing is sampled).
         objective: "root" (SW_p), "power" (SW_p^p) or "mean_root" (the mean W_p over slices).
         variant, p, n_slices, x_weights, y_weights, slices, generator, backend, progress, options: as in
             `sliced_wasserstein`.

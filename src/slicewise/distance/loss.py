@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from slicewise.distance.compiled import compiled_value, number_of
+from slicewise.distance.compiled import compiled_law_value, compiled_value, number_of
 from slicewise.distance.displacement import check_displaceable, displaced
 from slicewise.distance.holding import Before, Call, Tape, held_for, tape_in_use
 from slicewise.distance.objective import Objective, check_objective, weigh
@@ -24,11 +24,13 @@ from slicewise.distance.request import (
     ask_for,
     check_value,
     fixed_slices,
+    is_tracked,
     may_be_planned,
     prepare,
     problem_for,
     recipe_for,
 )
+from slicewise.laws import Law
 from slicewise.problem import LiftPart, Problem, SlicerPart, State, Target, basis_of, declared
 from slicewise.sampling import Generators, as_generators
 from slicewise.support import (
@@ -225,7 +227,7 @@ class SlicedWasserstein(_KeepsLearner):
     def forward(
         self,
         x: Tensor,
-        y: Tensor | Target,
+        y: Tensor | Target | Law,
         *,
         x_weights: Tensor | None = None,
         y_weights: Tensor | None = None,
@@ -270,7 +272,8 @@ class SlicedWasserstein(_KeepsLearner):
         def own() -> Problem:
             share = self.terms is not None and self.terms.samples == "sharded"
             what = (x, y, self.p, x_weights, y_weights, self.recipe.convention, progress)
-            return problem_for(*what, self.backend, share=share)
+            whole = self.terms is not None or is_tracked(slices)
+            return problem_for(*what, self.backend, share=share, whole_frame=whole)
 
         if self.terms is not None:
             return self._over_ranks(own, y, slices, generator, call)
@@ -279,7 +282,7 @@ class SlicedWasserstein(_KeepsLearner):
     def _planned(
         self,
         x: Tensor,
-        y: Tensor | Target,
+        y: Tensor | Target | Law,
         x_weights: Tensor | None,
         y_weights: Tensor | None,
         generator: Generators,
@@ -319,7 +322,7 @@ class SlicedWasserstein(_KeepsLearner):
     def _compiled(
         self,
         x: Tensor,
-        y: Tensor | Target,
+        y: Tensor | Target | Law,
         x_weights: Tensor | None,
         y_weights: Tensor | None,
         slices: Tensor | None,
@@ -329,11 +332,15 @@ class SlicedWasserstein(_KeepsLearner):
         """The value as one operation in compiled code, where the settings are those the module was made with."""
         _, number, recipe, *settings = self._as_operation
         drawn = slices is None and generator is None and progress == 0 and self.terms is None
-        if number is None or not drawn or not isinstance(x, Tensor) or not isinstance(y, Tensor):
+        if number is None or not drawn or not isinstance(x, Tensor):
             return None
         now = [self.objective, self.p, self.backend, self.scale]
         estimates = self.scale == "subspace" and self.subspace_dim is None
         if recipe is not self.recipe or settings != now or estimates:
+            return None
+        if isinstance(y, Law):
+            return None if y_weights is not None else compiled_law_value(number, x, y, x_weights)
+        if not isinstance(y, Tensor):
             return None
         return compiled_value(number, x, y, x_weights, y_weights)
 
@@ -399,7 +406,7 @@ class SlicedWasserstein(_KeepsLearner):
     def _over_ranks(
         self,
         own: Callable[[], Problem],
-        y: Tensor | Target,
+        y: Tensor | Target | Law,
         slices: Tensor | None,
         generator: Generators,
         call: Call | None,
@@ -419,6 +426,7 @@ class SlicedWasserstein(_KeepsLearner):
             return problem, fixed_slices(y, slices)
 
         words = f"{self._words()}, reduction={self.reduction!r}"
+        words += f", y={y!r}" if isinstance(y, Law) else ""
         curved = self.scale == "displacement" and self.p != 2
         problem, given, found = meet(self.terms, self.recipe, words, mine, whole_plans=curved)
         value = self.terms.corrected(self._value(problem, given, generator, call))
@@ -483,7 +491,7 @@ class SlicedWasserstein(_KeepsLearner):
             one.set_state(saved.cpu())
 
 
-def _fits(state: State, x: Tensor, y: Tensor | Target, *weights: Tensor | None) -> bool:
+def _fits(state: State, x: Tensor, y: Tensor | Target | Law, *weights: Tensor | None) -> bool:
     """Was this state learned for samples like these: of their batch, dimension, precision and device?"""
     tensors = (x, y, *(w for w in weights if w is not None))
     if not state or not all(isinstance(t, Tensor) for t in tensors) or x.dim() < 2:

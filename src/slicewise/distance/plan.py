@@ -21,6 +21,7 @@ from slicewise.distance.objective import weigh
 from slicewise.distance.pricing import priced
 from slicewise.distance.replay import LARGEST, Graph, graph_for
 from slicewise.distance.request import Ask, check_value, draw, formed, problem_for, randomness_of
+from slicewise.laws import Law
 from slicewise.problem import Problem, SlicerPart, State, Target, absent_to_origin, declared
 from slicewise.sampling import (
     ByTicket,
@@ -255,7 +256,7 @@ def plan_for(ask: Ask, given: Samples) -> Plan | None:
 def planned_value(
     ask: Ask | None,
     x: Tensor,
-    y: Tensor | Target,
+    y: Tensor | Target | Law,
     x_weights: Tensor | None,
     y_weights: Tensor | None,
     generator: Generators,
@@ -285,7 +286,7 @@ def planned_value(
 def planned_gradient(
     ask: Ask | None,
     x: Tensor,
-    y: Tensor | Target,
+    y: Tensor | Target | Law,
     x_weights: Tensor | None,
     y_weights: Tensor | None,
     generator: Generators,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from contextlib import nullcontext
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from slicewise.distance.objective import Objective, check_objective
+from slicewise.laws import Law, on_slices
 from slicewise.problem import (
     Convention,
     Learner,
@@ -32,13 +34,14 @@ from slicewise.support import (
     check_generator,
     check_order,
     check_samples,
+    check_set,
     check_slices,
     check_weights,
     is_transformed,
     registered,
     values_readable,
 )
-from slicewise.transport import Matcher, match_slices
+from slicewise.transport import LawMatcher, Matcher, match_slices
 from slicewise.variants import VARIANTS, Recipe, Variant
 
 BACKENDS = ("auto", "numba", "numpy", "torch", "nvrtc", "torch-nvrtc", "triton")
@@ -163,7 +166,7 @@ def may_be_planned(x: object, slices: Tensor | None) -> bool:
 
 def problem_for(
     x: Tensor,
-    y: Tensor | Target,
+    y: Tensor | Target | Law,
     p: float,
     x_weights: Tensor | None,
     y_weights: Tensor | None,
@@ -173,11 +176,13 @@ def problem_for(
     *,
     share: bool = False,
     keep_absent: bool = False,
+    whole_frame: bool = False,
 ) -> Problem:
     """A checked problem in at least single precision, with the backend that will price it.
 
     A `share` of the samples may be empty, and its weights need not sum to one. Samples of weight zero that
-    lie at NaN are taken to the origin, unless they are to be kept where they are.
+    lie at NaN are taken to the origin, unless they are to be kept where they are. Of a law the whole frame is needed
+    where slices ask for a gradient, or lengths of slices are not known to those who match.
     """
     y_sorted = None
     if isinstance(y, Target):
@@ -186,6 +191,18 @@ def problem_for(
         y_sorted, y_weights, y = y.sorted, y.y_weights, y.y
     check_choice("backend", backend, BACKENDS)
     check_order(p)
+    law = y if isinstance(y, Law) else None
+    known = None
+    if isinstance(y, Law):
+        if y_weights is not None:
+            raise ValueError(
+                f"y_weights beside {y!r}: a law has no samples to weigh; leave them out"
+            )
+        check_set("x", x, may_be_empty=share)
+        y.check_order(float(p), x.shape[-1])
+        y, known = on_slices(y, x.shape[-1], whole=whole_frame)
+        y = y.to(x.device, x.dtype if x.dtype == torch.float64 else torch.float32)
+        narrow, x = x.dtype, x.to(y.dtype)
     check_samples(x, y, may_be_empty=share)
     if x_weights is not None or y_weights is not None:
         check_weights("x_weights", x_weights, x, share=share)
@@ -196,9 +213,12 @@ def problem_for(
     if not 0 <= progress <= 1:
         raise ValueError(f"progress = {progress}: give the share of the run that is over, 0 to 1")
     matcher = matcher_for(backend, x, y, x_weights, y_weights)
+    if known is not None:
+        matcher = LawMatcher(known, matcher)
     if not keep_absent and (x_weights is not None or y_weights is not None):
         x, y = absent_to_origin(x, x_weights), absent_to_origin(y, y_weights)
-    return formed(x, y, p, x_weights, y_weights, convention, progress, matcher, y_sorted)
+    problem = formed(x, y, p, x_weights, y_weights, convention, progress, matcher, y_sorted)
+    return problem if law is None else dataclasses.replace(problem, law=law, precision=narrow)
 
 
 def formed(
@@ -230,6 +250,11 @@ def formed(
         matcher=matcher,
         y_sorted=y_sorted,
     )
+
+
+def is_tracked(slices: Tensor | None) -> bool:
+    """Do slices that a caller gives ask for a gradient?"""
+    return isinstance(slices, Tensor) and slices.requires_grad and torch.is_grad_enabled()
 
 
 def matcher_for(backend: str, x: Tensor, *others: Tensor | None) -> Matcher:
@@ -277,7 +302,7 @@ class Prepared(NamedTuple):
     state: State | None  # of a part that learns, after this call
 
 
-def fixed_slices(y: Tensor | Target, slices: Tensor | None) -> Tensor | None:
+def fixed_slices(y: Tensor | Target | Law, slices: Tensor | None) -> Tensor | None:
     """The slices a caller fixes, by hand or with a `Target`."""
     if isinstance(y, Target):
         if slices is not None:
@@ -330,12 +355,23 @@ def draw(
     problem, state = lifted(recipe, problem, rng, state)
     with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
         if isinstance(recipe.slicer, Learner):
-            state = recipe.slicer.cold(problem, rng) if state is None else state
-            slices, state = recipe.slicer.learn(problem, rng, state)
+            seen = _with_whole_frame(recipe, problem)
+            state = recipe.slicer.cold(seen, rng) if state is None else state
+            slices, state = recipe.slicer.learn(seen, rng, state)
         else:
-            slices = recipe.slicer(problem.detached(), rng)
+            slices = recipe.slicer(_with_whole_frame(recipe, problem).detached(), rng)
         _check_drawn(recipe, slices, problem)
         return problem, problem.agreed(slices.to(problem.x.dtype)), state
+
+
+def _with_whole_frame(recipe: Recipe, problem: Problem) -> Problem:
+    """The problem for a slicer that may climb: of a law, costs then are functions of all of a slice, its length too."""
+    looks = declared(recipe.slicer, SlicerPart).looks_at_samples
+    if problem.law is None or problem.others is not None or not looks:
+        return problem
+    frame, known = on_slices(problem.law, problem.d, whole=True)
+    inner = problem.matcher.inner if isinstance(problem.matcher, LawMatcher) else match_slices
+    return dataclasses.replace(problem, y=frame.to(problem.y), matcher=LawMatcher(known, inner))
 
 
 def _check_drawn(recipe: Recipe, slices: object, problem: Problem) -> None:
@@ -362,6 +398,8 @@ def lifted(
 ) -> tuple[Problem, State | None]:
     """What is sliced: the problem itself where the recipe has no lift."""
     lift = recipe.lift
+    if problem.law is not None and recipe.needs_target_samples:
+        problem.check_has_samples(repr(recipe.part_for_samples_of_y))
     if lift is None:
         return problem, state
     if problem.y_sorted is not None:

@@ -9,11 +9,14 @@ Imports `support`, `transport`, `problem`, `variants`. Used by `distance.loss` w
 from slicewise.distributed.collectives import Ranks
 from slicewise.distributed.exchange import Exchange
 from slicewise.distributed.joint_problem import Terms, meet, terms_for
+from slicewise.distributed.populations import handed_out, summed
 
 __all__ = [
     "Exchange",
     "Ranks",
     "Terms",
+    "handed_out",
     "meet",
+    "summed",
     "terms_for",
 ]

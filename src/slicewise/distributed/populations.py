@@ -35,9 +35,7 @@ class Shards(Population):
         return _agreed(tensor, self.ranks, shared=True)
 
     def total(self, tensor: Tensor) -> Tensor:
-        if tensor.requires_grad and torch.is_grad_enabled():
-            return _Summed.apply(tensor, self.ranks)
-        return self.ranks.total(tensor)
+        return summed(tensor, self.ranks)
 
     def largest_entry(self, tensor: Tensor) -> Tensor:
         # A share may be empty, and has no largest entry then.
@@ -93,6 +91,31 @@ class _Agreed(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,) = grads
         return ctx.ranks.total(grad) if ctx.shared else grad, None, None
+
+
+def summed(tensor: Tensor, ranks: Ranks) -> Tensor:
+    """The sum over ranks. What is computed from it must be the same on every rank: gradients are passed on as they are."""
+    if tensor.requires_grad and torch.is_grad_enabled():
+        return _Summed.apply(tensor, ranks)
+    return ranks.total(tensor)
+
+
+def handed_out(tensor: Tensor, ranks: Ranks) -> Tensor:
+    """A tensor that all ranks have, for each to compute something of its own from: gradients are added up over ranks."""
+    return _HandedOut.apply(tensor, ranks) if tensor.requires_grad else tensor
+
+
+class _HandedOut(torch.autograd.Function):
+    """The tensor as it is; the gradients of all ranks in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, ranks: Ranks) -> Tensor:
+        ctx.ranks = ranks
+        return tensor.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return ctx.ranks.total(grads[0]), None
 
 
 class _Summed(torch.autograd.Function):

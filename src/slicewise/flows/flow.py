@@ -16,6 +16,7 @@ from slicewise.flows.result import Flow
 from slicewise.flows.settings import FlowSettings
 from slicewise.flows.setup import Rates, Seeds, groups_for, runs_of
 from slicewise.flows.stopping import Stopping
+from slicewise.laws import Law
 from slicewise.problem import Problem, Target
 from slicewise.sampling import DRAWS, Generators
 from slicewise.steps import Rule, rule_for
@@ -42,7 +43,7 @@ from slicewise.variants import VARIANTS, Recipe, Variant
 @takes_arrays("x", "y", "x_weights", "y_weights")
 def flow(
     x: Tensor,
-    y: Tensor,
+    y: Tensor | Law,
     variant: str | Variant | Recipe = "sw",
     *,
     lr: Rates = "auto",
@@ -81,7 +82,8 @@ def flow(
 
     Args:
         x: Samples to move, (*batch, n, d).
-        y: Target samples, (*batch, m, d).
+        y: Target samples, (*batch, m, d), or a law of `slicewise.laws`. A flow to a law ends at "minimum reached", where
+            the particles are the law's best n points, as the slices see them; its exact W_2 is not known.
         variant: The distance to descend: a name in `VARIANTS`, or a `Recipe`.
         lr: "auto" for computed steps, or the rate of plain gradient steps: a number, or a tensor, list or array over
             the batch.
@@ -148,6 +150,10 @@ def flow(
         _check_holdable(variant)
         options["hold_weights"] = hold_weights
     recipe = recipe_for(variant, n_slices, options)
+    if isinstance(y, Law) and (recording.w2_at or stopping.w2 is not None):
+        raise ValueError(
+            f"an exact W_2 to {y!r} is not known: leave w2_at and Stopping(w2=...) out, or give samples of the law"
+        )
     what = (x, y, p, x_weights, y_weights, recipe.convention, 0.0, backend)
     problem = problem_for(*what, keep_absent=True).detached()
     settings = FlowSettings(
@@ -186,7 +192,8 @@ def flow(
         if max_steps is None:
             max_steps = settings.default_steps(stopping, problem, int(runs.dimensions.max()))
         samples = (problem.x, problem.y, x_weights, y_weights, problem.p)
-        identity = fingerprint(DRAWS, settings, stopping, runs.rates, runs.seeds, samples)
+        named = () if problem.law is None else (repr(problem.law),)
+        identity = fingerprint(DRAWS, settings, stopping, runs.rates, runs.seeds, samples, *named)
         if file is not None:
             file.check_identity(identity)
         if resume is not None:
@@ -208,7 +215,7 @@ def flow(
         particles = loop.particles().reshape(*runs.batch, *x.shape[-2:])
     found = Flow(
         particles=particles.to(x.dtype),
-        target=y.detach().clone(),
+        target=y if isinstance(y, Law) else y.detach().clone(),
         history=history,
         n_steps=loop.whole("n_steps").reshape(runs.batch),
         dimensions=loop.whole("dimension").reshape(runs.batch),

@@ -122,7 +122,7 @@ class RateMover(BuiltIn):
         alike = not declared(self.recipe.slicer, SlicerPart).looks_at_samples
         shared = problem.y.dim() == 2 and problem.y_weights is None and problem.x_weights is None
         same_size = problem.x.shape[-2] == problem.y.shape[-2]
-        if problem.y_sorted is not None:
+        if problem.y_sorted is not None or problem.law is not None:
             return False
         return alike and shared and same_size and 2 * len(seeds.first) <= len(seeds.which)
 

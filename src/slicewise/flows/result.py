@@ -13,6 +13,7 @@ from torch import Tensor
 
 from slicewise.flows.history import History
 from slicewise.flows.stopping import Outcome, Stopping, is_one_to_one
+from slicewise.laws import Law
 from slicewise.problem import Problem
 from slicewise.support import Result, Status
 from slicewise.transport import matched_distance, wasserstein
@@ -37,7 +38,7 @@ class Flow(Result):
 
     Attributes:
         particles: Final particles, (*batch, n, d).
-        target: The target samples as given, (*batch, m, d).
+        target: The target samples as given, (*batch, m, d), or the law.
         history: What was recorded on the way, a `History`: `.loss`, `.step`, `.seconds`, and `.w2` and `.particles`
             where a `Recording` asked for them.
         n_steps: Number of steps each run made, (*batch,).
@@ -66,7 +67,7 @@ class Flow(Result):
     renamed = {"trace": "history", "steps": "n_steps", "ranks": "dimensions"}  # noqa: RUF012
 
     particles: Tensor
-    target: Tensor
+    target: Tensor | Law
     history: History
     n_steps: Tensor
     dimensions: Tensor
@@ -105,6 +106,11 @@ class Flow(Result):
     @cached_property
     def w2(self) -> Tensor:
         """The exact W_2 that is left, (*batch,), float64 (extra `exact`); infinite for diverged runs."""
+        if isinstance(self.target, Law):
+            raise ValueError(
+                f"the exact W_2 to {self.target!r} is not known: compare with samples of it, "
+                f"sw.wasserstein(particles, target.sample(n))"
+            )
         x, y = self.particles.double(), self.target.double()
         left = wasserstein(x, y, x_weights=self.x_weights, y_weights=self.y_weights)
         return torch.where(self.diverged, torch.inf, left)
@@ -163,6 +169,8 @@ class Flow(Result):
     def _one_to_one(self) -> bool:
         """Whether W_2 can be zero."""
         a, b = self.x_weights, self.y_weights
+        if isinstance(self.target, Law):
+            return False
         return is_one_to_one(Problem(self.particles, self.target, x_weights=a, y_weights=b))
 
     @cached_property
@@ -180,6 +188,7 @@ class Flow(Result):
         if not self._one_to_one or self.particles.shape[-2] > _MATCHED:
             return f"; loss {last[worst]:.2g}{which}"
         n, d = self.particles.shape[-2:]
+        assert isinstance(self.target, Tensor)  # samples can be matched one to one
         target = self.target.expand(*self.outcome.shape, n, d)
         x, y = self.particles.reshape(-1, n, d)[worst], target.reshape(-1, n, d)[worst]
         return f"; W_2 at most {matched_distance(x, y):.2g} left{which}"

@@ -52,6 +52,10 @@ def runs_of(
     x, y = absent_to_mean(x, a), absent_to_mean(y, b)
     whole = dataclasses.replace(problem, x=x, y=y)
     reduces = settings.auto if settings.reduce == "auto" else settings.reduce
+    if problem.law is not None:  # which would have to be reduced as well
+        if settings.reduce is True:
+            problem.check_has_samples("reduce=True")
+        reduces = False
     span = span_of(whole) if reduces else None
     dimensions = torch.full((n_runs,), problem.d)
     if span is not None:

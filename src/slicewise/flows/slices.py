@@ -67,7 +67,7 @@ def predraw(
         return None
     drawn = draw((n_steps * n_seeds,), seeds.across(steps))
     slices = drawn.reshape(n_steps, n_seeds, n_slices, d)
-    equal = problem.x_weights is None and problem.y_weights is None
+    equal = problem.x_weights is None and problem.y_weights is None and problem.law is None
     # Runs with targets of their own as well, if each has a seed of its own: slices and targets then pair up.
     alike = problem.y.dim() == 2 or seeds.one_each
     y_sorted = None

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from slicewise.distance import Objective, distance_of_value
 from slicewise.flows.stepping import Trajectory, largest
+from slicewise.laws import Law
 from slicewise.problem import Problem, State
 from slicewise.sampling import RunSeeds, Stream, sphere
 from slicewise.steps import moved, pull_of
@@ -292,12 +293,24 @@ class Scales(NamedTuple):
     def of(cls, problem: Problem) -> Scales:
         """The scales of a problem with R runs; all positive."""
         x, y = problem.x, problem.y
+        if problem.law is not None:
+            return cls._of_law(x, problem.law)
         largest = torch.maximum(*(t.abs().amax(dim=(-2, -1)).expand(len(x)) for t in (x, y)))
         spread = spread_of(y).expand(len(x))
         if bool((spread == 0).any()):  # the targets of a run are one point: the way to it counts
             both = torch.cat([x, y.expand(len(x), *y.shape[-2:])], dim=-2)
             spread = torch.where(spread > 0, spread, spread_of(both))
         return cls(torch.where(largest > 0, largest, 1), torch.where(spread > 0, spread, 1))
+
+    @classmethod
+    def _of_law(cls, x: Tensor, law: Law) -> Scales:
+        mean, spread = law.mean_and_spread(x.shape[-1])
+        width = x.detach().abs().amax(dim=(-2, -1))
+        # A law without a variance: what the particles span says as much as anything.
+        spread = torch.where(spread.isfinite() & (spread > 0), spread.to(width), width)
+        largest = torch.maximum(width, mean.abs().amax(dim=-1).to(width) + spread)
+        one = torch.ones_like(width)
+        return cls(*(torch.where(t > 0, t, one).expand(len(x)) for t in (largest, spread.double())))
 
     def rows(self, rows: Tensor) -> Scales:
         """Those of some runs."""
@@ -319,7 +332,7 @@ def spread_of(samples: Tensor) -> Tensor:
 
 def is_one_to_one(problem: Problem) -> bool:
     """Whether samples can be matched one to one: equal numbers, no weights. Else a distance in general cannot be zero."""
-    equal = problem.x.shape[-2] == problem.y.shape[-2]
+    equal = problem.x.shape[-2] == problem.y.shape[-2] and problem.law is None
     return equal and problem.x_weights is None and problem.y_weights is None
 
 

@@ -13,6 +13,7 @@ from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from slicewise.distance import Objective, recipe_for, sliced_wasserstein
+from slicewise.laws import Law
 from slicewise.support import check_choice, check_order, renamed_arguments
 from slicewise.variants import Recipe, Variant
 
@@ -39,6 +40,7 @@ class SlicedWassersteinMetric(Metric):
         p: Order of the distance.
         n_slices: Number of slices; None is the default of the variant.
         objective: "root" (SW_p), "power" (SW_p to the power p) or "mean_root" (the mean of W_p over slices).
+        target: A law of `slicewise.laws` to compare all x with in place of samples y; `update` then takes x alone.
         generator: An int that seeds the slices. They are the same at each `compute` and on every rank, so that values
             can be compared from epoch to epoch.
         backend: As in `sliced_wasserstein`.
@@ -67,6 +69,7 @@ class SlicedWassersteinMetric(Metric):
         p: float = 2,
         n_slices: int | None = None,
         objective: Objective = "root",
+        target: Law | None = None,
         generator: int = 0,
         backend: str = "auto",
         **options: Any,
@@ -79,6 +82,11 @@ class SlicedWassersteinMetric(Metric):
         self.recipe = recipe_for(variant, n_slices, own)
         self.p, self.objective, self.backend = p, objective, backend
         self.generator = generator
+        if target is not None and not isinstance(target, Law):
+            raise ValueError(
+                f"target is a {type(target).__name__}: give a law, e.g. slicewise.laws.Normal(); samples go to update(y=...)"
+            )
+        self.target = target
         self.add_state("x", default=[], dist_reduce_fx="cat")
         self.add_state("y", default=[], dist_reduce_fx="cat")
 
@@ -92,6 +100,8 @@ class SlicedWassersteinMetric(Metric):
         Raises:
             ValueError: If their shape or dtype is another, or d differs from that of earlier samples.
         """
+        if y is not None and self.target is not None:
+            raise ValueError(f"samples of y beside target={self.target!r}: leave one of them out")
         given = {name: t for name, t in (("x", x), ("y", y)) if t is not None}
         for name, samples in given.items():
             check_rows(name, samples)
@@ -107,7 +117,7 @@ class SlicedWassersteinMetric(Metric):
         every: list[Any] = [None] * dist.get_world_size(process_group)
         dist.all_gather_object(every, mine, group=process_group)
         for rank, (has_x, has_y) in enumerate(every):
-            if not (has_x and has_y):
+            if not (has_x and (has_y or self.target is not None)):
                 raise ValueError(
                     f"rank {rank} has no samples of {'y' if has_x else 'x'}: give every rank some of either side, or "
                     f"take the streaming metric"
@@ -116,7 +126,8 @@ class SlicedWassersteinMetric(Metric):
 
     def compute(self) -> Tensor:
         """Return the distance between all samples given so far, ()."""
-        x, y = (joined(name, kept) for name, kept in (("x", self.x), ("y", self.y)))
+        x = joined("x", self.x)
+        y = joined("y", self.y) if self.target is None else self.target
         return sliced_wasserstein(
             x,
             y,

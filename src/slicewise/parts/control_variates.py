@@ -70,6 +70,7 @@ class ControlVariate(BuiltIn, WeightingPart):
 
     bound: Bound = "lower"
     detach: bool = False
+    needs_target_samples = True
 
     @property
     def follows_samples(self) -> bool:  # type: ignore[override]

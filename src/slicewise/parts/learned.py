@@ -275,6 +275,7 @@ class Augment(BuiltIn, LiftPart, Learner):
     betas: tuple[float, float] = (0.5, 0.999)
     activation: Activation = "linear"
     graph_safe = False  # gradients are autograd's
+    needs_target_samples = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Problem:
         return self.learn(problem, rng, self.cold(problem, rng))[0]

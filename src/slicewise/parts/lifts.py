@@ -151,6 +151,7 @@ class Monomials(BuiltIn, LiftPart):
 
     degree: int
     graph_safe = False  # gradients are autograd's
+    needs_target_samples = True
     rotation_invariant = False  # the products of turned coordinates are others
     label_free = True
 
@@ -208,6 +209,7 @@ class Circles(BuiltIn, LiftPart):
 
     radius: float
     graph_safe = False
+    needs_target_samples = True
     linear_slices = False
     needs_all_samples = True  # curves are matched by one process, which has them all
     label_free = True
@@ -253,6 +255,7 @@ class Networks(BuiltIn, LiftPart):
 
     width: int
     graph_safe = False
+    needs_target_samples = True
     linear_slices = False
     needs_all_samples = True
     label_free = True

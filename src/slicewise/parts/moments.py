@@ -97,6 +97,7 @@ class Moments(BuiltIn, LiftPart):
 
     check: bool = True
     graph_safe = False  # looks at numbers
+    needs_target_samples = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Problem:
         if problem.p != 2:
@@ -134,6 +135,8 @@ class Between(BuiltIn, SlicerPart):
         >>> Between()(problem, Randomness(0, torch.device("cpu")))
         tensor([[1., 0.]])
     """
+
+    needs_target_samples = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         gap = mean_of(*problem.side("x")) - mean_of(*problem.side("y"))

@@ -360,6 +360,7 @@ class RandomPath(BuiltIn, SlicerPart):
 
     n: int
     label_free = True
+    needs_target_samples = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         shape = (*problem.batch, self.n)
@@ -503,6 +504,7 @@ class Principal(BuiltIn, SlicerPart):
 
     n: int = 4
     graph_safe = False  # finding the span looks at its rank
+    needs_target_samples = True
 
     def __call__(self, problem: Problem, rng: Randomness) -> Tensor:
         span = span_of(problem)

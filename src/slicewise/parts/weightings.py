@@ -367,6 +367,7 @@ class PathDensity(BuiltIn):
 
     kappa: float
     needs_all_samples = True
+    needs_target_samples = True
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         path = problem.x.detach().unsqueeze(-2) - problem.y.detach().unsqueeze(-3)  # (..., n, m, d)

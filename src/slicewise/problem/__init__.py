@@ -4,7 +4,7 @@
 have; `population` computes sums and means over all samples, across processes too; `schedules` are numbers that change
 in the course of a run; `padding`, `target` and `subspace` prepare samples.
 
-Imports `support`, `sampling`, `transport`. Used by `parts` and every room after it.
+Imports `support`, `sampling`, `transport`, `laws`. Used by `parts` and every room after it.
 
 """
 
@@ -28,6 +28,7 @@ from slicewise.problem.part import (
     graph_safe,
     label_free,
     needs_all_samples,
+    needs_target_samples,
     rotation_invariant,
     unfit_for,
     walk,

@@ -72,6 +72,8 @@ class Part:
     graph_safe: bool = False
     # With samples spread over processes, must one process hold all of them? Not if it asks `problem.population` only.
     needs_all_samples: bool = True
+    # Does it look at samples of y? It then cannot work where y is a law, of which there are none.
+    needs_target_samples: bool = True
     # Does turning both sample sets turn the law of its slices with them? Flows then may work in rotated coordinates.
     rotation_invariant: bool = False
     # Given all samples on both sides, does it depend on these alone, so that relabeling them changes nothing? A part that
@@ -232,6 +234,7 @@ class BuiltIn(Part):
     built_in = True
     graph_safe = True
     needs_all_samples = False
+    needs_target_samples = False
     rotation_invariant = True
 
 
@@ -275,6 +278,12 @@ def graph_safe(part: object) -> bool:
 def needs_all_samples(part: object) -> bool:
     """Does any of it have to see all samples in one process?"""
     return any(declared(one, Part).needs_all_samples for one in walk(part))
+
+
+def needs_target_samples(part: object) -> object | None:
+    """The first of it that looks at samples of y; None if none does."""
+    parts = (one for one in walk(part) if declared(one, Part).needs_target_samples)
+    return next(parts, None)
 
 
 def rotation_invariant(part: object) -> bool:

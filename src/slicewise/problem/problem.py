@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from slicewise.laws import Law
 from slicewise.problem.population import ALONE, Population, SideName, shares_of
 from slicewise.problem.schedules import Moment, Schedule
 from slicewise.support import broadcast
 from slicewise.transport import (
     Gradients,
+    LawMatcher,
     Match,
     Matcher,
     Needs,
     PricingMatcher,
     match_slices,
+    plan_mean,
     project,
     pull,
     slice_costs,
@@ -52,6 +56,7 @@ class Problem:
         matcher: the function that solves the one-dimensional problems.
         y_sorted: sorted projections of y on the slices of a `Target`, (*batch, L, m).
         others: the population of all processes, if these samples are only a share of them. None is a single process.
+        law: a law that x is compared with in place of samples; y is then its frame, and `matcher` knows it.
 
     >>> problem = Problem(torch.zeros(4, 2), torch.ones(4, 2))
     >>> problem.n, problem.d, problem.costs(torch.eye(2))
@@ -70,6 +75,7 @@ class Problem:
     matcher: Matcher = match_slices
     y_sorted: Tensor | None = None  # projections of y on the slices of a `Target`, sorted
     others: Population | None = None  # who has the other samples, if these are only a share of them
+    law: Law | None = None  # what y is the frame of, if x is compared with a law instead of samples
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -176,6 +182,8 @@ class Problem:
         Returns:
             The samples (*batch, n, d), their weights (*batch, n) or None, the population, and the name.
         """
+        if name == "y":
+            self.check_has_samples("this")
         samples, weights = (self.x, self.x_weights) if name == "x" else (self.y, self.y_weights)
         return samples, weights, self.population, name
 
@@ -199,6 +207,21 @@ class Problem:
         samples, weights, population, _ = self.side(side)
         return population.at(side, samples, weights, level)
 
+    def check_has_samples(self, what: str) -> None:
+        """Refuse what needs samples of y, where there is a law in their place.
+
+        Args:
+            what: what needs them, for the message.
+
+        Raises:
+            ValueError: if x is compared with a law.
+        """
+        if self.law is not None:
+            raise ValueError(
+                f"{what} needs samples of y, and y is {self.law!r}, a law: give samples, e.g. y = law.sample(n, d), or a "
+                f"variant that needs none, e.g. 'sw', 'ebsw' or 'maxsw'"
+            )
+
     def positions(self, side: SideName, slices: Tensor) -> Tensor:
         """Project the samples of one side on slices.
 
@@ -209,6 +232,8 @@ class Problem:
         Returns:
             The projections, (*batch, L, n).
         """
+        if side == "y":
+            self.check_has_samples("a position")
         return project(self.x if side == "x" else self.y, slices)
 
     def costs(self, slices: Tensor) -> Tensor:
@@ -308,6 +333,23 @@ class Problem:
         """
         return pull(*self._inputs(slices), coefficients, needs=needs, **self._how())
 
+    def plan_mean(self, slices: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """Compute for each sample of x the mean of a function over its partners in the plan of each slice.
+
+        Args:
+            slices: directions, (*batch, L, d).
+            function: a function of the offsets of projections from their partners, of any shape.
+
+        Returns:
+            The means, (*batch, L, n); 0 for samples of weight zero.
+        """
+        a, b = self.x_weights, self.y_weights
+        if isinstance(self.matcher, LawMatcher):
+            return self.matcher.plan_mean(self.x, self.y, slices, a, function)
+        u, v = project(self.x, slices), project(self.y, slices)
+        a, b = (None if w is None else w.unsqueeze(-2) for w in (a, b))
+        return plan_mean(u, v, function, u_weights=a, v_weights=b)
+
     def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the cost of each slice and its gradient in that slice.
 
@@ -358,6 +400,7 @@ class Problem:
 
     def swapped(self) -> Problem:
         """Return the same problem with x and y exchanged."""
+        self.check_has_samples("exchanging x and y")
         return dataclasses.replace(
             self,
             x=self.y,

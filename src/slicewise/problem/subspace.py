@@ -203,7 +203,10 @@ def span_of(problem: Problem) -> Subspace:
     """The span of a problem's samples."""
     precision = problem.x.dtype if problem.precision is None else problem.precision
     weights = (problem.x_weights, problem.y_weights)
-    return _span(problem.x, problem.y, 1.0, *weights, precision, problem.population)
+    y = problem.y
+    if problem.law is not None and y.shape[-2] > 0:  # of several processes, the first has its frame
+        y = problem.law.points(problem.d).to(y)
+    return _span(problem.x, y, 1.0, *weights, precision, problem.population)
 
 
 def basis_of(problem: Problem) -> Tensor:

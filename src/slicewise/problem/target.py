@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from slicewise.laws import Law
 from slicewise.sampling import Generators, Randomness, uniform
 from slicewise.support import (
     as_tensor,
@@ -29,7 +30,7 @@ class Target:
     slices a flow is deterministic, and converges to samples that agree with y on these slices only.
 
     Args:
-        y: samples (*batch, m, d).
+        y: samples (*batch, m, d), or a law of `slicewise.laws`; slices are then given.
         slices: directions (L, d) or (*batch, L, d); None draws `n_slices` uniform ones.
         y_weights: sample weights (m,) or (*batch, m) that sum to one.
         generator: where slices are drawn from, as in `sliced_wasserstein`.
@@ -45,13 +46,16 @@ class Target:
 
     def __init__(
         self,
-        y: Tensor,
+        y: Tensor | Law,
         slices: Tensor | None = None,
         *,
         n_slices: int = 50,
         y_weights: Tensor | None = None,
         generator: Generators = None,
     ) -> None:
+        if isinstance(y, Law):
+            self._of_law(y, slices, y_weights)
+            return
         given: list[Any] = [y, slices, y_weights]
         y, slices, y_weights = (
             as_tensor(t) if isinstance(t, (np.ndarray, list)) else t for t in given
@@ -63,16 +67,29 @@ class Target:
         if slices is not None:
             check_slices(slices, y, batch, y.shape[-1])
         check_finite(y=y, slices=slices)
-        self.y = y.detach()
+        self.y: Tensor | Law = y.detach()
         self.y_weights = y_weights
-        wide = self.y.to(torch.promote_types(y.dtype, torch.float32))
+        wide = y.detach().to(torch.promote_types(y.dtype, torch.float32))
         if slices is None:
             check_generator(generator)
             rng = Randomness(generator, y.device, batch)
             slices = uniform((*batch, n_slices, y.shape[-1]), rng, wide.dtype)
         self.slices = slices.detach().to(wide.dtype)
         with full_precision(y.device.type):
-            self.sorted = sorted_lines(project(wide, self.slices))  # (*batch, L, m)
+            self.sorted: Tensor | None = sorted_lines(project(wide, self.slices))  # (*batch, L, m)
+
+    def _of_law(self, law: Law, slices: Tensor | None, y_weights: Tensor | None) -> None:
+        if slices is None or y_weights is not None:
+            raise ValueError(
+                f"a Target of {law!r}: give slices (L, d), whose dimension the law takes, and no weights"
+            )
+        given: Any = slices
+        slices = as_tensor(given) if isinstance(given, (np.ndarray, list)) else given
+        law.dimension(slices.shape[-1])
+        check_finite(slices=slices)
+        self.y, self.y_weights, self.sorted = law, None, None
+        self.slices = slices.detach()
 
     def __repr__(self) -> str:
-        return f"Target(y {tuple(self.y.shape)}, slices {tuple(self.slices.shape)})"
+        y = repr(self.y) if isinstance(self.y, Law) else f"y {tuple(self.y.shape)}"
+        return f"Target({y}, slices {tuple(self.slices.shape)})"

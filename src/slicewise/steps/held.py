@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from slicewise.problem import Problem
-from slicewise.transport import plan_mean, project
+from slicewise.transport import project
 
 # Changes of outputs below this share of their size are not looked at for being straight.
 _NOTICED = 0.05
@@ -159,17 +159,12 @@ def curvature_on_lines(problem: Problem, slices: Tensor) -> Tensor:
     Returns:
         One number for each slice and sample of x, (*batch, L, n).
     """
-    p, x_weights, y_weights = problem.p, problem.x_weights, problem.y_weights
-    u, v = project(problem.x, slices), project(problem.y, slices)  # (*batch, L, n)
-    plans = {
-        "u_weights": None if x_weights is None else x_weights.unsqueeze(-2),
-        "v_weights": None if y_weights is None else y_weights.unsqueeze(-2),
-    }
+    p = problem.p
     if p > 2:
-        return (p - 1) * plan_mean(u, v, lambda r: r.abs() ** (p - 2), **plans)
-    squares = plan_mean(u, v, torch.square, **plans)
-    masses = problem.shares(u.dtype)
+        return (p - 1) * problem.plan_mean(slices, lambda r: r.abs() ** (p - 2))
+    squares = problem.plan_mean(slices, torch.square)
+    masses = problem.shares(squares.dtype)
     masses = masses.unsqueeze(-2) if isinstance(masses, Tensor) else masses
     mean = (masses * squares).sum(dim=-1).mean(dim=-1)
-    floor = mean.sqrt()[..., None, None].clamp(min=torch.finfo(u.dtype).tiny)
-    return plan_mean(u, v, lambda r: r.abs().maximum(floor) ** (p - 2), **plans)
+    floor = mean.sqrt()[..., None, None].clamp(min=torch.finfo(squares.dtype).tiny)
+    return problem.plan_mean(slices, lambda r: r.abs().maximum(floor.to(r.dtype)) ** (p - 2))

@@ -2,8 +2,9 @@
 
 `one_dim` is transport on the line in plain PyTorch, which every faster version is tested against; `sliced` projects and
 prices many slices in bounded memory, `autograd` makes that differentiable (and has the p-th root), `backproject` takes gradients on lines back
-to samples; `relabeled` prices all relabelings of a pool, `circle` is transport on the circle, `couplings` prices plans in
-the samples' own space; `exact` is the exact distance; `subspace_robust` and `subspace_detour` are exact
+to samples; `known_law` prices samples against a law in place of samples, `relabeled` prices all relabelings of a pool,
+`circle` is transport on the circle, `couplings` prices plans in the samples' own space; `exact` is the exact distance;
+`subspace_robust` and `subspace_detour` are exact
 relatives.
 
 Imports `support`. Used by `problem`, `parts`, `distance` and all that needs an exact distance.
@@ -23,6 +24,16 @@ from slicewise.transport.circle import (
 )
 from slicewise.transport.couplings import at_index, distance_power, pair_costs
 from slicewise.transport.exact import exact_extra, wasserstein, within
+from slicewise.transport.known_law import (
+    KnownLaw,
+    LawMatcher,
+    LineCells,
+    LineLaw,
+    Placed,
+    double_exponential,
+    equal_cells,
+    solved,
+)
 from slicewise.transport.matching import match_samples, matched_distance
 from slicewise.transport.one_dim import (
     TIED,

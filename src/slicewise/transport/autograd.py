@@ -15,6 +15,7 @@ from slicewise.transport.sliced import (
     Matcher,
     Needs,
     match_slices,
+    plain_of,
     pull,
     pull_back,
     slices_in_a_piece,
@@ -41,7 +42,7 @@ def slice_costs(
     inputs = (x, y, slices, x_weights, y_weights)
     if is_transformed(*inputs):
         needs = Needs(*(t is not None for t in inputs))
-        return _Matched.apply(*inputs, p, needs, match_slices, None)[0]
+        return _Matched.apply(*inputs, p, needs, plain_of(matcher), None)[0]
     needs = needs_of(*inputs)
     if slices_in_a_piece(*inputs, matcher, needs) >= slices.shape[-2]:
         return _Matched.apply(*inputs, p, needs, matcher, y_sorted)[0]
@@ -67,7 +68,7 @@ def weighted_cost(
     """
     inputs = (x, y, slices, x_weights, y_weights)
     if is_transformed(*inputs):
-        costs = slice_costs(*inputs, p=p)
+        costs = slice_costs(*inputs, p=p, matcher=matcher)
         return (weights * costs).sum(dim=-1), costs
     needs = needs_of(*inputs)
     costs, total = _Pulled.apply(*inputs, weights.detach(), p, needs, matcher, y_sorted)
@@ -116,7 +117,8 @@ class _Matched(torch.autograd.Function):
         with full_precision(grad.device.type):
             if torch.is_grad_enabled():
                 _check_recordable(ctx.matcher)
-                found = match_slices(*inputs, p=ctx.p, wanted=ctx.needs.wanted)
+                again = plain_of(ctx.matcher)
+                found = again(*inputs, p=ctx.p, wanted=ctx.needs.wanted)
             x, y, slices = inputs[:3]
             needs = Needs(*ctx.needs_input_grad[:5])
             gradients = pull_back(found, x, y, slices, grad, needs)
@@ -152,7 +154,8 @@ class _Pulled(torch.autograd.Function):
                 factor = torch.zeros_like(weights) if by_cost is None else by_cost
                 if by_total is not None:
                     factor = factor + by_total.unsqueeze(-1) * weights
-                found = match_slices(*inputs, p=ctx.p, wanted=ctx.needs.wanted)
+                plain = plain_of(ctx.matcher)
+                found = plain(*inputs, p=ctx.p, wanted=ctx.needs.wanted)
                 total = pull_back(found, x, y, slices, factor, ctx.needs)
             else:
                 total = Gradients()

@@ -75,8 +75,8 @@ def match(
         gap = u_sorted - v_sorted  # (..., n)
         cost = power(gap, p).mean(dim=-1)
         slope = _slope(gap, p) / u.shape[-1] if wanted.u or wanted.v else gap
-        u_grad = _unsort(slope, u_order) if wanted.u else None
-        v_grad = _unsort(-slope, v_order) if wanted.v else None
+        u_grad = unsort(slope, u_order) if wanted.u else None
+        v_grad = unsort(-slope, v_order) if wanted.v else None
         return Match(cost, u_grad, v_grad, None, None)
 
     u_mass = None if u_weights is None else _sorted_weights(u_weights, u_order)  # (..., n)
@@ -90,15 +90,15 @@ def match(
     if wanted.u or wanted.v:
         slope = torch.where(width > 0, width * _slope(gap, p), 0)
         if wanted.u:
-            u_grad = _unsort(_collect(slope, cells.u_rank, u.shape[-1]), u_order)
+            u_grad = unsort(_collect(slope, cells.u_rank, u.shape[-1]), u_order)
         if wanted.v:
-            v_grad = _unsort(_collect(-slope, cells.v_rank, v.shape[-1]), v_order)
+            v_grad = unsort(_collect(-slope, cells.v_rank, v.shape[-1]), v_order)
     if wanted.u_weights and u_mass is not None:
-        potential = _potential(u_sorted, v_sorted, u_mass, cells, p, side="u")
-        u_weights_grad = _unsort(potential, u_order)
+        potential = potential(u_sorted, v_sorted, u_mass, cells, p, side="u")
+        u_weights_grad = unsort(potential, u_order)
     if wanted.v_weights and v_mass is not None:
-        potential = _potential(v_sorted, u_sorted, v_mass, cells, p, side="v")
-        v_weights_grad = _unsort(potential, v_order)
+        potential = potential(v_sorted, u_sorted, v_mass, cells, p, side="v")
+        v_weights_grad = unsort(potential, v_order)
     return Match(cost, u_grad, v_grad, u_weights_grad, v_weights_grad)
 
 
@@ -117,7 +117,7 @@ def plan_mean(
     u_sorted, u_order = u.sort(dim=-1, stable=True)
     v_sorted, v_order = v.sort(dim=-1, stable=True)
     if u_weights is None and v_weights is None and u.shape[-1] == v.shape[-1]:
-        return _unsort(function(u_sorted - v_sorted), u_order)
+        return unsort(function(u_sorted - v_sorted), u_order)
     u_mass = None if u_weights is None else _sorted_weights(u_weights, u_order)
     v_mass = None if v_weights is None else _sorted_weights(v_weights, v_order)
     cells = _cells(u, v, u_mass, v_mass)
@@ -126,7 +126,7 @@ def plan_mean(
     present = width > 0
     values = torch.where(present, width * function(torch.where(present, gap, 0)), 0)
     total, mass = (_collect(t, cells.u_rank, u.shape[-1]) for t in (values, width))
-    return _unsort(torch.where(mass > 0, total / torch.where(mass > 0, mass, 1), 0), u_order)
+    return unsort(torch.where(mass > 0, total / torch.where(mass > 0, mass, 1), 0), u_order)
 
 
 def plan_on_lines(
@@ -189,7 +189,7 @@ def potentials_on_lines(
         moved = torch.diff(rank, dim=-1, prepend=rank[..., :1]) > 0
         value = start + torch.where(moved, change, 0).cumsum(dim=-1)
         by_rank = value.new_zeros(*value.shape[:-1], order.shape[-1]).scatter(-1, rank, value)
-        found.append(_unsort(by_rank, order).to(u.dtype))
+        found.append(unsort(by_rank, order).to(u.dtype))
     return found[0], found[1], (cells.width * here).sum(dim=-1).to(u.dtype)
 
 
@@ -258,7 +258,7 @@ def merge_knots(u_knots: Tensor, v_knots: Tensor) -> Cells:
     return Cells(u_before.clamp(max=n - 1), v_before.clamp(max=m - 1), width, from_u, order)
 
 
-def _potential(
+def potential(
     near: Tensor, far: Tensor, mass: Tensor, cells: Cells, p: float, *, side: str
 ) -> Tensor:
     """Derivative of the cost in each weight of the `near` side, in sorted order.
@@ -323,7 +323,7 @@ def pick(values: Tensor, index: Tensor) -> Tensor:
     return values.expand(*batch, -1).gather(-1, index.expand(*batch, -1))
 
 
-def _unsort(values: Tensor, order: Tensor) -> Tensor:
+def unsort(values: Tensor, order: Tensor) -> Tensor:
     return torch.zeros_like(values).scatter(-1, order.expand(values.shape), values)
 
 

@@ -50,6 +50,15 @@ class JointMatcher:
 class PricingMatcher:
     """A matcher that also adds up what it finds, and takes the gradient back to x."""
 
+    @property
+    def plain(self) -> Matcher:
+        """The plain version, which compilers and transforms can follow."""
+        return match_slices
+
+    def numbers_held(self, x: Tensor, y: Tensor) -> int:
+        """How many numbers of one slice and element of the batch are held at once."""
+        return x.shape[-2] + y.shape[-2]
+
     def __call__(self, *args: Any, **kwargs: Any) -> Match:
         """`match_slices`."""
         raise NotImplementedError
@@ -66,10 +75,11 @@ class PricingMatcher:
         p: float,
         root: bool,
         y_sorted: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor] | None:
         """Σ coefficients · costs (*batch,), or its p-th root, and the gradient of it in x (*batch, n, d).
 
-        Coefficients are (*batch, L), or None for 1/L each. Projections on all slices are held at once.
+        Coefficients are (*batch, L), or None for 1/L each. Projections on all slices are held at once. None where it
+        cannot be done in one.
         """
         raise NotImplementedError
 
@@ -220,6 +230,11 @@ def sum_of(one: Gradients, other: Gradients) -> Gradients:
     return Gradients(*(b if a is None else a if b is None else a.add_(b) for a, b in pairs))
 
 
+def plain_of(matcher: Matcher) -> Matcher:
+    """The plain version of a matcher."""
+    return matcher.plain if isinstance(matcher, PricingMatcher) else match_slices
+
+
 def swapped(matcher: Matcher) -> Matcher:
     """The matcher for the same samples with x and y swapped; one that knows no samples is its own."""
     return matcher.swapped() if isinstance(matcher, JointMatcher) else matcher
@@ -243,7 +258,10 @@ def slices_in_a_piece(
     batched = [t.shape[:-2] for t in (x, y, slices) if t.dim() > 2]
     batched += [w.shape[:-1] for w in (x_weights, y_weights) if w is not None and w.dim() > 1]
     elements = math.prod(broadcast(*batched)) if batched else 1
-    per_slice = elements * (x.shape[-2] + y.shape[-2]) * x.element_size()
+    numbers = x.shape[-2] + y.shape[-2]
+    if isinstance(matcher, PricingMatcher):
+        numbers = matcher.numbers_held(x, y)
+    per_slice = elements * numbers * x.element_size()
     plain = matcher is match_slices or needs.x_weights or needs.y_weights
     if x.device.type != "cpu":
         weighted = x_weights is not None or y_weights is not None

@@ -20,6 +20,7 @@ from slicewise.problem import (
     follows_progress,
     graph_safe,
     needs_all_samples,
+    needs_target_samples,
     rotation_invariant,
     unfit_for,
     walk,
@@ -97,6 +98,16 @@ class Recipe(Part):
     def needs_all_samples(self) -> bool:  # type: ignore[override]
         """With samples spread over processes, must they be gathered?"""
         return needs_all_samples(self._parts)
+
+    @functools.cached_property
+    def part_for_samples_of_y(self) -> object | None:
+        """The part that looks at samples of y, so that y cannot be a law; None if there is none."""
+        return needs_target_samples(self._parts)
+
+    @functools.cached_property
+    def needs_target_samples(self) -> bool:  # type: ignore[override]
+        """Does any part look at samples of y?"""
+        return self.part_for_samples_of_y is not None
 
     @functools.cached_property
     def rotation_invariant(self) -> bool:  # type: ignore[override]

@@ -1,0 +1,165 @@
+"""The statistic of Epps and Pulley on slices: how far characteristic functions are from that of the normal law."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from slicewise.support import full_precision, one_thread
+from slicewise.transport import project
+
+if TYPE_CHECKING:
+    from slicewise.distributed import Ranks
+
+# Numbers on lines that are worked on at once: six arrays of them stay in the cache of a core.
+_BLOCK = 1 << 15
+_DEVICE_BLOCK = 1 << 26
+
+
+class Grid(NamedTuple):
+    """Equally spaced points from 0 to `t_max`, weighted by trapezoids and the normal characteristic function."""
+
+    t_max: float
+    n_points: int
+
+    @property
+    def step(self) -> float:
+        """The distance of two points."""
+        return self.t_max / (self.n_points - 1)
+
+    def on(self, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Points, normal characteristic function and weights, (n_points,) each."""
+        t = torch.linspace(0, self.t_max, self.n_points, dtype=torch.float64, device=like.device)
+        phi = torch.exp(-t.square() / 2)
+        weights = torch.full_like(t, 2 * self.step)  # both halves of the line
+        weights[0] = weights[-1] = self.step
+        return t.to(like), phi.to(like), (weights * phi).to(like)
+
+
+def epps_pulley(u: Tensor, grid: Grid, *, unbiased: bool = False, n: int | None = None) -> Tensor:
+    """Σ_t w_t |φ_n(t) − φ(t)|² of each line u (..., n): (...). The definition, in plain PyTorch.
+
+    `unbiased` takes |φ_n|² without the products of a sample with itself, so that the mean of the value, and of its
+    gradient, does not depend on n.
+    """
+    t, phi, weights = grid.on(u)
+    n = u.shape[-1] if n is None else n
+    angle = u.unsqueeze(-1) * t  # (..., n, T)
+    cosine, sine = angle.cos().sum(dim=-2) / n, angle.sin().sum(dim=-2) / n
+    return _value(cosine, sine, phi, weights, n, unbiased)
+
+
+def _value(
+    cosine: Tensor, sine: Tensor, phi: Tensor, weights: Tensor, n: int, unbiased: bool
+) -> Tensor:
+    if unbiased:
+        square = (n * (cosine.square() + sine.square()) - 1) / (n - 1)
+        return (weights * (square - 2 * phi * cosine + phi.square())).sum(dim=-1)
+    return (weights * ((cosine - phi).square() + sine.square())).sum(dim=-1)
+
+
+class SlicedEppsPulley(torch.autograd.Function):
+    """The mean of `epps_pulley` over slices, (*batch,), of x (*batch, n, d); over the samples of all ranks.
+
+    cos(kθ) and sin(kθ) for all points k of the grid follow from cos θ and sin θ by a recurrence of three terms, and
+    their weighted sum in the gradient by Clenshaw's: nothing of the size L · n · T is ever kept, and two trigonometric
+    functions are taken of a projection instead of two for each point. The gradient is computed in the forward pass.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        slices: Tensor,
+        grid: Grid,
+        unbiased: bool,
+        n: int,
+        ranks: Ranks | None,
+        wanted: bool,
+    ) -> Tensor:
+        with full_precision(x.device.type), one_thread(x.device):
+            wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
+            lines = project(wide, slices.to(wide.dtype))  # (*batch, L, n)
+            cosine, sine = _sums(lines, grid)
+            if ranks is not None:
+                cosine, sine = ranks.total(torch.stack([cosine, sine]))
+            cosine, sine = cosine / n, sine / n  # float64
+            t, phi, weights = grid.on(cosine)
+            value = _value(cosine, sine, phi, weights, n, unbiased).mean(dim=-1).to(wide.dtype)
+            if wanted:
+                ours = n / (n - 1) if unbiased else 1.0
+                of_cosine = (2 * weights * (ours * cosine - phi) * -t / n).to(wide.dtype)
+                of_sine = (2 * weights * ours * sine * t / n).to(wide.dtype)
+                slopes = _combined(lines, grid, of_sine, of_cosine)
+                gradient = slopes.mT @ slices.to(wide.dtype) / slices.shape[-2]
+                ctx.save_for_backward(gradient)
+                ctx.save_for_forward(gradient)
+                ctx.dtype = x.dtype
+            return value
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = ctx.saved_tensors
+        return (gradient * grads[0][..., None, None]).to(ctx.dtype), *(None,) * 6
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        """Along a tangent of x, for forward derivatives."""
+        (gradient,) = ctx.saved_tensors
+        return (gradient * tangents[0].to(gradient.dtype)).sum(dim=(-2, -1))
+
+
+def _blocks(lines: Tensor) -> tuple[list[Tensor], tuple[int, ...]]:
+    """The lines (..., n), some rows at a time."""
+    rows = lines.reshape(-1, lines.shape[-1])
+    size = _BLOCK if lines.device.type == "cpu" else _DEVICE_BLOCK
+    return list(rows.split(max(1, size // lines.shape[-1]))), tuple(lines.shape[:-1])
+
+
+def _sums(lines: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+    """Σ cos(t u) and Σ sin(t u) for each line and point, (..., T), in float64."""
+    if lines.shape[-1] == 0:  # a process without samples
+        none = lines.new_zeros(*lines.shape[:-1], grid.n_points, dtype=torch.float64)
+        return none, none
+    blocks, shape = _blocks(lines)
+    found = []
+    for rows in blocks:
+        angle = rows * grid.step
+        first, twice = angle.cos(), angle.cos().mul_(2)
+        cos_before, cos_now = torch.ones_like(rows), first
+        sin_before, sin_now = torch.zeros_like(rows), angle.sin()
+        sums = [torch.stack([cos_before.sum(dim=-1), sin_before.sum(dim=-1)])]
+        for k in range(1, grid.n_points):
+            sums.append(torch.stack([cos_now.sum(dim=-1), sin_now.sum(dim=-1)]))
+            if k + 1 < grid.n_points:
+                cos_before, cos_now = cos_now, torch.addcmul(cos_before.neg_(), twice, cos_now)
+                sin_before, sin_now = sin_now, torch.addcmul(sin_before.neg_(), twice, sin_now)
+        found.append(torch.stack(sums, dim=-1).double())  # (2, rows, T)
+    both = torch.cat(found, dim=1)
+    return both[0].reshape(*shape, -1), both[1].reshape(*shape, -1)
+
+
+def _combined(lines: Tensor, grid: Grid, of_cosine: Tensor, of_sine: Tensor) -> Tensor:
+    """Σ_k a_k cos(kθ) + b_k sin(kθ) at each projection, θ = step · u, for coefficients (..., T) of each line."""
+    if lines.shape[-1] == 0:
+        return lines
+    blocks, shape = _blocks(lines)
+    a = of_cosine.reshape(-1, grid.n_points, 1)
+    b = of_sine.reshape(-1, grid.n_points, 1)
+    found, start = [], 0
+    for rows in blocks:
+        stop = start + len(rows)
+        angle = rows * grid.step
+        cosine = angle.cos()
+        twice = cosine * 2
+        zero = torch.zeros_like(rows)
+        c_now, c_after, s_now, s_after = zero, zero, zero, zero
+        for k in range(grid.n_points - 1, 0, -1):
+            c_now, c_after = torch.addcmul(a[start:stop, k] - c_after, twice, c_now), c_now
+            s_now, s_after = torch.addcmul(b[start:stop, k] - s_after, twice, s_now), s_now
+        total = torch.addcmul(a[start:stop, 0] - c_after, cosine, c_now)
+        found.append(total.addcmul_(angle.sin(), s_now))
+        start = stop
+    return torch.cat(found).reshape(*shape, -1)

@@ -1,0 +1,275 @@
+"""Regularizers toward the standard normal law: one interface, exact over processes, of a strength that does not drift."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from slicewise.distance import SlicedWasserstein
+from slicewise.laws import Law, Normal, PlottingPositions
+from slicewise.nn.characteristic import Grid, SlicedEppsPulley
+from slicewise.sampling import Generators, Randomness, as_generators, uniform
+from slicewise.support import check_choice, check_count, check_generator, check_set, full_precision
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from slicewise.distributed import Ranks
+
+Defaults = Literal["slicewise", "published"]
+
+
+class Regularizer(nn.Module):
+    """What the regularizers have in common.
+
+    Embeddings are (*batch, n, d); each element of the batch, a view say, is compared with the law by itself, and the
+    mean over the batch is returned.
+
+    Args:
+        n_slices: How many directions to draw at each call.
+        group: A process group of `torch.distributed`. Embeddings are then this process's share, of any size, and the value
+            is that of all of them, the same on every process.
+        averaged: Multiply gradients by the number of processes, for gradients that are averaged over them afterwards, as
+            DDP and FSDP do.
+        generator: Where slices come from: an int seeds a stream of its own; None is torch's global generator. With a
+            group, those of the first process count.
+    """
+
+    def __init__(
+        self,
+        n_slices: int,
+        *,
+        group: ProcessGroup | None = None,
+        averaged: bool = False,
+        generator: Generators = None,
+    ) -> None:
+        super().__init__()
+        check_count("n_slices", n_slices)
+        check_generator(generator)
+        self.n_slices, self.averaged = n_slices, averaged
+        self.generator = as_generators(generator)
+        self.ranks: Ranks | None = None
+        if group is not None:
+            from slicewise.distributed import Ranks
+
+            self.ranks = Ranks(group)
+
+    # Slices are drawn, and processes meet, beside compiled code.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def forward(self, x: Tensor, *, slices: Tensor | None = None) -> Tensor:
+        """Compute the regularizer of embeddings x (*batch, n, d).
+
+        Args:
+            slices: Directions (L, d) to use in place of drawing some.
+
+        Returns:
+            A scalar.
+        """
+        check_set("x", x, may_be_empty=self.ranks is not None)
+        with full_precision(x.device.type):
+            wide = x.to(torch.promote_types(x.dtype, torch.float32))
+            drawn = self._drawn(wide) if slices is None else slices.to(wide)
+            value = self._value(wide, drawn).mean()
+        if self.averaged and self.ranks is not None:
+            from slicewise.distributed import Terms
+
+            return Terms(self.ranks, averaged=True).corrected(value)
+        return value
+
+    def _value(self, x: Tensor, slices: Tensor) -> Tensor:
+        """The value of each element of the batch, (*batch,)."""
+        raise NotImplementedError
+
+    def _drawn(self, x: Tensor) -> Tensor:
+        rng = Randomness(self.generator, x.device)
+        slices = uniform((self.n_slices, x.shape[-1]), rng, x.dtype)
+        return slices if self.ranks is None else self.ranks.from_first(slices)
+
+    def _count(self, x: Tensor) -> int:
+        """The number of samples on all processes."""
+        n = x.shape[-2]
+        if self.ranks is not None:
+            n = int(self.ranks.total(torch.tensor([n], dtype=torch.int64, device=x.device)))
+        if n < 2:
+            raise ValueError(f"x has {n} samples in all: give at least two")
+        return n
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        words = f"n_slices={self.n_slices}"
+        return (
+            words if self.ranks is None else f"{words}, rank {self.ranks.rank} of {self.ranks.size}"
+        )
+
+
+class SlicedNormal(Regularizer):
+    """The sliced W_2^2 between embeddings and the standard normal law itself, without sampling the law.
+
+    Its gradient does not vanish where embeddings have collapsed to a point, and grows with their distance from the law:
+    neither a scale nor a window has to be chosen.
+
+    Args:
+        n_slices: How many directions to draw at each call.
+        law: Another law than the standard normal.
+        group, averaged, generator: As in `Regularizer`.
+
+    >>> loss = SlicedNormal(100, generator=0)
+    >>> bool(loss(torch.randn(500, 8)) < loss(torch.zeros(500, 8)))
+    True
+    """
+
+    def __init__(
+        self,
+        n_slices: int = 256,
+        *,
+        law: Law | None = None,
+        group: ProcessGroup | None = None,
+        averaged: bool = False,
+        generator: Generators = None,
+    ) -> None:
+        super().__init__(n_slices, group=group, averaged=averaged, generator=generator)
+        self.law = Normal() if law is None else law
+        self._distance = SlicedWasserstein(reduction="none", group=group)
+
+    def _value(self, x: Tensor, slices: Tensor) -> Tensor:
+        value: Tensor = self._distance(x, self.law, slices=slices)
+        return value
+
+
+class SIGReg(Regularizer):
+    """Sketched isotropic Gaussian regularization of LeJEPA: the test of Epps and Pulley on random slices.
+
+    For each slice the squared difference between the characteristic functions of the embeddings and of the normal law is
+    integrated over t, with the normal characteristic function as weight.
+
+    Args:
+        n_slices, t_max, n_points: How many directions; where the grid ends; its number of points. None is 1,024, 3 and 17.
+        times_n: Multiply by the number of embeddings, as published. The strength then grows with the batch, and with the
+            number of processes.
+        unbiased: Leave the products of an embedding with itself out, so that the mean of value and gradient does not
+            depend on the number of embeddings: neither on processes nor on gradient accumulation.
+        defaults: "slicewise" (times_n=False, unbiased=True) or "published" (times_n=True, unbiased=False), for those
+            that are not given.
+        group, averaged, generator: As in `Regularizer`.
+
+    >>> loss = SIGReg(64, generator=0)
+    >>> bool(loss(torch.randn(500, 8)) < loss(torch.zeros(500, 8)))
+    True
+
+    R. Balestriero, Y. LeCun, LeJEPA: provable and scalable self-supervised learning without the heuristics, 2025.
+    """
+
+    def __init__(
+        self,
+        n_slices: int = 1024,
+        *,
+        t_max: float = 3.0,
+        n_points: int = 17,
+        times_n: bool | None = None,
+        unbiased: bool | None = None,
+        defaults: Defaults = "slicewise",
+        group: ProcessGroup | None = None,
+        averaged: bool = False,
+        generator: Generators = None,
+    ) -> None:
+        super().__init__(n_slices, group=group, averaged=averaged, generator=generator)
+        check_choice("defaults", defaults, ("slicewise", "published"))
+        check_count("n_points", n_points, at_least=2)
+        if not 0 < t_max < float("inf"):
+            raise ValueError(f"t_max = {t_max}: give a positive, finite number")
+        published = defaults == "published"
+        self.grid = Grid(float(t_max), n_points)
+        self.times_n = published if times_n is None else times_n
+        self.unbiased = not published if unbiased is None else unbiased
+
+    def _value(self, x: Tensor, slices: Tensor) -> Tensor:
+        n = self._count(x)
+        tangent = forward_ad.unpack_dual(x).tangent
+        wanted = tangent is not None or (x.requires_grad and torch.is_grad_enabled())
+        given: tuple[Any, ...] = (self.grid, self.unbiased, n, self.ranks, wanted)
+        value: Tensor = SlicedEppsPulley.apply(x, slices, *given)
+        return n * value if self.times_n else value
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        words = f"t_max={self.grid.t_max:g}, n_points={self.grid.n_points}, times_n={self.times_n}"
+        return f"{super().extra_repr()}, {words}, unbiased={self.unbiased}"
+
+
+class VISReg(Regularizer):
+    """Variance, invariance and sketching: center, scale, and the shape of the standardized embeddings.
+
+    The value is `center` · mean of squared means + `scale` · mean of (standard deviation − 1)² + `shape` · sliced W_2^2 of
+    the standardized embeddings to the normal law. Standard deviations are constants to the gradient of the shape.
+
+    Args:
+        n_slices: How many directions; 4,096 were published for large runs.
+        center, scale, shape: How much each term counts.
+        eps: Added to the standard deviations that embeddings are divided by.
+        defaults: "slicewise" compares with the normal law itself; "published" with its quantiles at i / (n + 1), as in the
+            paper. In both the value is that of all processes of a group; the paper's is the mean of each process's own.
+        group, averaged, generator: As in `Regularizer`.
+
+    >>> loss = VISReg(64, generator=0)
+    >>> bool(loss(torch.randn(500, 8)) < loss(torch.zeros(500, 8)))
+    True
+
+    H. Wu et al., VISReg, 2026.
+    """
+
+    def __init__(
+        self,
+        n_slices: int = 1024,
+        *,
+        center: float = 1.0,
+        scale: float = 1.0,
+        shape: float = 1.0,
+        eps: float = 1e-4,
+        defaults: Defaults = "slicewise",
+        group: ProcessGroup | None = None,
+        averaged: bool = False,
+        generator: Generators = None,
+    ) -> None:
+        super().__init__(n_slices, group=group, averaged=averaged, generator=generator)
+        check_choice("defaults", defaults, ("slicewise", "published"))
+        if not eps > 0:
+            raise ValueError(f"eps = {eps}: give a positive number")
+        self.center, self.scale, self.shape, self.eps = center, scale, shape, eps
+        self.law: Law = Normal() if defaults == "slicewise" else PlottingPositions()
+        self._distance = SlicedWasserstein(reduction="none", group=group)
+
+    def _value(self, x: Tensor, slices: Tensor) -> Tensor:
+        n = self._count(x)
+        mean = self._summed(x.sum(dim=-2, keepdim=True)) / n
+        # About a constant, less what that is off by, so that sums over processes have the right gradient.
+        middle = mean.detach()
+        square = self._summed((x - middle).square().sum(dim=-2, keepdim=True)) / n
+        variance = square - (mean - middle).square()
+        # Kept from 0, where a root has no slope: the limit from above is taken, and pulls embeddings apart.
+        std = variance.clamp(min=torch.finfo(x.dtype).tiny).sqrt()
+        standard = (x - self._handed_out(mean)) / (std.detach() + self.eps)
+        shape = self._distance(standard, self.law, slices=slices)
+        center = mean.square().mean(dim=(-2, -1))
+        scale = (std - 1).square().mean(dim=(-2, -1))
+        return self.center * center + self.scale * scale + self.shape * shape
+
+    def _summed(self, tensor: Tensor) -> Tensor:
+        if self.ranks is None:
+            return tensor
+        from slicewise.distributed import summed
+
+        return summed(tensor, self.ranks)
+
+    def _handed_out(self, tensor: Tensor) -> Tensor:
+        if self.ranks is None:
+            return tensor
+        from slicewise.distributed import handed_out
+
+        return handed_out(tensor, self.ranks)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"{super().extra_repr()}, center={self.center:g}, scale={self.scale:g}, shape={self.shape:g}"

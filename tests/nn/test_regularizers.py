@@ -1,0 +1,200 @@
+"""Regularizers against their definitions, over processes, and where embeddings have collapsed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.autograd import forward_ad
+
+import slicewise as sw
+from slicewise.laws import Normal
+from slicewise.nn import SIGReg, SlicedNormal, VISReg
+from slicewise.nn.characteristic import Grid, epps_pulley
+from tests.ranks import run, shares
+from tests.tolerances import assert_close
+
+WIDE = {"dtype": torch.float64}
+ALL = [SlicedNormal, SIGReg, VISReg]
+
+
+def directions(n=6, d=4):
+    torch.manual_seed(3)
+    return torch.nn.functional.normalize(torch.randn(n, d, **WIDE), dim=-1)
+
+
+@pytest.mark.parametrize("unbiased", [False, True])
+def test_sigreg_is_its_definition(unbiased):
+    x, along = torch.randn(2, 15, 4, **WIDE).requires_grad_(), directions()
+    loss = SIGReg(6, unbiased=unbiased, t_max=4.0, n_points=11)
+    value = loss(x, slices=along)
+    u = (x @ along.mT).mT
+    wanted = epps_pulley(u, Grid(4.0, 11), unbiased=unbiased).mean()
+    assert_close(value, wanted)
+    (found,) = torch.autograd.grad(value, x)
+    assert_close(found, torch.autograd.grad(wanted, x)[0])
+    assert torch.autograd.gradcheck(lambda t: loss(t, slices=along), (x,))
+
+
+def test_forward_derivatives_are_the_gradient_along_a_tangent():
+    x, along, tangent = torch.randn(15, 4, **WIDE), directions(), torch.randn(15, 4, **WIDE)
+    live = x.clone().requires_grad_()
+    loss = SIGReg(6)
+    (gradient,) = torch.autograd.grad(loss(live, slices=along), live)
+    with torch.no_grad(), forward_ad.dual_level():
+        dual = loss(forward_ad.make_dual(x, tangent), slices=along)
+        found = forward_ad.unpack_dual(dual).tangent
+    assert_close(found, (gradient * tangent).sum())
+
+
+def test_published_sigreg_is_n_times_the_statistic():
+    """Σ over both halves of the line, by trapezoids, of |φ_n − φ|² φ, times n: as LeJEPA states it."""
+    x, along = torch.randn(40, 4, **WIDE), directions()
+    t = torch.linspace(-3, 3, 33, **WIDE)
+    u = x @ along.mT
+    phi_n = torch.exp(1j * u.unsqueeze(-1) * t).mean(dim=0)
+    phi = torch.exp(-t.square() / 2)
+    wanted = 40 * torch.trapezoid((phi_n - phi).abs().square() * phi, t, dim=-1).mean()
+    assert_close(SIGReg(defaults="published")(x, slices=along), wanted)
+
+
+def test_unbiased_means_do_not_depend_on_n():
+    """The mean over batches of 4 is that over batches of 64, within five standard errors; biased it is not."""
+    torch.manual_seed(0)
+    x, along = 1.5 * torch.randn(64 * 60, 4, **WIDE), directions(20)
+
+    def values(n, unbiased):
+        loss = SIGReg(unbiased=unbiased)
+        return torch.stack([loss(part, slices=along) for part in x.split(n)])
+
+    small, large = values(4, True), values(64, True)
+    error = (small.var() / len(small) + large.var() / len(large)).sqrt()
+    assert (small.mean() - large.mean()).abs() < 5 * error
+    assert values(4, False).mean() - values(64, False).mean() > 10 * error
+
+
+def test_sliced_normal_is_the_distance():
+    x, along = torch.randn(30, 4, **WIDE), directions()
+    wanted = sw.sliced_wasserstein(x, Normal(), slices=along, objective="power")
+    assert_close(SlicedNormal()(x, slices=along), wanted)
+
+
+@pytest.mark.parametrize("defaults", ["slicewise", "published"])
+def test_visreg_is_its_definition(defaults):
+    x, along = torch.randn(2, 15, 4, **WIDE).requires_grad_(), directions()
+    value = VISReg(defaults=defaults, eps=1e-4)(x, slices=along)
+    mean, std = x.mean(dim=-2, keepdim=True), x.std(dim=-2, unbiased=False, keepdim=True)
+    standard = (x - mean) / (std.detach() + 1e-4)
+    if defaults == "published":
+        points = torch.special.ndtri(torch.arange(1, 16, **WIDE) / 16)
+        shape = ((standard @ along.mT).mT.sort(dim=-1).values - points).square().mean()
+    else:
+        shape = sw.sliced_wasserstein(standard, Normal(), slices=along, objective="power").mean()
+    wanted = mean.square().mean() + (std - 1).square().mean() + shape
+    assert_close(value, wanted)
+    assert_close(torch.autograd.grad(value, x)[0], torch.autograd.grad(wanted, x)[0])
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_collapsed_embeddings_are_pulled_apart(kind):
+    """A few steps of gradient descent from nearly one point, and from one line, widen them."""
+    for x in (1e-3 * torch.randn(128, 6), torch.randn(128, 1) @ torch.randn(1, 6)):
+        x = x + 1e-4 * torch.randn(128, 6)
+        loss = kind(256, generator=0)
+        before = torch.linalg.svdvals(x - x.mean(0))[-1]
+        for _ in range(5):
+            x = x.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(loss(x), x)
+            assert gradient.isfinite().all()
+            x = x - 128 * gradient
+        assert torch.linalg.svdvals(x - x.mean(0))[-1] > 1.05 * before
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_one_point_and_outliers_have_finite_gradients(kind):
+    outlier = torch.randn(32, 5)
+    outlier[0] = 1e6
+    for x in (torch.zeros(32, 5), outlier):
+        x = x.requires_grad_()
+        kind(16, generator=0)(x).backward()
+        assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_autocast_and_compiled_code_have_the_same_value(kind):
+    x = torch.randn(64, 5)
+    along = directions(8, 5).float()
+    loss = kind(8)
+    wanted = loss(x.bfloat16().float(), slices=along)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = loss(x.bfloat16(), slices=along)
+    assert_close(found, wanted)
+    live = x.clone().requires_grad_()
+    compiled = torch.compile(lambda t: loss(t * 1.0, slices=along), backend="eager")
+    value = compiled(live)
+    value.backward()
+    assert_close(value, loss(x, slices=along))
+
+
+def test_mistakes_are_named():
+    for make, message in (
+        (lambda: SIGReg(n_points=1), "n_points"),
+        (lambda: SIGReg(t_max=0.0), "t_max"),
+        (lambda: SIGReg(defaults="paper"), "defaults"),
+        (lambda: VISReg(eps=0.0), "eps"),
+        (lambda: SIGReg()(torch.randn(1, 3)), "at least two"),
+        (lambda: SlicedNormal(0), "n_slices"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()
+
+
+def together(rank, size):
+    x = torch.randn(2, 19, 4, **WIDE, generator=torch.Generator().manual_seed(1))
+    along = directions()
+    for make in (SlicedNormal, SIGReg, VISReg):
+        whole = x.clone().requires_grad_()
+        wanted = make(6)(whole, slices=along)
+        wanted.backward()
+        mine = shares(x, size)[rank].clone().requires_grad_()
+        found = make(6, group=dist.group.WORLD)(mine, slices=along)
+        found.backward()
+        assert_close(found, wanted)
+        own = shares(whole.grad, size)[rank]
+        if own.numel():
+            assert (mine.grad - own).abs().max() <= 1e-10 * whole.grad.abs().max(), make
+        # Drawn slices are those of the first process; and a step of DDP is that of one process.
+        drawn = make(6, group=dist.group.WORLD, generator=rank)(mine.detach())
+        assert_close(drawn, make(6, generator=0)(x))
+        step(rank, size, make, x[0], along)
+
+
+def step(rank, size, make, x, along):
+    torch.manual_seed(0)
+    network = torch.nn.Linear(4, 4, **WIDE)
+    make(6)(network(x), slices=along).backward()
+    wanted = [p.grad.clone() for p in network.parameters()]
+    network.zero_grad()
+    wrapped = torch.nn.parallel.DistributedDataParallel(network)
+    loss = make(6, group=dist.group.WORLD, averaged=True)
+    loss(wrapped(shares(x, size)[rank]), slices=along).backward()
+    for parameter, gradient in zip(network.parameters(), wanted, strict=True):
+        assert_close(parameter.grad, gradient)
+
+
+@pytest.mark.parametrize("size", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3, 4))])
+def test_any_number_of_processes_is_one(size):
+    run(size, together)
+
+
+@pytest.mark.gpu
+def test_on_a_device():
+    x = torch.randn(300, 16)
+    along = directions(30, 16).float()
+    for make in ALL:
+        live = [x.clone().requires_grad_(), x.cuda().requires_grad_()]
+        values = [make(30)(t, slices=along.to(t.device)) for t in live]
+        for value in values:
+            value.backward()
+        assert_close(values[1].cpu(), values[0])
+        assert_close(live[1].grad.cpu(), live[0].grad)
