@@ -48,6 +48,7 @@ class _OnSphere(LiftPart):
 
     graph_safe = False  # gradients are autograd's
     linear_slices = False
+    needs_target_samples = True  # both sides are mapped
     needs_all_samples = True  # circles are matched by one process, which has all samples
 
     def unfit_for(self, d: int) -> str | None:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from slicewise.support import is_transformed
-from slicewise.transport.one_dim import Cells, Match, Wanted, pick, potential, unsort
+from slicewise.transport.one_dim import Cells, Match, Wanted, pick, potential_of, unsort
 from slicewise.transport.sliced import Matcher, PricingMatcher, match_slices, project
 
 # Nodes of the quadrature of each piece of a cell, for p other than 1 and 2; and how far they reach.
@@ -448,7 +448,7 @@ def _weight_gradient(
     mass = pick(u_weights.double(), order)
     places = torch.arange(far.shape[-1], device=far.device).expand(far.shape)
     cells = Cells(places, places, mass, places >= 0, places)
-    return unsort(potential(u_sorted, far.to(u_sorted.dtype), mass, cells, p, side="u"), order)
+    return unsort(potential_of(u_sorted, far.to(u_sorted.dtype), mass, cells, p, side="u"), order)
 
 
 def law_plan_mean(

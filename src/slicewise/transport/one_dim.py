@@ -94,10 +94,10 @@ def match(
         if wanted.v:
             v_grad = unsort(_collect(-slope, cells.v_rank, v.shape[-1]), v_order)
     if wanted.u_weights and u_mass is not None:
-        potential = potential(u_sorted, v_sorted, u_mass, cells, p, side="u")
+        potential = potential_of(u_sorted, v_sorted, u_mass, cells, p, side="u")
         u_weights_grad = unsort(potential, u_order)
     if wanted.v_weights and v_mass is not None:
-        potential = potential(v_sorted, u_sorted, v_mass, cells, p, side="v")
+        potential = potential_of(v_sorted, u_sorted, v_mass, cells, p, side="v")
         v_weights_grad = unsort(potential, v_order)
     return Match(cost, u_grad, v_grad, u_weights_grad, v_weights_grad)
 
@@ -258,7 +258,7 @@ def merge_knots(u_knots: Tensor, v_knots: Tensor) -> Cells:
     return Cells(u_before.clamp(max=n - 1), v_before.clamp(max=m - 1), width, from_u, order)
 
 
-def potential(
+def potential_of(
     near: Tensor, far: Tensor, mass: Tensor, cells: Cells, p: float, *, side: str
 ) -> Tensor:
     """Derivative of the cost in each weight of the `near` side, in sorted order.
@@ -324,6 +324,7 @@ def pick(values: Tensor, index: Tensor) -> Tensor:
 
 
 def unsort(values: Tensor, order: Tensor) -> Tensor:
+    """Values (..., n) of sorted samples, in the order of the samples."""
     return torch.zeros_like(values).scatter(-1, order.expand(values.shape), values)
 
 
