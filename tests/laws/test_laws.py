@@ -442,3 +442,25 @@ def test_goodness_of_fit():
         sw.goodness_of_fit(torch.randn(5, 2), torch.randn(5, 2))
     with pytest.raises(ValueError, match="needs samples of y"):
         sw.goodness_of_fit(torch.randn(5, 2), Normal(), "rpsw")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "two_sample_test",
+        "energy_distance",
+        "mmd",
+        "sliced_plan",
+        "couple",
+        "interpolate",
+        "unbalanced",
+    ],
+)
+def test_functions_of_two_samples_refuse_a_law(name):
+    """A law has rows of its own inside: taken for samples, they would give a number that means nothing."""
+    x, law = torch.randn(20, 3), sw.laws.Normal(torch.zeros(3))
+    for pair in ((x, law), (law, x)):
+        with pytest.raises(
+            ValueError, match=f"{name} takes samples, and was given Normal.*, a law"
+        ):
+            getattr(sw, name)(*pair)

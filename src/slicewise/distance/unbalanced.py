@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from slicewise.distance.request import matcher_for, prepare, problem_for, recipe_for
+from slicewise.laws import refuse_laws
 from slicewise.sampling import Generators
 from slicewise.support import (
     Result,
@@ -138,6 +139,7 @@ def unbalanced(
     References:
         C. Bonet et al., Slicing unbalanced optimal transport, 2025.
     """
+    refuse_laws("unbalanced", x, y)
     check_choice("marginals", marginals, ("per_slice", "shared"))
     check_count("max_steps", max_steps)
     penalties = penalty_pair(penalty)

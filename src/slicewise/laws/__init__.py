@@ -18,6 +18,7 @@ from slicewise.laws.known import (
     UniformSphere,
     law_of_number,
     on_slices,
+    refuse_laws,
 )
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "UniformSphere",
     "law_of_number",
     "on_slices",
+    "refuse_laws",
 ]

@@ -690,3 +690,19 @@ def _brief(value: Tensor) -> str:
     if still.dim() == 0:
         return f"{float(still):.6g}"
     return f"<tensor {tuple(still.shape)}, sum {float(still.double().sum()):.9g}>"
+
+
+def refuse_laws(what: str, *given: object, instead: str = "give samples of it") -> None:
+    """Refuse a law where samples are needed.
+
+    Args:
+        what: The function that was called.
+        *given: What may be a law.
+        instead: What to do.
+
+    Raises:
+        ValueError: If something that was given is a law.
+    """
+    for one in given:
+        if isinstance(one, Law):
+            raise ValueError(f"{what} takes samples, and was given {one}, a law: {instead}")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from slicewise.distributed import Ranks
+from slicewise.laws import refuse_laws
 from slicewise.plans.plan import Plan, sliced_plan
 from slicewise.sampling import Generators, Randomness, one_generator, sphere
 from slicewise.support import Result, check_count, takes_arrays
@@ -82,6 +83,7 @@ def couple(
         A. Tong et al., Improving and generalizing flow-based generative models with minibatch optimal transport, 2024;
         G. Mahey et al., Fast optimal transport through sliced generalized Wasserstein geodesics, 2023.
     """
+    refuse_laws("couple", x0, x1)
     check_count("n_pairs", n_pairs)
     one_to_one = len(x0) == len(x1) and x0_weights is None and x1_weights is None
     if one_to_one and n_pairs is not None:

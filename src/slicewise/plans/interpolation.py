@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicewise.laws import refuse_laws
 from slicewise.plans.plan import sliced_plan
 from slicewise.sampling import Generators
 from slicewise.support import Result, takes_arrays
@@ -70,6 +71,7 @@ def interpolate(
     Reference:
         R. J. McCann, A convexity principle for interacting gases, 1997.
     """
+    refuse_laws("interpolate", x, y)
     outside = not torch.is_tensor(t) and not 0 <= t <= 1
     if outside:
         raise ValueError(f"t = {t}: give the share of the way, from 0 (x) to 1 (y)")

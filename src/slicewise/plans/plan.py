@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from slicewise.distance import fixed_slices, prepare, problem_for, recipe_for
+from slicewise.laws import refuse_laws
 from slicewise.problem import Problem
 from slicewise.sampling import Generators
 from slicewise.support import (
@@ -175,6 +176,7 @@ def sliced_plan(
         G. Mahey et al., Fast optimal transport through sliced generalized Wasserstein geodesics, 2023; X. Liu et al.,
         Expected sliced transport plans, 2024.
     """
+    refuse_laws("sliced_plan", x, y)
     check_choice("kind", kind, ("best", "expected"))
     check_number("norm", norm, above=1, or_equal=True)
     check_number("beta", beta, above=0, or_equal=True)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from slicewise.distance import draw, problem_for, randomness_of, recipe_for
+from slicewise.laws import refuse_laws
 from slicewise.problem import Problem
 from slicewise.sampling import Generators
 from slicewise.support import (
@@ -64,6 +65,7 @@ def energy_distance(
 
     G. Székely, M. Rizzo, Energy statistics, 2013.
     """
+    refuse_laws("energy_distance", x, y)
     check_count("n_slices", n_slices)
     problem, slices = _prepared(x, y, x_weights, y_weights, slices, n_slices, generator)
     with full_precision(x.device.type):
@@ -122,6 +124,7 @@ def mmd(
 
     A. Gretton et al., A kernel two-sample test, 2012. A. Rahimi, B. Recht, Random features, 2007.
     """
+    refuse_laws("mmd", x, y)
     check_count("n_slices", n_slices)
     if bandwidth != "median":
         check_number("bandwidth", bandwidth, above=0)

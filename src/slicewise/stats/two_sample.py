@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from slicewise.distance import draw, problem_for, randomness_of, recipe_for
+from slicewise.laws import refuse_laws
 from slicewise.parts import constant_weights
 from slicewise.problem import Problem, label_free
 from slicewise.sampling import Generators, as_generators
@@ -150,6 +151,9 @@ def two_sample_test(
     E. Besag, P. Clifford, Sequential Monte Carlo p-values, 1991. P. Westfall, S. Young, Resampling-based multiple
     testing, 1993.
     """
+    refuse_laws(
+        "two_sample_test", x, y, instead="test samples against it by goodness_of_fit(x, law)"
+    )
     recipe = recipe_for(variant, n_slices, options)
     _check(x, y, recipe, permutations, statistic, early_stop)
     check_generator(generator)
