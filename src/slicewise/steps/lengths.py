@@ -95,7 +95,7 @@ def settled_share(exponent: float) -> float:
 class LengthState(NamedTuple):
     """What a `StepLength` keeps between steps: one number each for every run, of shape (*runs,)."""
 
-    count: Tensor  # of slopes that were taken in
+    taken: Tensor  # number of slopes that were taken in
     size: Tensor  # norm of the gradient, when a slope was last taken in
     usual: Tensor  # the same, smoothed: a mean of logarithms
     slope: Tensor  # smoothed n, in units of the gradient's norm
@@ -169,12 +169,12 @@ class StepLength:
         size = torch.where(fine, size, old.size).float()
         rate = torch.where(size > 0, own / torch.where(size > 0, size, 1), 0)
         slope = torch.where(
-            old.count == 0, rate, torch.lerp(rate, old.slope, self._kept(_KEPT_SLOPE))
+            old.taken == 0, rate, torch.lerp(rate, old.slope, self._kept(_KEPT_SLOPE))
         )
         kept = self._kept(_KEPT_SIZE)
-        usual = torch.where(old.count == 0, size, _between(size, old.usual, kept))
+        usual = torch.where(old.taken == 0, size, _between(size, old.usual, kept))
         self.state = old._replace(
-            count=old.count + 1,
+            taken=old.taken + 1,
             size=size,
             usual=usual,
             slope=slope,
@@ -184,7 +184,7 @@ class StepLength:
 
     def _kept(self, most: float) -> Tensor:
         """How much of a smoothed number stays: little at first."""
-        return (1 - _YOUNG / (2 + _YOUNG + self.state.count)).clamp(max=most)
+        return (1 - _YOUNG / (2 + _YOUNG + self.state.taken)).clamp(max=most)
 
     def best(self) -> Tensor:
         """Estimate t*, the length at which the loss of a batch is least along the present direction, (*runs,)."""
