@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import avg_pool2d
 
 from slicewise.support import progress_bar
 
@@ -17,6 +18,8 @@ Image = Array | Tensor
 _FLOATS = (torch.float16, torch.float32, torch.float64)
 # Pixels of all images together that are sampled from: more do not change the result.
 MAX_PIXELS = 2**20
+# Pixels of the longer side of the copies on which a map is judged, and how many images of several are copied.
+_COPY_SIDE, _COPIES = 320, 3
 
 
 class ImageParts(NamedTuple):
@@ -117,12 +120,15 @@ class PixelSampler:
             raise ValueError(f"{name} holds no image: give at least one")
         max_pixels = max(MAX_PIXELS // len(images), 256)
         pixels = []
+        self.copies: list[Tensor] = []  # (h, w, 3), float32 in [0, 1]
+        chosen = set(np.linspace(0, len(images) - 1, _COPIES).round().astype(int).tolist())
         # Reading the frames of a folder may take longer than the fit.
         with progress_bar(len(images), show_bar if len(images) > 1 else False, "read") as tick:
             for done, image in enumerate(images, start=1):
-                pixels.append(
-                    _visible_pixels(split_image(image, name), mask, name, max_pixels, generator)
-                )
+                parts = split_image(image, name)
+                pixels.append(_visible_pixels(parts, mask, name, max_pixels, generator))
+                if done - 1 in chosen:
+                    self.copies.append(_small_copy(parts))
                 tick(done, "")
         colors = np.concatenate(pixels)
         # One frame of several may be empty, as where a film fades in.
@@ -130,6 +136,10 @@ class PixelSampler:
             where = "all over" if mask is None else "wherever the mask is not black"
             raise ValueError(f"{name} is transparent {where}: it shows no color; remove its alpha")
         self._pixels = colors[np.argsort(_z_order(colors), kind="stable")]
+
+    def spread(self, n: int) -> Tensor:
+        """Return the colors (n, 3), float64 in [0, 1], at evenly spaced places along the curve."""
+        return self.take((torch.arange(n, dtype=torch.float64) + 0.5) / n)
 
     def take(self, places: Tensor) -> Tensor:
         """Return the colors (n, 3), float64 in [0, 1], at places (n,) in [0, 1) along the curve."""
@@ -157,6 +167,16 @@ def _visible_pixels(
         chosen = torch.randint(len(colors), (max_pixels,), generator=generator).numpy()
         colors = colors[chosen]
     return colors.astype(np.float64) / parts.white
+
+
+def _small_copy(parts: ImageParts) -> Tensor:
+    """A copy of an image as on a small screen, (h, w, 3), float32 in [0, 1]: the mean of some pixels of each block."""
+    longer = max(parts.colors.shape[:2])
+    skipped = max(1, longer // (3 * _COPY_SIDE))  # of a block, 3 × 3 pixels are enough
+    some = torch.from_numpy(parts.colors[::skipped, ::skipped].astype(np.float32) / parts.white)
+    block = max(1, round(max(some.shape[:2]) / _COPY_SIDE))
+    planes = avg_pool2d(some.permute(2, 0, 1), block, ceil_mode=True, count_include_pad=False)
+    return planes.permute(1, 2, 0).contiguous()
 
 
 def _z_order(colors: Array) -> Array:
