@@ -82,9 +82,7 @@ def looked_at(
         for way in SHOWN:
             moved = WAYS[way](source, target)
             w2 = palette_w2(moved, target, 1, repeats=3)
-            rows.append(
-                {"source": a, "target": b, "way": way, "w2": w2, **disliked(source, moved)}
-            )
+            rows.append({"source": a, "target": b, "way": way, "w2": w2, **disliked(source, moved)})
             cells.append((f"{way} {w2:.0f}", moved))
         drawn.append(cells)
         if sheets is not None and (len(drawn) == _ROWS_OF_A_SHEET or done == len(pairs)):

@@ -122,6 +122,4 @@ def photographs_of(folder: Path) -> dict[str, Array]:
     from slicewise.lab.images.frames import as_rgb
 
     paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in READ)
-    return {
-        path.stem: as_rgb(read_picture(path, reduce=True).pixels)[:, :, :3] for path in paths
-    }
+    return {path.stem: as_rgb(read_picture(path, reduce=True).pixels)[:, :, :3] for path in paths}

@@ -12,13 +12,16 @@ Imports `flows` and the rooms before it. Used by `lab` and by benchmarks.
 from slicewise.color.artifacts import Artifacts, SourceRegions
 from slicewise.color.color_transfer import LOOKS, ColorTransfer, match_colors, transfer
 from slicewise.color.map_files import SUFFIXES
+from slicewise.color.regions import RegionTransfer, feather
 
 __all__ = [
     "LOOKS",
     "SUFFIXES",
     "Artifacts",
     "ColorTransfer",
+    "RegionTransfer",
     "SourceRegions",
+    "feather",
     "match_colors",
     "transfer",
 ]

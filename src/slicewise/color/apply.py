@@ -40,8 +40,8 @@ def apply_field(
         block = sample_spacing(height, width)
         middle = min(block // 2, height - 1, width - 1)
         sample = _unit(parts.colors[middle::block, middle::block], parts.white)
-        maps = LocalMaps(sample, look_up(field, sample).mul_(strength), block)
-        maps.widen(width)
+        maps = LocalMaps(sample, look_up(field, sample), block)
+        maps.widen(width, strength)
         work = partial(_move_rows, moved, maps, parts.white, share)
         with (
             ThreadPoolExecutor(min(workers, len(bands))) as pool,
@@ -52,7 +52,9 @@ def apply_field(
     return moved
 
 
-def _move_rows(moved: Array, maps: LocalMaps, white: float, share: Array | None, band: range) -> int:
+def _move_rows(
+    moved: Array, maps: LocalMaps, white: float, share: Array | None, band: range
+) -> int:
     """Move some rows in place; return where they end."""
     rows = moved[band.start : band.stop]
     planes = _unit(rows, white).permute(2, 0, 1).contiguous()

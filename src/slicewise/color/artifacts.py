@@ -18,6 +18,7 @@ _BESIDE = 6  # pixels from a silhouette in which halos are looked for
 _APART = 4  # pixels between the colors whose hues are compared
 _FINE, _BROAD = 1.5, 6.0  # blurs in pixels: without grain, and of the surroundings
 _POWER = 4  # of the means over pixels: few strong artifacts count more than many weak ones
+_LEAST_REGION = 0.02  # fraction of the image
 _CLIPPED = 0.5 / 255
 
 
@@ -41,9 +42,14 @@ class Artifacts(NamedTuple):
 
 
 class SourceRegions:
-    """A source image, prepared to compare recolored versions of it; colors (H, W, 3) in [0, 1], float32."""
+    """A source image, prepared to compare recolored versions of it.
 
-    def __init__(self, colors: Tensor) -> None:
+    Args:
+        colors: The source, (H, W, 3) in [0, 1], float32.
+        seen: Which pixels count, (H, W), bool; None is all.
+    """
+
+    def __init__(self, colors: Tensor, seen: Tensor | None = None) -> None:
         lab = _planes(colors)
         gradient = _gradient(_blur(lab, _FINE))
         near = max_pool2d(gradient, 7, 1, 3)
@@ -52,6 +58,8 @@ class SourceRegions:
         beside = max_pool2d(edges, 2 * _BESIDE + 1, 1, _BESIDE) > 0
         self._beside = beside & (max_pool2d(edges, 3, 1, 1) == 0) & (gradient < _EDGE / 3)
         self._clipped = _at_the_limits(colors)
+        if seen is not None:
+            self._smooth, self._beside = self._smooth & seen, self._beside & seen
 
     def compare(self, colors: Tensor) -> Artifacts:
         """Return the artifacts of a recolored version (H, W, 3) of the source."""
@@ -77,9 +85,10 @@ def _at_the_limits(colors: Tensor) -> Tensor:
 
 
 def _mean(values: Tensor, where: Tensor, power: float = _POWER) -> float:
-    """The power mean of values (1, 1, H, W) in a region; 0 where that is empty."""
-    chosen = values[where]
-    return 0.0 if not len(chosen) else float(chosen.pow(power).mean()) ** (1 / power)
+    """The power mean of values (1, 1, H, W) in a region; 0 where that is too small to be noticed."""
+    if float(where.float().mean()) < _LEAST_REGION:
+        return 0.0
+    return float(values[where].pow(power).mean()) ** (1 / power)
 
 
 def _gradient(image: Tensor) -> Tensor:

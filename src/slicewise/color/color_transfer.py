@@ -13,7 +13,14 @@ from torch import Tensor
 
 from slicewise.color.apply import apply_field
 from slicewise.color.field import SIDE, fit_field, keep_lightness, look_up
-from slicewise.color.images import Image, PixelSampler, kmeans_palette, mask_weights, split_image
+from slicewise.color.images import (
+    Image,
+    PixelSampler,
+    join_image,
+    kmeans_palette,
+    mask_weights,
+    split_image,
+)
 from slicewise.color.linear import bounded_transport, linear_field, linear_transport
 from slicewise.color.map_files import load_map, save_map
 from slicewise.color.natural import Judge, follow_target
@@ -279,8 +286,7 @@ class ColorTransfer:
         parts = split_image(image, "image")
         share = None if mask is None else mask_weights(mask, parts, "image")
         moved = apply_field(field, parts, strength, share, progress_bar)
-        if parts.alpha is not None:
-            moved = np.concatenate([moved, parts.alpha], axis=2)
+        moved = join_image(moved, parts.alpha)
         return torch.from_numpy(moved).to(image.device) if isinstance(image, Tensor) else moved
 
     def fit_transform(
@@ -468,8 +474,13 @@ def match_colors(
         >>> match_colors(image, np.full((3, 2, 2), 0.25), channel_axis=0).round(3).max().item()
         0.25
     """
+
     def last(one: Image) -> Image:
-        return one.movedim(channel_axis, -1) if isinstance(one, Tensor) else np.moveaxis(one, channel_axis, -1)
+        return (
+            one.movedim(channel_axis, -1)
+            if isinstance(one, Tensor)
+            else np.moveaxis(one, channel_axis, -1)
+        )
 
     moved = transfer(
         last(image),

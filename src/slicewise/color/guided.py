@@ -41,9 +41,9 @@ class LocalMaps:
         # (12, h, w): nine slopes (color channel, then displaced channel), three offsets.
         self._planes = _local_maps(sample.permute(2, 0, 1), moves.permute(2, 0, 1))
 
-    def widen(self, width: int) -> None:
-        """Interpolate along rows, for an image of this width."""
-        self._planes = _enlarge(self._planes, self._block, range(width), axis=2)
+    def widen(self, width: int, strength: float) -> None:
+        """Interpolate along rows, for an image of this width, and multiply all displacements by `strength`."""
+        self._planes = _enlarge(strength * self._planes, self._block, range(width), axis=2)
 
     def rows(self, planes: Tensor, first: int) -> Tensor:
         """Return the displacements (3, r, width) of the rows, colors (3, r, width), that begin at row `first`."""

@@ -111,7 +111,9 @@ def _from_cube(path: Path) -> tuple[np.ndarray[Any, Any], str]:
         elif words[0] in ("DOMAIN_MIN", "DOMAIN_MAX"):
             wanted = 0.0 if words[0] == "DOMAIN_MIN" else 1.0
             if [float(word) for word in words[1:]] != [wanted] * 3:
-                raise ValueError(f"its {words[0]} is {' '.join(words[1:])}; tables over 0 to 1 can be used")
+                raise ValueError(
+                    f"its {words[0]} is {' '.join(words[1:])}; tables over 0 to 1 can be used"
+                )
         elif words[0][0].isalpha():
             raise ValueError(f"it has a line {words[0]!r}; tables of three dimensions can be used")
         else:

@@ -27,7 +27,10 @@ _TRISTIMULUS = (
 )
 # Below the threshold the cube root is continued by a line: its slope at black would be infinite.
 _TOE, _TOE_SLOPE, _TOE_START = (6 / 29) ** 3, 841 / 108, 4 / 29
-_ROUNDING, _BISECTIONS = 1e-4, 12  # of light, below a level of 255; of the chroma that the gamut has room for
+_ROUNDING, _BISECTIONS = (
+    1e-4,
+    12,
+)  # of light, below a level of 255; of the chroma that the gamut has room for
 
 
 class Space(NamedTuple):

@@ -38,7 +38,7 @@ def _in_a_folder(tmp_path, monkeypatch):
     # How far flows go is asked elsewhere, and few pixels are judged sooner.
     few = functools.partial(palette_w2, n=200)
     monkeypatch.setattr("slicewise.lab.images.palette_w2", few)
-    monkeypatch.setattr("slicewise.color.color_transfer._STEPS", 40)
+    monkeypatch.setattr("slicewise.color.color_transfer._STEPS", {"natural": 40, "exact": 40})
     monkeypatch.setattr("slicewise.color.color_transfer._PALETTE_PIXELS", 2000)
     saved("cat.png", data.chelsea()[::4, ::4].copy())
     saved("cup.png", data.coffee()[::4, ::4].copy())

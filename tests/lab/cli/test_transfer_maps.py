@@ -22,7 +22,7 @@ FITTED = ("--variant", "ebsw", "--space", "linear", "--smoothness", 3, "--seed",
 @pytest.fixture(autouse=True)
 def _in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("slicewise.color.color_transfer._STEPS", 5)
+    monkeypatch.setattr("slicewise.color.color_transfer._STEPS", {"natural": 5, "exact": 5})
     monkeypatch.setattr("slicewise.color.color_transfer._PALETTE_PIXELS", 500)
     saved("cat.png", data.chelsea()[::6, ::6].copy())
     saved("cup.png", data.coffee()[::6, ::6].copy())
