@@ -71,9 +71,12 @@ def _status(name: str) -> float:
 
 
 def looked_at(
-    images: dict[str, Array], pairs: list[tuple[str, str]], sheets: Path | None
+    images: dict[str, Array], pairs: list[tuple[str, str]], table: Path, sheets: Path | None
 ) -> list[dict[str, Any]]:
-    """Measure palette W_2 and artifacts of every shown way on every pair, and draw contact sheets of them."""
+    """Measure palette W_2 and artifacts of every shown way on every pair, and draw contact sheets of them.
+
+    The table is written after every pair: all of them take many minutes.
+    """
     rows: list[dict[str, Any]] = []
     drawn: list[list[tuple[str, Array]]] = []
     for done, (a, b) in enumerate(pairs, start=1):
@@ -84,6 +87,7 @@ def looked_at(
             w2 = palette_w2(moved, target, 1, repeats=3)
             rows.append({"source": a, "target": b, "way": way, "w2": w2, **disliked(source, moved)})
             cells.append((f"{way} {w2:.0f}", moved))
+        write_whole(table, as_csv(rows))
         drawn.append(cells)
         if sheets is not None and (len(drawn) == _ROWS_OF_A_SHEET or done == len(pairs)):
             write_whole(sheets / f"sheet-{done:03d}.png", contact_sheet(drawn, ".png", width=220))
@@ -161,7 +165,9 @@ def as_csv(rows: list[dict[str, Any]]) -> str:
 
 def package_pairs(images: dict[str, Array]) -> list[tuple[str, str]]:
     """All ordered pairs of the packages' photographs, but none to a gray one, which has no colors."""
-    return [(a, b) for a, b in itertools.permutations(images, 2) if b != "camera"]
+    pairs = [(a, b) for a, b in itertools.permutations(images, 2) if b != "camera"]
+    # In an order in which the first ones are a fair sample, should somebody not wait for all.
+    return [pairs[i] for i in np.random.default_rng(0).permutation(len(pairs))]
 
 
 def folder_pairs(images: dict[str, Array]) -> list[tuple[str, str]]:
@@ -205,11 +211,11 @@ def main(arguments: list[str] | None = None) -> int:
     peaks = {}
     if close and not given.quick and _STATUS.exists():
         peaks = {name: memory(name, *(images[side] for side in CLOSE[0])) for name in WAYS}
-    wide = looked_at(images, list(QUICK) if given.quick else pairs, given.sheets)
     stem = "color-quick" if given.quick else f"color-{given.label}"
+    table = given.out / f"{stem}-pairs.csv"
+    wide = looked_at(images, list(QUICK) if given.quick else pairs, table, given.sheets)
     if close:
         write_whole(given.out / f"{stem}.csv", as_csv(close))
-    write_whole(given.out / f"{stem}-pairs.csv", as_csv(wide))
     write_whole(given.out / f"{stem}.md", summary(close, wide, peaks))
     print(f"results: {given.out / stem}.md")
     return 0

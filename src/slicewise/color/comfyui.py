@@ -30,7 +30,7 @@ class SlicewiseMatchColors:
     DESCRIPTION = "Give an image the colors of a reference, without seams or grain."
 
     @classmethod
-    def INPUT_TYPES(cls) -> dict[str, dict[str, Any]]:  # noqa: N802, the name is ComfyUI's
+    def INPUT_TYPES(cls) -> dict[str, dict[str, Any]]:
         """Describe the inputs to ComfyUI."""
         return {
             "required": {

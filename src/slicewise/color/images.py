@@ -17,7 +17,7 @@ Image = Array | Tensor
 
 _FLOATS = (torch.float16, torch.float32, torch.float64)
 # Pixels of all images together that are sampled from: more do not change the result.
-MAX_PIXELS = 2**20
+MAX_PIXELS = 2**18
 # Pixels of the longer side of the copies on which a map is judged, and how many images of several are copied.
 _COPY_SIDE, _COPIES = 320, 3
 

@@ -14,21 +14,17 @@ from slicewise.color.images import SmallCopy
 # Smoothnesses that are tried, from close to the linear map to close to the target.
 LADDER = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
 # How many times that of the linear map, or of the source itself, a measure of artifacts may be. Over many images the
-# means are then at most 1.1 times those of the linear map: many stay far below their limits (docs/log.md).
-LIMITS = {
-    "seams": (1.15, 1.35),
-    "hue_jumps": (1.4, 1.8),
-    "grain": (1.4, 1.8),
-    "halos": (1.4, 1.8),
-}
+# means are then about those of the linear map: most measures stay far below their limits (docs/log.md).
+_OF_LINEAR, _OF_SOURCE = 1.2, 1.4
+_JUDGED = ("seams", "hue_jumps", "grain", "halos")
 _BISECTIONS = 3
 
 
 class Judge:
     """Tells whether a map is as free of artifacts as the linear map on some small copies of the source.
 
-    Every measure of `Artifacts` but clipping has a limit: a multiple of that of the unbounded linear map applied to each
-    pixel, or of that of the source, whichever is more (`LIMITS`).
+    Every measure of `Artifacts` but clipping may be 1.2 times that of the unbounded linear map applied to each pixel,
+    or 1.4 times that of the source, whichever is more.
     """
 
     def __init__(self, copies: Sequence[SmallCopy], linear: Tensor) -> None:
@@ -39,7 +35,7 @@ class Judge:
         for copy, regions in zip(self._copies, self._regions, strict=True):
             before = regions.compare(copy)
             after = regions.compare((copy + look_up(linear, copy)).clamp(0, 1))
-            self._limits.append({name: _limit(name, before, after) for name in LIMITS})
+            self._limits.append({name: _limit(name, before, after) for name in _JUDGED})
 
     def accepts(self, field: Tensor) -> bool:
         """Whether no measure of any copy, moved by a field (S, S, S, 3), is above its limit."""
@@ -51,8 +47,7 @@ class Judge:
 
 
 def _limit(name: str, before: Artifacts, after: Artifacts) -> float:
-    of_linear, of_source = LIMITS[name]
-    return max(of_linear * getattr(after, name), of_source * getattr(before, name))
+    return max(_OF_LINEAR * getattr(after, name), _OF_SOURCE * getattr(before, name))
 
 
 def follow_target(base: Tensor, fit: Callable[[float, Tensor], Tensor], judge: Judge) -> Tensor:

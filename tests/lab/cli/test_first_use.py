@@ -14,8 +14,8 @@ import pytest
 import typer
 
 import slicewise as sw
-from slicewise import color
 from benchmarks.first_use import CALLS, COMPLETED, SUBCOMMANDS, completion
+from slicewise import color
 from slicewise.distance import Objective
 from slicewise.lab import names
 from slicewise.lab.cli.app import app

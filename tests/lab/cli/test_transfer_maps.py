@@ -161,8 +161,9 @@ def test_a_mask_says_what_is_judged(capsys):
     saved("mask.png", mask)
     given = ("half.png", "far.png", "-o", "new.png", "--mask", "mask.png", "--json", *QUICK)
     said = json.loads(accepted(capsys, "transfer", *given))
-    assert said["w2_before"] == pytest.approx(np.sqrt(150**2 + 10**2))
-    assert said["w2"] < 5
+    # SW_2 of two points is their distance over √3.
+    assert said["sw2_before"] == pytest.approx(np.sqrt((150**2 + 10**2) / 3), rel=0.02)
+    assert said["sw2"] < 3
 
 
 def test_reading_frames_is_seen(capsys, monkeypatch):

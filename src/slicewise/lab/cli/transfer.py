@@ -437,19 +437,11 @@ def looks_sheet(
     for look in LOOKS:
         own = ColorTransfer(**{**like.get_params(), "look": look})
         own.fit(little, target, mask=share, target_mask=target_mask)
-        rows.append(
-            [
-                (
-                    f"{look} {strength:g}",
-                    as_rgb(
-                        own.transform(
-                            little, strength=strength, keep_luminance=keep_luminance, mask=share
-                        )
-                    ),  # fmt: skip
-                )
-                for strength in _STRENGTHS
-            ]
-        )
+        row = []
+        for strength in _STRENGTHS:
+            how: dict[str, Any] = {"strength": strength, "keep_luminance": keep_luminance}
+            row.append((f"{look} {strength:g}", as_rgb(own.transform(little, **how, mask=share))))
+        rows.append(row)
     rows[0].append(("source", as_rgb(little)))
     rows[1].append(("target", as_rgb(target)))
     return contact_sheet(rows, path.suffix.lower(), width=_PREVIEW_SIDE * 2 // 3)

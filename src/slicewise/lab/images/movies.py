@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
@@ -152,7 +153,7 @@ def find_shots(movie: Movie) -> list[range]:
     thumbs = [frame.astype(np.int16) for frame in movie.frames((_THUMB_WIDTH, _THUMB_HEIGHT))]
     if not thumbs:
         raise UserError(f"{printable(str(movie.path))} holds no frame: give another file")
-    changes = np.array([np.abs(b - a).mean() for a, b in zip(thumbs, thumbs[1:], strict=False)])
+    changes = np.array([np.abs(b - a).mean() for a, b in pairwise(thumbs)])
     starts = [0]
     for i, change in enumerate(changes):
         around = np.delete(
