@@ -588,8 +588,9 @@ def _distances(
     if seed is not None:
         compared = {"w2_before": before, "w2": after, "w2_floor": wanted}
         for name, one in compared.items():
-            drawn = one is not None and wanted is not None
-            found[name] = palette_w2(one, wanted, seed) if drawn else None
+            found[name] = None
+            if one is not None and wanted is not None:
+                found[name] = palette_w2(one, wanted, seed)
     return found
 
 

@@ -2,7 +2,7 @@
 
 `files` reads and writes photographs with their `metadata` (`bit_depth` and `tiff` for 16 bits), `frames` a folder of them;
 `movies` reads and writes those of users; `scenes` chooses what is shown of a flow, `animation` draws it and `video`
-encodes it; `before_after` shows color transfers, `figures` rows of images; `figure_colors` has the colors of figures.
+encodes it; `before_after` shows color transfers, `figures` rows of images, and has the colors of figures.
 Pillow and matplotlib are imported when something is read or drawn.
 
 Imports distance and the rooms before it, lab.data and lab.errors. Used by latents, experiments, report, cli and benchmarks.
@@ -17,8 +17,15 @@ from slicewise.support import open_on_demand
 if TYPE_CHECKING:
     from slicewise.lab.images.animation import as_gif, as_html, as_video
     from slicewise.lab.images.before_after import before_after, contact_sheet, palette_strip
-    from slicewise.lab.images.figure_colors import BLUE, GRAY, GREEN, ORANGE
-    from slicewise.lab.images.figures import blank, gallery, photographs
+    from slicewise.lab.images.figures import (
+        BLUE,
+        GRAY,
+        GREEN,
+        ORANGE,
+        blank,
+        gallery,
+        photographs,
+    )
     from slicewise.lab.images.files import (
         WRITTEN,
         convert_profile,
@@ -55,8 +62,7 @@ else:
         {
             "animation": "as_gif as_html as_video",
             "before_after": "before_after contact_sheet palette_strip",
-            "figure_colors": "BLUE GRAY GREEN ORANGE",
-            "figures": "blank gallery photographs",
+            "figures": "BLUE GRAY GREEN ORANGE blank gallery photographs",
             "files": "WRITTEN convert_profile encode_picture read_mask read_picture",
             "frames": "Frames as_rgb palette_sw2 palette_w2 visible_pixels",
             "movies": "MOVIES MOVIES_WRITTEN Movie find_shots frames_to_fit",
