@@ -10,7 +10,7 @@ from benchmarks.color.contenders import Array
 from slicewise.color import SourceRegions
 from slicewise.lab.images.frames import palette_w2
 
-ARTIFACTS = ("seams", "hue_jumps", "grain", "halos", "clipped", "skin")
+ARTIFACTS = ("seams", "steepness", "hue_jumps", "grain", "halos", "clipped", "skin")
 # Skin in CIELAB: hue in degrees, chroma and lightness. It takes in some wood and sand as well.
 _SKIN_HUE, _SKIN_CHROMA, _SKIN_LIGHTNESS = (25, 70), (12, 45), (30, 90)
 

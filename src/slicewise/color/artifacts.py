@@ -32,6 +32,8 @@ class Artifacts(NamedTuple):
         grain: Fine detail (what a blur of 1.5 pixels removes) where the source is smooth.
         halos: Gradient within 6 pixels of silhouettes of the source, on either side of them.
         clipped: Fraction of pixels of which a channel became 0 or 1.
+        steepness: The gradient itself where the source is smooth (after the blur of 1.5 pixels). A stronger contrast
+            raises it as a seam does; it is reported, and not used to choose a map.
     """
 
     seams: float
@@ -39,6 +41,7 @@ class Artifacts(NamedTuple):
     grain: float
     halos: float
     clipped: float
+    steepness: float
 
 
 class SourceRegions:
@@ -65,7 +68,8 @@ class SourceRegions:
         """Return the artifacts of a recolored version (H, W, 3) of the source."""
         lab = _planes(colors)
         fine, broad = _blur(lab, _FINE), _blur(lab, _BROAD)
-        steps = (_gradient(fine) - _gradient(broad)).clamp(min=0)
+        gradient = _gradient(fine)
+        steps = (gradient - _gradient(broad)).clamp(min=0)
         jumps = (_hue_difference(fine) - _hue_difference(broad)).clamp(min=0)
         return Artifacts(
             seams=_mean(steps, self._smooth),
@@ -73,6 +77,7 @@ class SourceRegions:
             grain=_mean((lab - fine).norm(dim=1, keepdim=True), self._smooth, 2),
             halos=_mean(_gradient(lab), self._beside),
             clipped=float((_at_the_limits(colors) & ~self._clipped).float().mean()),
+            steepness=_mean(gradient, self._smooth),
         )
 
 
