@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-import slicewise as sw
-from benchmarks.color.contenders import WAYS, Array, photographs
-from slicewise.lab.images.before_after import before_after
+from benchmarks.color.contenders import SHOWN, WAYS, Array, photographs, photographs_of
+from benchmarks.color.measures import ARTIFACTS, disliked, judged
+from slicewise.lab.images.before_after import contact_sheet
 from slicewise.lab.images.frames import palette_w2
 from slicewise.support import write_whole
 
-# Pairs on which every way is tried; all pairs are compared with match_histograms alone.
+# Pairs on which every way is tried, and timed.
 CLOSE = (
     ("astronaut", "coffee"),
     ("coffee", "astronaut"),
@@ -32,30 +32,10 @@ CLOSE = (
     ("china", "coffee"),
     ("camera", "coffee"),
 )
-GALLERY = (("astronaut", "coffee"), ("chelsea", "coffee"), ("coffee", "astronaut"))
 QUICK = (("chelsea", "coffee"),)
+_SIDE = 512  # pixels of the longer side at which artifacts are looked for: as on a screen
+_ROWS_OF_A_SHEET = 12
 _STATUS = Path("/proc/self/status")
-
-
-def judged(source: Array, moved: Array, target: Array, *, repeats: int = 4) -> dict[str, float]:
-    """Measure how near the colors are to the target's, and how much of the structure is kept."""
-    import torch
-    from skimage.color import rgb2gray
-    from skimage.filters import sobel
-    from skimage.metrics import structural_similarity
-
-    before, after = rgb2gray(source), rgb2gray(moved)
-    edges = [sobel(gray).ravel() for gray in (before, after)]
-    x, y = (
-        torch.from_numpy(image.reshape(-1, 3)[::7].astype(np.float64)) for image in (moved, target)
-    )
-    generator = torch.Generator().manual_seed(0)
-    return {
-        "w2": palette_w2(moved, target, 1, repeats=repeats),
-        "sw": float(sw.sliced_wasserstein(x, y, n_slices=200, generator=generator)),
-        "ssim": float(structural_similarity(before, after, data_range=1.0)),
-        "edges": float(np.corrcoef(*edges)[0, 1]) if edges[1].std() > 0 else 0.0,
-    }
 
 
 def tried(name: str, source: Array, target: Array) -> dict[str, Any]:
@@ -90,59 +70,87 @@ def _status(name: str) -> float:
     return 1024.0 * int(line.split()[1])
 
 
-def against_histograms(
-    images: dict[str, Array], pairs: list[tuple[str, str]]
+def looked_at(
+    images: dict[str, Array], pairs: list[tuple[str, str]], table: Path, sheets: Path | None
 ) -> list[dict[str, Any]]:
-    """Compare slicewise with match_histograms by palette W_2 on every pair, on the same pixels."""
-    rows = []
-    for a, b in pairs:
-        source, target = images[a], images[b]
-        left = {
-            way: palette_w2(WAYS[way](source, target), target, 1, repeats=10)
-            for way in ("slicewise", "match_histograms")
-        }
-        rows.append({"source": a, "target": b, "before": palette_w2(source, target, 1), **left})
-        print(
-            f"{a} → {b}: {left['slicewise']:.1f}, histograms {left['match_histograms']:.1f}",
-            flush=True,
-        )
+    """Measure palette W_2 and artifacts of every shown way on every pair, and draw contact sheets of them.
+
+    The table is written after every pair: all of them take many minutes.
+    """
+    rows: list[dict[str, Any]] = []
+    drawn: list[list[tuple[str, Array]]] = []
+    for done, (a, b) in enumerate(pairs, start=1):
+        source, target = small(images[a]), small(images[b])
+        cells = [(a, source), (b, target)]
+        for way in SHOWN:
+            moved = WAYS[way](source, target)
+            w2 = palette_w2(moved, target, 1, repeats=3)
+            rows.append({"source": a, "target": b, "way": way, "w2": w2, **disliked(source, moved)})
+            cells.append((f"{way} {w2:.0f}", moved))
+        write_whole(table, as_csv(rows))
+        drawn.append(cells)
+        if sheets is not None and (len(drawn) == _ROWS_OF_A_SHEET or done == len(pairs)):
+            write_whole(sheets / f"sheet-{done:03d}.png", contact_sheet(drawn, ".png", width=220))
+            drawn = []
+        print(f"{a} → {b}: " + ", ".join(f"{r['way']} {r['w2']:.1f}" for r in rows[-len(SHOWN) :]), flush=True)  # fmt: skip
     return rows
+
+
+def small(image: Array) -> Array:
+    """Return an image with at most 512 pixels along its longer side."""
+    from PIL import Image
+
+    scale = _SIDE / max(image.shape[:2])
+    if scale >= 1:
+        return np.ascontiguousarray(image)
+    size = round(image.shape[1] * scale), round(image.shape[0] * scale)
+    return np.asarray(Image.fromarray(image).resize(size, Image.Resampling.LANCZOS))
 
 
 def summary(
     close: list[dict[str, Any]], wide: list[dict[str, Any]], peaks: dict[str, float]
 ) -> str:
-    """Return both comparisons as Markdown: means over pairs, and how often slicewise is nearer."""
+    """Return both comparisons as Markdown: means over pairs, and every pair."""
     lines = [
         "| way | palette W_2 | SW_2 | SSIM | edges | CPU s | extra MB |",
         "|---|---|---|---|---|---|---|",
     ]
     for name in dict.fromkeys(row["way"] for row in close):
         own = [row for row in close if row["way"] == name]
-        means = [
+        w2, sliced, ssim, edges, seconds = (
             float(np.mean([row[key] for row in own]))
             for key in ("w2", "sw", "ssim", "edges", "seconds")
-        ]
+        )
         peak = f"{peaks[name] / 1e6:.0f}" if name in peaks else ""
-        w2, sliced, ssim, edges, seconds = means
         lines.append(
             f"| {name} | {w2:.1f} | {sliced:.1f} | {ssim:.2f} | {edges:.2f} | {seconds:.2f} | {peak} |"
         )
-    nearer = sum(row["slicewise"] < row["match_histograms"] for row in wide)
+    ways = list(dict.fromkeys(row["way"] for row in wide))
+    pairs = list(dict.fromkeys((row["source"], row["target"]) for row in wide))
+    found = {(row["source"], row["target"], row["way"]): row for row in wide}
     lines += [
         "",
-        f"Palette W_2 below that of match_histograms on {nearer} of {len(wide)} pairs:",
+        f"Means over {len(pairs)} pairs, {_SIDE} pixels along the longer side:",
         "",
+        "| way | palette W_2 | " + " | ".join(ARTIFACTS) + " |",
+        "|---" * (len(ARTIFACTS) + 2) + "|",
     ]
+    for way in ways:
+        own = [row for row in wide if row["way"] == way]
+        means = [f"{np.mean([row['w2'] for row in own]):.1f}"]
+        for key in ARTIFACTS:
+            values = np.array([row[key] for row in own])
+            seen = values[~np.isnan(values)]  # pictures without skin have no shift of it
+            means.append(f"{seen.mean():.2f}" if len(seen) else "")
+        lines.append(f"| {way} | " + " | ".join(means) + " |")
+    lines += ["", "Palette W_2 (seams) of every pair:", ""]
     lines += [
-        "| source | target | before | slicewise | match_histograms |",
-        "|---|---|---|---|---|",
+        "| source | target | " + " | ".join(ways) + " |",
+        "|---" * (len(ways) + 2) + "|",
     ]
-    for row in wide:
-        lines.append(
-            f"| {row['source']} | {row['target']} | {row['before']:.1f} | {row['slicewise']:.1f} | "
-            f"{row['match_histograms']:.1f} |"
-        )
+    for a, b in pairs:
+        cells = [f"{found[a, b, way]['w2']:.1f} ({found[a, b, way]['seams']:.2f})" for way in ways]
+        lines.append(f"| {a} | {b} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -155,33 +163,44 @@ def as_csv(rows: list[dict[str, Any]]) -> str:
     return file.getvalue()
 
 
+def package_pairs(images: dict[str, Array]) -> list[tuple[str, str]]:
+    """All ordered pairs of the packages' photographs, but none to a gray one, which has no colors."""
+    pairs = [(a, b) for a, b in itertools.permutations(images, 2) if b != "camera"]
+    # In an order in which the first ones are a fair sample, should somebody not wait for all.
+    return [pairs[i] for i in np.random.default_rng(0).permutation(len(pairs))]
+
+
+def folder_pairs(images: dict[str, Array]) -> list[tuple[str, str]]:
+    """NAME_source_* with NAME_target_*; of other names each with the one half the list further."""
+    names = [name for name in images if "_source_" not in name and "_target_" not in name]
+    pairs = [(a, names[(i + len(names) // 2) % len(names)]) for i, a in enumerate(names)]
+    for name in images:
+        if "_source_" in name:
+            key = name.split("_source_")[0] + "_target_"
+            pairs += [(name, other) for other in images if other.startswith(key)]
+    return [(a, b) for a, b in pairs if a != b]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the comparison; return its exit status."""
     parser = argparse.ArgumentParser(
         prog="benchmarks.color.__main__", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    parser.add_argument(
-        "--images",
-        type=Path,
-        help="a folder of PNG photographs to add: NAME_source_*, NAME_target_*",
-    )
-    parser.add_argument("--gallery", type=Path, help="a folder to draw before and after into")
+    parser.add_argument("--label", default=datetime.date.today().isoformat(), help="of the files")
+    parser.add_argument("--images", type=Path, action="append", default=[], help="a folder of photographs to add")  # fmt: skip
+    parser.add_argument("--only-images", action="store_true", help="leave the packages' pairs out")
+    parser.add_argument("--sheets", type=Path, help="a folder to draw contact sheets into")
     parser.add_argument("--quick", action="store_true", help="one pair: to see that it runs")
     given = parser.parse_args(arguments)
-    images = photographs(given.images)
-    own = [name for name in images if "_source_" not in name and "_target_" not in name]
-    pairs = list(itertools.permutations(own, 2))
-    pairs = [(a, b) for a, b in pairs if b != "camera"]  # a gray photograph has no colors
-    for name in images:
-        if "_source_" in name:
-            key = name.split("_source_")[0] + "_target_"
-            pairs += [(name, other) for other in images if other.startswith(key)]
-    if given.gallery is not None:
-        draw_gallery(images, given.gallery)
-    close_pairs = QUICK if given.quick else CLOSE
+    images = photographs()
+    pairs = [] if given.only_images else package_pairs(images)
+    for folder in given.images:
+        more = photographs_of(folder)
+        pairs += folder_pairs(more)
+        images |= more
     close = []
-    for a, b in close_pairs:
+    for a, b in QUICK if given.quick else () if given.only_images else CLOSE:
         for name in WAYS:
             row = {"source": a, "target": b, **tried(name, images[a], images[b])}
             close.append(row)
@@ -189,25 +208,17 @@ def main(arguments: list[str] | None = None) -> int:
                 ", ".join(f"{k} {v:.3g}" if isinstance(v, float) else v for k, v in row.items()),
                 flush=True,
             )
-    first = images[close_pairs[0][0]], images[close_pairs[0][1]]
-    measured = not given.quick and _STATUS.exists()
-    peaks = {name: memory(name, *first) for name in WAYS} if measured else {}
-    wide = against_histograms(images, list(QUICK) if given.quick else pairs)
-    stem = "color-quick" if given.quick else f"color-{datetime.date.today().isoformat()}"
-    write_whole(given.out / f"{stem}.csv", as_csv(close))
-    write_whole(given.out / f"{stem}-pairs.csv", as_csv(wide))
+    peaks = {}
+    if close and not given.quick and _STATUS.exists():
+        peaks = {name: memory(name, *(images[side] for side in CLOSE[0])) for name in WAYS}
+    stem = "color-quick" if given.quick else f"color-{given.label}"
+    table = given.out / f"{stem}-pairs.csv"
+    wide = looked_at(images, list(QUICK) if given.quick else pairs, table, given.sheets)
+    if close:
+        write_whole(given.out / f"{stem}.csv", as_csv(close))
     write_whole(given.out / f"{stem}.md", summary(close, wide, peaks))
-    print(f"results: {given.out / stem}.csv, -pairs.csv, .md")
+    print(f"results: {given.out / stem}.md")
     return 0
-
-
-def draw_gallery(images: dict[str, Array], folder: Path) -> None:
-    """Draw before and after beside match_histograms, for photographs with a free license."""
-    for a, b in GALLERY:
-        source, target = images[a], images[b]
-        ways = [(name, WAYS[name](source, target)) for name in ("slicewise", "match_histograms")]
-        shown = [(a, source), *ways, (f"colors of {b}", target)]
-        write_whole(folder / f"color-{a}-{b}.jpg", before_after(shown, ".jpg"))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,26 @@ Way = Callable[[Array, Array], Array]
 _POT_SAMPLES = 1000
 
 
+def ours(source: Array, target: Array, **options: Any) -> Array:
+    """slicewise, with a fixed seed."""
+    return np.asarray(transfer(source, target, generator=0, progress_bar=False, **options))
+
+
 def histograms(source: Array, target: Array) -> Array:
     """scikit-image: each channel gets the target's histogram."""
     from skimage.exposure import match_histograms
 
     return np.asarray(match_histograms(source, target, channel_axis=-1))
+
+
+def hm_mvgd_hm(source: Array, target: Array) -> Array:
+    """color-matcher's default: histograms, then the linear map, then histograms."""
+    from color_matcher import ColorMatcher
+
+    pair = {"src": source.astype(float), "ref": target.astype(float)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about covariances that are singular
+        return _eight_bits(ColorMatcher().transfer(**pair, method="hm-mvgd-hm") / 255)
 
 
 def reinhard(source: Array, target: Array) -> Array:
@@ -32,7 +49,7 @@ def reinhard(source: Array, target: Array) -> Array:
     moved = (x - x.mean((0, 1))) * scale + y.mean((0, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of colors that no screen shows
-        return np.round(255 * np.clip(lab2rgb(moved), 0, 1)).astype(np.uint8)
+        return _eight_bits(lab2rgb(moved))
 
 
 def pot(kind: str) -> Way:
@@ -48,37 +65,46 @@ def pot(kind: str) -> Way:
         }
         rng = np.random.default_rng(0)
         pixels = [image.reshape(-1, 3) / 255 for image in (source, target)]
-        x, y = (p[rng.integers(0, len(p), _POT_SAMPLES)] for p in pixels)
-        fitted = makers[kind]().fit(Xs=x, Xt=y)
+        samples = pixels  # the linear map takes all pixels: it has their moments only
+        if kind != "linear":
+            samples = [p[rng.integers(0, len(p), _POT_SAMPLES)] for p in pixels]
+        fitted = makers[kind]().fit(Xs=samples[0], Xt=samples[1])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             moved = fitted.transform(Xs=pixels[0], batch_size=4096)
-        return np.round(255 * np.clip(moved, 0, 1)).astype(np.uint8).reshape(source.shape)
+        return _eight_bits(moved).reshape(source.shape)
 
     return way
 
 
+def _eight_bits(colors: Array) -> Array:
+    return np.round(255 * np.clip(colors, 0, 1)).astype(np.uint8)
+
+
 WAYS: dict[str, Way] = {
-    "slicewise": lambda s, t: np.asarray(transfer(s, t, generator=0, progress_bar=False)),
-    "slicewise, gentle": lambda s, t: np.asarray(
-        transfer(s, t, smoothness=10, generator=0, progress_bar=False)
-    ),
-    "slicewise, palette": lambda s, t: np.asarray(
-        transfer(s, t, palette=256, generator=0, progress_bar=False)
-    ),
-    "slicewise, srgb": lambda s, t: np.asarray(
-        transfer(s, t, space="srgb", generator=0, progress_bar=False)
-    ),
+    "natural": ours,
+    "exact": functools.partial(ours, look="exact"),
+    "bounded linear": functools.partial(ours, look="linear"),
+    "exact, palette": functools.partial(ours, look="exact", palette=256),
     "match_histograms": histograms,
+    "hm-mvgd-hm": hm_mvgd_hm,
     "Reinhard": reinhard,
+    "linear": pot("linear"),
     "POT EMD": pot("EMD"),
     "POT Sinkhorn": pot("Sinkhorn"),
-    "POT linear": pot("linear"),
 }
+if find_spec("color_matcher") is None:
+    del WAYS["hm-mvgd-hm"]
+# Those that every pair is tried with, and that contact sheets show.
+SHOWN = tuple(
+    name
+    for name in ("natural", "exact", "match_histograms", "hm-mvgd-hm", "Reinhard", "linear")
+    if name in WAYS
+)
 
 
-def photographs(folder: Path | None = None) -> dict[str, Array]:
-    """Return the photographs of scikit-image and scikit-learn, and those of a folder."""
+def photographs() -> dict[str, Array]:
+    """Return the photographs of scikit-image and scikit-learn."""
     from skimage import data
     from sklearn.datasets import load_sample_image
 
@@ -87,9 +113,13 @@ def photographs(folder: Path | None = None) -> dict[str, Array]:
     for name in ("china", "flower"):
         found[name] = np.asarray(load_sample_image(f"{name}.jpg"))
     found["camera"] = np.repeat(data.camera()[:, :, None], 3, axis=2)
-    if folder is not None:
-        from slicewise.lab.images.files import read_picture
-
-        for path in sorted(folder.glob("*.png")):
-            found[path.stem] = read_picture(path).pixels[:, :, :3]
     return found
+
+
+def photographs_of(folder: Path) -> dict[str, Array]:
+    """Return the photographs of a folder, by their names without ending."""
+    from slicewise.lab.images.files import READ, read_picture
+    from slicewise.lab.images.frames import as_rgb
+
+    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in READ)
+    return {path.stem: as_rgb(read_picture(path, reduce=True).pixels)[:, :, :3] for path in paths}

@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.speed.contenders import contenders
 from benchmarks.speed.timing import pinned
-from slicewise.lab.images.figure_colors import BLUE, GRAY, ORANGE
+from slicewise.lab.images.figures import BLUE, GRAY, ORANGE
 
 # One quantity varies, the others stay at the middle of what people use.
 AXES = {

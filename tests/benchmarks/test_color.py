@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from skimage import data
 
-from benchmarks.color.__main__ import as_csv, judged, main, summary
+from benchmarks.color.__main__ import as_csv, main, summary
 from benchmarks.color.contenders import WAYS
+from benchmarks.color.measures import ARTIFACTS, judged, skin_shift
 
 CUP = np.ascontiguousarray(data.coffee()[::6, ::6])
 CAT = np.ascontiguousarray(data.chelsea()[::6, ::6])
@@ -39,18 +40,29 @@ def test_the_ways_of_others_bring_palettes_nearer(name):
     assert judged(CAT, moved, CUP, repeats=1)["w2"] < judged(CAT, CAT, CUP, repeats=1)["w2"]
 
 
-def test_means_and_counts():
+def test_means_and_pairs():
     measures = {"w2": 1.0, "sw": 2.0, "ssim": 0.5, "edges": 0.25, "seconds": 3.0}
     close = [{"way": "a", **measures}, {"way": "a", **measures, "w2": 2.0}]
-    pair = {"source": "s", "target": "t", "before": 9.0, "slicewise": 1.0, "match_histograms": 2.0}
-    text = summary(close, [pair, {**pair, "slicewise": 3.0}], {"a": 5e6})
+    seen = dict.fromkeys(ARTIFACTS, 0.5)
+    pair = {"source": "s", "target": "t", "way": "a", "w2": 4.0, **seen}
+    other = {**pair, "target": "u", "w2": 6.0, "seams": 1.5, "skin": float("nan")}
+    text = summary(close, [pair, other], {"a": 5e6})
     assert "| a | 1.5 | 2.0 | 0.50 | 0.25 | 3.00 | 5 |" in text
-    assert "on 1 of 2 pairs" in text
+    # A picture without skin has no shift of it to be counted.
+    assert "| a | 5.0 | 1.00 | 0.50 | 0.50 | 0.50 | 0.50 | 0.50 |" in text
+    assert "| s | u | 6.0 (1.50) |" in text
     (row,) = csv.DictReader(as_csv([pair]).splitlines())
-    assert row["match_histograms"] == "2.0"
+    assert row["seams"] == "0.5"
+
+
+def test_skin_shifts_are_degrees_of_hue():
+    face = np.full((20, 20, 3), (200, 150, 120), np.uint8)
+    assert skin_shift(face, face) == 0
+    assert skin_shift(face, np.ascontiguousarray(face[:, :, ::-1])) > 90
+    assert np.isnan(skin_shift(np.full((20, 20, 3), (20, 60, 200), np.uint8), face))
 
 
 @pytest.mark.slow
 def test_a_glance_runs(tmp_path):
     assert main(["--quick", "--out", str(tmp_path)]) == 0
-    assert "on 1 of 1 pairs" in (tmp_path / "color-quick.md").read_text()
+    assert "Means over 1 pairs" in (tmp_path / "color-quick.md").read_text()

@@ -13,7 +13,6 @@ from skimage.exposure import match_histograms
 from sklearn.base import clone
 
 import slicewise as sw
-from slicewise.color import detail
 from slicewise.color.color_transfer import ColorTransfer, transfer
 from slicewise.color.field import SIDE, fit_field, look_up
 from slicewise.color.images import PixelSampler, kmeans_palette
@@ -205,8 +204,8 @@ class TestReaching:
     @pytest.mark.slow
     @pytest.mark.parametrize("variant", list(sw.VARIANTS))
     def test_every_variant(self, cat, cup, variant, monkeypatch):
-        monkeypatch.setattr("slicewise.color.color_transfer._ROUNDS", 1)
-        monkeypatch.setattr("slicewise.color.color_transfer._STEPS", 60)
+        monkeypatch.setattr("slicewise.color.color_transfer._ROUNDS", {"natural": 1})
+        monkeypatch.setattr("slicewise.color.color_transfer._STEPS", {"natural": 60})
         if "linear" not in sw.VARIANTS[variant].properties:
             with pytest.raises(ValueError, match="use a variant with linear slices"):
                 ColorTransfer(variant, n_pixels=50, generator=0).fit(cat, cup)
@@ -320,20 +319,6 @@ class TestSmoothness:
         assert np.ptp(moved[:, beside].mean((0, 2))) > 3 * 30
         assert np.abs(moved[:, strut].mean(0) - moved[:, beside].mean((0, 1))).max() > 30
 
-    def test_a_panorama_costs_what_another_image_of_its_size_does(self, monkeypatch):
-        """Its blocks are large and its bands low: rows between those that are asked were drawn 50 times over."""
-        drawn, between = [], detail._enlarge
-
-        def counted(small, block, pixels, axis):
-            drawn.append(len(pixels) if axis == 0 else 0)
-            return between(small, block, pixels, axis)
-
-        monkeypatch.setattr(detail, "_enlarge", counted)
-        image = torch.rand(4, 30_000, 3, generator=torch.Generator().manual_seed(0))
-        broad = detail.SmoothImage(lambda first, end: image[first:end], 4, 30_000)
-        assert torch.equal(broad.rows(image, 0)[2:], broad.rows(image[2:], 2))
-        assert sum(drawn) <= 6 * (4 + 2)
-
 
 class TestKinds:
     def test_alpha_stays(self, fitted):
@@ -415,7 +400,7 @@ class TestKinds:
         mask = halves[:, :, 0] > 0
         red = np.full((2, 2, 3), (200, 0, 0), np.uint8)
         moved = ColorTransfer(n_pixels=100, generator=0).fit_transform(halves, red, mask=mask)
-        assert (moved[:, 10:] == (200, 0, 0)).all()
+        assert np.abs(moved[:, 10:].astype(int) - (200, 0, 0)).max() <= 1
         assert (moved[:, :10] == 0).all()
 
     def test_many_sources_share_one_map(self, cat, cup):
@@ -491,7 +476,7 @@ class TestKeeping:
             "bare.npz": "holds no map",
             "text.npz": "holds no map",
             "text.safetensors": "holds no map",
-            "look.cube": ".npz or .safetensors",
+            "look.3dl": ".npz, .safetensors, .cube",
         }.items():
             with pytest.raises(ValueError, match=said):
                 ColorTransfer.load(tmp_path / name)
@@ -517,7 +502,7 @@ class TestKeeping:
         ("told", "said"),
         [
             ({"smoothness": "much"}, "unknown options"),
-            ({"smoothness": None}, "unknown options"),
+            ({"smoothness": -1}, "unknown options"),
             ({"space": [1]}, "unknown options"),
             ({"format": "another"}, "fit the map anew"),
         ],
@@ -618,7 +603,7 @@ class TestRefusals:
 
 
 def test_scikit_learn_can_make_another_like_it(fitted, cat):
-    given = {"variant": "ebsw", "space": "srgb", "palette": 7, "smoothness": 2.0}
+    given = {"variant": "ebsw", "look": "exact", "space": "srgb", "palette": 7, "smoothness": 2.0}
     given |= {"n_pixels": 50, "generator": 3}
     again = clone(ColorTransfer(**given))
     assert again.get_params() == given

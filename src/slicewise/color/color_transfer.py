@@ -5,16 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from slicewise.color.apply import apply_field
-from slicewise.color.field import SIDE, fit_field, look_up
-from slicewise.color.images import Image, PixelSampler, kmeans_palette, mask_weights, split_image
+from slicewise.color.field import SIDE, fit_field, keep_lightness, look_up
+from slicewise.color.images import (
+    Image,
+    PixelSampler,
+    join_image,
+    kmeans_palette,
+    mask_weights,
+    split_image,
+)
+from slicewise.color.linear import bounded_transport, linear_field, linear_transport
 from slicewise.color.map_files import load_map, save_map
+from slicewise.color.natural import Judge, follow_target
 from slicewise.color.spaces import SPACES
 from slicewise.color.threads import one_thread
 from slicewise.flows import Recording, Stopping, flow
@@ -23,14 +32,31 @@ from slicewise.support import check_choice, check_count, renamed_arguments
 from slicewise.support import progress_bar as show_progress
 from slicewise.variants import Recipe, Variant
 
-# Pixels flow in rounds: each draws new pixels and starts from where the map of the last round takes them. A third round
-# still brings the palettes closer, a fourth does not (docs/log.md).
-_ROUNDS, _STEPS = 3, 150
+LOOKS = ("natural", "exact", "linear")
+# The space of a look if none is given: Oklab keeps hues together where the map is steep, and only `exact` is.
+_SPACES = {"natural": "srgb", "exact": "oklab", "linear": "srgb"}
+# Pixels flow in rounds: each draws new pixels and starts from where the map of the last round takes them. For `exact` a
+# third round still brings the palettes closer, a fourth does not (docs/log.md).
+_ROUNDS = {"natural": 2, "exact": 3}
+# `natural` starts from the linear map, which is half of the way.
+_STEPS = {"natural": 80, "exact": 150}
+_EXACT_SMOOTHNESS = 1.0
+_FIRST_SMOOTHNESS = 30.0  # of the first of two rounds of `natural`
 _PALETTE_PIXELS = 20_000
+_MOMENT_PIXELS = 2**15
 _LEAST_SPREAD = 1e-3  # variance assumed of a target of one color, or nearly
-_PARAMETERS = ("variant", "space", "palette", "smoothness", "n_pixels", "generator")
+_PARAMETERS = ("variant", "look", "space", "palette", "smoothness", "n_pixels", "generator")
 
 _renamed = renamed_arguments(seed="generator", bar="progress_bar")
+
+
+class _Moves(NamedTuple):
+    """Where some colors of the source went."""
+
+    colors: Tensor  # (n, 3)
+    moves: Tensor  # (n, 3)
+    weights: Tensor  # (n,)
+    spread: float  # the variance of the target's colors
 
 
 @_renamed
@@ -42,10 +68,16 @@ class ColorTransfer:
 
     Args:
         variant: The sliced distance, one with linear slices: a name of `VARIANTS`, a `Variant` or a `Recipe`.
-        space: Color space in which colors are compared: "oklab" (perceptual), "srgb" (as stored) or "linear" (light).
+        look: "linear" is the linear optimal-transport map with bounded gains: safe, and only roughly the target's
+            colors. "natural" starts from it and follows the target as far as the image at hand shows no seams, hue
+            jumps, grain or halos beyond those of a linear map. "exact" brings the palettes as close as a smooth map
+            can, at the risk of such artifacts.
+        space: Color space in which colors are compared: "srgb" (as stored), "oklab" or "cielab" (perceptual), "linear"
+            (light). None is "oklab" for the look "exact", and "srgb" for the others.
         palette: None flows pixels. A number flows k-means palettes of that many colors, weighted by the pixels each
             stands for: faster and less exact. Needs scikit-learn (the extra `lab`).
-        smoothness: How much the map is smoothed. 1 brings the palettes close; 10 is gentler and less close.
+        smoothness: How much the map is smoothed, towards the linear map ("natural") or towards no change ("exact").
+            None chooses it by the image ("natural"), or is 1 ("exact"). 1 brings the palettes close, 100 is gentle.
         n_pixels: Number of pixels that flow in each of three rounds.
         generator: Source of all that is drawn: an int (a seed below 2^62), a `torch.Generator`, or None for torch's
             global generator. An int gives the same map at each `fit`.
@@ -68,13 +100,16 @@ class ColorTransfer:
         self,
         variant: str | Variant | Recipe = "sw",
         *,
-        space: str = "oklab",
+        look: str = "natural",
+        space: str | None = None,
         palette: int | None = None,
-        smoothness: float = 1.0,
+        smoothness: float | None = None,
         n_pixels: int = 3000,
         generator: int | torch.Generator | None = None,
     ) -> None:
-        check_choice("space", space, SPACES)
+        check_choice("look", look, LOOKS)
+        if space is not None:
+            check_choice("space", space, SPACES)
         check_count("palette", palette)
         check_count("n_pixels", n_pixels)
         if generator is not None and not isinstance(generator, torch.Generator):
@@ -82,9 +117,10 @@ class ColorTransfer:
             if generator >= 2**62:
                 raise ValueError(f"generator = {generator}: give a whole number below 2^62")
             generator = int(generator)
-        if not 0 < smoothness < math.inf:
-            raise ValueError(f"smoothness = {smoothness}: give a positive number, 1 as a rule")
+        if smoothness is not None and not 0 < smoothness < math.inf:
+            raise ValueError(f"smoothness = {smoothness}: give a positive number, or None")
         self.variant = variant
+        self.look = look
         self.space = space
         self.palette = palette
         self.smoothness = smoothness
@@ -103,6 +139,7 @@ class ColorTransfer:
         target: Image,
         *,
         mask: Image | None = None,
+        target_mask: Image | None = None,
         progress_bar: bool | None = False,
     ) -> ColorTransfer:
         """Fit the map that carries the colors of `source` to those of `target`.
@@ -113,6 +150,7 @@ class ColorTransfer:
                 uint8, uint16, or floating-point numbers in [0, 1]. Transparent pixels do not count.
             target: An image.
             mask: Which pixels of the source count, (H, W), from 0 to 1 (255 for uint8).
+            target_mask: Which pixels of the target count.
             progress_bar: Show a progress bar; None shows one on a terminal.
 
         Returns:
@@ -129,27 +167,64 @@ class ColorTransfer:
         # Both sides draw the same numbers: an image and itself then give the same pixels.
         source_pixels, target_pixels = (
             PixelSampler(images, name, torch.Generator().manual_seed(seed), chosen, progress_bar)
-            for images, name, chosen in ((sources, "source", mask), ([target], "target", None))
+            for images, name, chosen in (
+                (sources, "source", mask),
+                ([target], "target", target_mask),
+            )
         )
-        field = torch.zeros(SIDE, SIDE, SIDE, 3, dtype=torch.float64)
-        generator = torch.Generator().manual_seed(seed)
-        rounds = 1 if self.palette is not None else _ROUNDS
-        with one_thread(), show_progress(rounds, progress_bar, "fit") as tick:
-            for done in range(rounds):
-                field = self._round(field, source_pixels, target_pixels, generator)
-                tick(done + 1, "")
-        self.field_ = field.float()
+        with one_thread():
+            self.field_ = self._fit(source_pixels, target_pixels, seed, progress_bar).float()
         return self
 
-    def _round(
+    def _fit(
+        self, source: PixelSampler, target: PixelSampler, seed: int, progress_bar: bool | None
+    ) -> Tensor:
+        """Return the field (S, S, S, 3) of this look."""
+        space = self.space or _SPACES[self.look]
+        base = torch.zeros(SIDE, SIDE, SIDE, 3, dtype=torch.float64)
+        if self.look != "exact":
+            x, y = source.spread(_MOMENT_PIXELS), target.spread(_MOMENT_PIXELS)
+            base = linear_field(bounded_transport(x, y, space), space)
+        if self.look == "linear":
+            return base
+        generator = torch.Generator().manual_seed(seed)
+        smoothness = self.smoothness or (
+            _EXACT_SMOOTHNESS if self.look == "exact" else _FIRST_SMOOTHNESS
+        )
+        field, rounds = base, 1 if self.palette is not None else _ROUNDS[self.look]
+
+        def fit(smoothness: float, start: Tensor) -> Tensor:
+            beyond = found.moves - look_up(base, found.colors)
+            return base + fit_field(
+                found.colors,
+                beyond,
+                found.weights,
+                smoothness=smoothness * found.spread,
+                start=start - base,
+            )
+
+        with show_progress(rounds, progress_bar, "fit") as tick:
+            for done in range(1, rounds + 1):
+                found = self._flow(field, source, target, generator, space)
+                if done == rounds and self.look == "natural" and self.smoothness is None:
+                    enter = SPACES[space].enter
+                    linear = linear_field(linear_transport(enter(x), enter(y)), space)
+                    field = follow_target(base, fit, Judge(source.copies, linear))
+                else:
+                    field = fit(smoothness, field)
+                tick(done, "")
+        return field
+
+    def _flow(
         self,
         field: Tensor,
         source: PixelSampler,
         target: PixelSampler,
         generator: torch.Generator,
-    ) -> Tensor:
-        """Let pixels flow to the target from where the field takes them; return the field fitted to that."""
-        enter, leave = SPACES[self.space]
+        space: str,
+    ) -> _Moves:
+        """Let pixels flow to the target from where the field takes them."""
+        enter, leave = SPACES[space]
         n = self.n_pixels if self.palette is None else _PALETTE_PIXELS
         jitter = torch.rand(n, generator=generator, dtype=torch.float64)
         seed = int(torch.randint(2**62, (1,), generator=generator))
@@ -167,7 +242,7 @@ class ColorTransfer:
             enter(start),
             enter(y),
             self.variant,
-            max_steps=_STEPS,
+            max_steps=_STEPS[self.look],
             seeds=seed,
             x_weights=x_weights,
             y_weights=y_weights,
@@ -178,8 +253,7 @@ class ColorTransfer:
         weights = (
             torch.full((len(x),), 1 / len(x), dtype=x.dtype) if x_weights is None else x_weights
         )
-        moves = leave(found.particles) - x
-        return fit_field(x, moves, weights, smoothness=self.smoothness * spread, start=field)
+        return _Moves(x, leave(found.particles) - x, weights, spread)
 
     @_renamed
     def transform(
@@ -187,6 +261,7 @@ class ColorTransfer:
         image: Image,
         *,
         strength: float = 1.0,
+        keep_luminance: bool = False,
         mask: Image | None = None,
         progress_bar: bool | None = False,
     ) -> Any:
@@ -195,6 +270,7 @@ class ColorTransfer:
         Args:
             image: As in `fit`.
             strength: How far colors move, from 0 (the image itself, bit for bit) to 1.
+            keep_luminance: Whether every color keeps its lightness (L of CIELAB), so that only hue and chroma change.
             mask: How much each pixel moves, (H, W), from 0 to 1 (255 for uint8).
             progress_bar: Show a progress bar; None shows one on a terminal.
 
@@ -205,46 +281,72 @@ class ColorTransfer:
         Raises:
             ValueError: If nothing was fitted, or an argument is out of range.
         """
-        if self.field_ is None:
-            raise ValueError("nothing is fitted yet: call fit(source, target) first")
+        field = self._fitted(keep_luminance)
         _check_strength(strength)
         parts = split_image(image, "image")
         share = None if mask is None else mask_weights(mask, parts, "image")
-        with one_thread():
-            moved = apply_field(self.field_, parts, strength, share, progress_bar)
-        if parts.alpha is not None:
-            moved = np.concatenate([moved, parts.alpha], axis=2)
+        moved = apply_field(field, parts, strength, share, progress_bar)
+        moved = join_image(moved, parts.alpha)
         return torch.from_numpy(moved).to(image.device) if isinstance(image, Tensor) else moved
 
     def fit_transform(
-        self, source: Image, target: Image, *, strength: float = 1.0, mask: Image | None = None
+        self,
+        source: Image,
+        target: Image,
+        *,
+        strength: float = 1.0,
+        keep_luminance: bool = False,
+        mask: Image | None = None,
+        target_mask: Image | None = None,
     ) -> Any:
         """Fit the map to one source image and apply it to that image; see `fit` and `transform`."""
         _check_strength(strength)
-        return self.fit(source, target, mask=mask).transform(source, strength=strength, mask=mask)
+        return self.fit(source, target, mask=mask, target_mask=target_mask).transform(
+            source, strength=strength, keep_luminance=keep_luminance, mask=mask
+        )
 
-    def save(self, path: str | Path) -> None:
+    def _fitted(self, keep_luminance: bool) -> Tensor:
+        if self.field_ is None:
+            raise ValueError("nothing is fitted yet: call fit(source, target) first")
+        return keep_lightness(self.field_) if keep_luminance else self.field_
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        strength: float = 1.0,
+        keep_luminance: bool = False,
+        size: int = SIDE,
+    ) -> None:
         """Write the fitted map to a file.
 
         Args:
-            path: Ends in .npz or .safetensors, which `load` reads, or in .cube, a look-up table for other programs.
+            path: Ends in .npz or .safetensors, or in .cube, a look-up table for other programs; `load` reads all three.
+            strength: As in `transform`, for .cube only: the other files hold the whole map.
+            keep_luminance: As in `transform`, for .cube only.
+            size: Nodes along an edge of a .cube table: 33, or 65 where a program wants it finer.
 
         Raises:
-            ValueError: If nothing was fitted, or the ending is another.
+            ValueError: If nothing was fitted, the ending is another, or an option is not for it.
         """
-        if self.field_ is None:
-            raise ValueError("nothing is fitted yet: call fit(source, target) first")
+        _check_strength(strength)
+        check_count("size", size, at_least=2)
+        field = self._fitted(keep_luminance)
         about = self.get_params()
         generator = about.pop("generator")
         about["seed"] = generator if isinstance(generator, int) else None
-        save_map(Path(path), self.field_, {**about, "variant": str(self.variant)})
+        if Path(path).suffix.lower() != ".cube" and (strength, keep_luminance) != (1, False):
+            raise ValueError(
+                f"{Path(path).name} holds the whole map: give strength and keep_luminance to transform, or a name in .cube"
+            )
+        save_map(Path(path), strength * field, {**about, "variant": str(self.variant)}, size)
 
     @classmethod
     def load(cls, path: str | Path) -> ColorTransfer:
-        """Read a map that `save` wrote.
+        """Read a map that `save` wrote, or the look-up table of another program.
 
         Args:
-            path: A .npz or .safetensors file.
+            path: A .npz or .safetensors file, or a .cube file with a table of three dimensions.
 
         Returns:
             A fitted `ColorTransfer`, ready to `transform`.
@@ -256,6 +358,7 @@ class ColorTransfer:
         field, about = load_map(Path(path))
         if "seed" in about:
             about["generator"] = about["seed"]
+        about.setdefault("look", "exact")  # the only one when looks had no names
         known = {name: about[name] for name in _PARAMETERS if name in about}
         try:
             fitted = cls(**known)
@@ -271,12 +374,15 @@ def transfer(
     target: Image,
     variant: str | Variant | Recipe = "sw",
     *,
+    look: str = "natural",
     strength: float = 1.0,
-    space: str = "oklab",
+    keep_luminance: bool = False,
+    space: str | None = None,
     palette: int | None = None,
-    smoothness: float = 1.0,
+    smoothness: float | None = None,
     n_pixels: int = 3000,
     mask: Image | None = None,
+    target_mask: Image | None = None,
     generator: int | torch.Generator | None = None,
     progress_bar: bool | None = None,
 ) -> Any:
@@ -289,12 +395,15 @@ def transfer(
             [0, 1]. Gray and alpha are understood as well.
         target: An image.
         variant: The sliced distance, one with linear slices.
+        look: "natural", "exact" or "linear".
         strength: How far colors move, from 0 to 1.
-        space: Color space in which colors are compared: "oklab", "srgb" or "linear".
+        keep_luminance: Whether every color keeps its lightness.
+        space: Color space in which colors are compared: "srgb", "oklab", "cielab" or "linear"; None goes by the look.
         palette: None flows pixels; a number flows k-means palettes of that many colors.
-        smoothness: How much the map is smoothed.
-        n_pixels: Number of pixels that flow in each of three rounds.
+        smoothness: How much the map is smoothed; None goes by the look, and for "natural" by the image.
+        n_pixels: Number of pixels that flow in each round.
         mask: How much each pixel of the source counts and moves, (H, W), from 0 to 1.
+        target_mask: Which pixels of the target count.
         generator: Source of all that is drawn: an int (a seed), a `torch.Generator`, or None for torch's global one.
         progress_bar: Show progress bars; None shows them on a terminal.
 
@@ -312,18 +421,81 @@ def transfer(
     _check_strength(strength)
     fitted = ColorTransfer(
         variant,
+        look=look,
         space=space,
         palette=palette,
         smoothness=smoothness,
         n_pixels=n_pixels,
         generator=generator,
-    ).fit(source, target, mask=mask, progress_bar=progress_bar)
+    ).fit(source, target, mask=mask, target_mask=target_mask, progress_bar=progress_bar)
     images = [source] if isinstance(source, (np.ndarray, Tensor)) else source
     moved = [
-        fitted.transform(image, strength=strength, mask=mask, progress_bar=progress_bar)
+        fitted.transform(
+            image,
+            strength=strength,
+            keep_luminance=keep_luminance,
+            mask=mask,
+            progress_bar=progress_bar,
+        )
         for image in images
     ]
     return moved[0] if isinstance(source, (np.ndarray, Tensor)) else moved
+
+
+def match_colors(
+    image: Image,
+    reference: Image,
+    *,
+    look: str = "natural",
+    strength: float = 1.0,
+    keep_luminance: bool = False,
+    channel_axis: int = -1,
+) -> Any:
+    """Give an image the colors of a reference, called as scikit-image's `match_histograms`.
+
+    It is `transfer` with a fixed seed: equal images give equal results.
+
+    Args:
+        image: An array or tensor (H, W, 3), uint8, uint16, or floating-point numbers in [0, 1].
+        reference: An image with the wanted colors, of any size.
+        look: "natural", "exact" or "linear".
+        strength: How far colors move, from 0 to 1.
+        keep_luminance: Whether every color keeps its lightness.
+        channel_axis: The axis of both images that has the channels.
+
+    Returns:
+        The image with its colors moved, of the same kind, dtype and shape.
+
+    Raises:
+        ValueError: If an image is of another kind, or an argument is out of range.
+
+    Example:
+        >>> image = np.full((3, 4, 4), 0.5)
+        >>> match_colors(image, np.full((3, 2, 2), 0.25), channel_axis=0).round(3).max().item()
+        0.25
+    """
+
+    def last(one: Image) -> Image:
+        return (
+            one.movedim(channel_axis, -1)
+            if isinstance(one, Tensor)
+            else np.moveaxis(one, channel_axis, -1)
+        )
+
+    moved = transfer(
+        last(image),
+        last(reference),
+        look=look,
+        strength=strength,
+        keep_luminance=keep_luminance,
+        generator=0,
+        progress_bar=False,
+    )
+    return (
+        moved.movedim(-1, channel_axis)
+        if isinstance(moved, Tensor)
+        else np.moveaxis(moved, -1, channel_axis)
+    )
 
 
 def _check_strength(strength: float) -> None:

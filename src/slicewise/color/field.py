@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
+from slicewise.color.spaces import into_gamut, to_cielab
+
 SIDE = 33  # nodes along an edge of the color cube: 8 levels of 255 apart
 # Weights of the regularization beside the mean squared error: of first differences, so that colors without data
 # follow their neighbors, and of second differences, so that the map bends little.
@@ -15,12 +17,26 @@ _FLOOR = 1e-7
 _ITERATIONS, _PRECISION = 150, 1e-6
 
 
+def lattice(side: int = SIDE) -> Tensor:
+    """Return the colors (S, S, S, 3), float64, at the nodes of a field."""
+    levels = torch.linspace(0, 1, side, dtype=torch.float64)
+    return torch.cartesian_prod(levels, levels, levels).reshape(side, side, side, 3)
+
+
 def look_up(field: Tensor, colors: Tensor) -> Tensor:
     """Interpolate a field (S, S, S, 3) linearly at colors (..., 3) in [0, 1]."""
     volume = field.permute(3, 2, 1, 0).unsqueeze(0).to(colors)  # (1, 3, blue, green, red)
     points = 2 * colors.reshape(1, -1, 1, 1, 3) - 1
     found = grid_sample(volume, points, padding_mode="border", align_corners=True)
     return found.reshape(3, -1).T.reshape(colors.shape)
+
+
+def keep_lightness(field: Tensor) -> Tensor:
+    """Return a field (S, S, S, 3) that moves hue and chroma as this one does, and leaves lightness as it is."""
+    nodes = lattice(len(field)).to(field)
+    lightness = to_cielab(nodes)[..., :1]
+    moved = to_cielab((nodes + field).clamp(0, 1))
+    return into_gamut(torch.cat([lightness, moved[..., 1:]], -1)) - nodes
 
 
 def fit_field(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import avg_pool2d
 
 from slicewise.support import progress_bar
 
@@ -16,7 +17,9 @@ Image = Array | Tensor
 
 _FLOATS = (torch.float16, torch.float32, torch.float64)
 # Pixels of all images together that are sampled from: more do not change the result.
-MAX_PIXELS = 2**20
+MAX_PIXELS = 2**18
+# Pixels of the longer side of the copies on which a map is judged, and how many images of several are copied.
+_COPY_SIDE, _COPIES = 320, 3
 
 
 class ImageParts(NamedTuple):
@@ -56,6 +59,11 @@ def split_image(image: Image, name: str) -> ImageParts:
     if channels < 3:
         colors = np.repeat(colors[:, :, :1], 3, axis=2)
     return ImageParts(colors, alpha, white)
+
+
+def join_image(colors: Array, alpha: Array | None) -> Array:
+    """Put colors (H, W, 3) and alpha (H, W, 1) together again."""
+    return colors if alpha is None else np.concatenate([colors, alpha], axis=2)
 
 
 def _numbers(image: Image) -> Any:
@@ -98,6 +106,13 @@ def mask_weights(mask: Image, parts: ImageParts, name: str) -> Array:
     return (array[:, :, None] / np.float32(white)).astype(np.float32)
 
 
+class SmallCopy(NamedTuple):
+    """An image as on a small screen, on which a map is judged."""
+
+    colors: Tensor  # (h, w, 3), float32 in [0, 1]
+    seen: Tensor  # (h, w), bool: neither transparent nor masked out
+
+
 class PixelSampler:
     """Pixels of some images, sorted along a curve that fills the color cube, to draw even samples from.
 
@@ -117,12 +132,15 @@ class PixelSampler:
             raise ValueError(f"{name} holds no image: give at least one")
         max_pixels = max(MAX_PIXELS // len(images), 256)
         pixels = []
+        self.copies: list[SmallCopy] = []
+        chosen = set(np.linspace(0, len(images) - 1, _COPIES).round().astype(int).tolist())
         # Reading the frames of a folder may take longer than the fit.
         with progress_bar(len(images), show_bar if len(images) > 1 else False, "read") as tick:
             for done, image in enumerate(images, start=1):
-                pixels.append(
-                    _visible_pixels(split_image(image, name), mask, name, max_pixels, generator)
-                )
+                parts = split_image(image, name)
+                pixels.append(_visible_pixels(parts, mask, name, max_pixels, generator))
+                if done - 1 in chosen and len(pixels[-1]):
+                    self.copies.append(_small_copy(parts, mask, name))
                 tick(done, "")
         colors = np.concatenate(pixels)
         # One frame of several may be empty, as where a film fades in.
@@ -130,6 +148,10 @@ class PixelSampler:
             where = "all over" if mask is None else "wherever the mask is not black"
             raise ValueError(f"{name} is transparent {where}: it shows no color; remove its alpha")
         self._pixels = colors[np.argsort(_z_order(colors), kind="stable")]
+
+    def spread(self, n: int) -> Tensor:
+        """Return the colors (n, 3), float64 in [0, 1], at evenly spaced places along the curve."""
+        return self.take((torch.arange(n, dtype=torch.float64) + 0.5) / n)
 
     def take(self, places: Tensor) -> Tensor:
         """Return the colors (n, 3), float64 in [0, 1], at places (n,) in [0, 1) along the curve."""
@@ -157,6 +179,25 @@ def _visible_pixels(
         chosen = torch.randint(len(colors), (max_pixels,), generator=generator).numpy()
         colors = colors[chosen]
     return colors.astype(np.float64) / parts.white
+
+
+def _small_copy(parts: ImageParts, mask: Image | None, name: str) -> SmallCopy:
+    """Copy an image as on a small screen: the mean of some pixels of each block."""
+    longer = max(parts.colors.shape[:2])
+    skipped = max(1, longer // (3 * _COPY_SIDE))  # of a block, 3 × 3 pixels are enough
+    block = max(1, round(longer / skipped / _COPY_SIDE))
+
+    def reduced(planes: Array) -> Tensor:
+        some = torch.from_numpy(planes[::skipped, ::skipped].astype(np.float32)).permute(2, 0, 1)
+        return avg_pool2d(some, block, ceil_mode=True, count_include_pad=False)
+
+    seen = np.ones((*parts.colors.shape[:2], 1), np.float32)
+    if parts.alpha is not None:
+        seen = seen * (parts.alpha > 0)
+    if mask is not None:
+        seen = seen * mask_weights(mask, parts, name)
+    colors = reduced(parts.colors) / parts.white
+    return SmallCopy(colors.permute(1, 2, 0).contiguous(), reduced(seen)[0] >= 0.5)
 
 
 def _z_order(colors: Array) -> Array:

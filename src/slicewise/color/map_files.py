@@ -12,16 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.color.field import look_up
+from slicewise.color.field import lattice, look_up
 from slicewise.support import write_whole
 
 SUFFIXES = (".npz", ".safetensors", ".cube")
 _FORMAT = "slicewise colour map 1"  # in every file written so far: it stays
 _MAX_BYTES = 2**26  # a small archive may expand to more than fits into memory; a map has below 1 MB
+_MAX_CUBE = 129
 
 
-def save_map(path: Path, field: Tensor, about: dict[str, Any]) -> None:
-    """Write a field (S, S, S, 3) and the options it was fitted with, in the format of the name's ending."""
+def save_map(path: Path, field: Tensor, about: dict[str, Any], size: int) -> None:
+    """Write a field (S, S, S, 3) and the options it was fitted with, in the format of the name's ending.
+
+    `size` is the number of nodes along an edge of a .cube table.
+    """
     suffix = path.suffix.lower()
     # Options may be NumPy numbers.
     options = json.dumps({"format": _FORMAT, **about}, default=lambda number: number.item())
@@ -35,17 +39,17 @@ def save_map(path: Path, field: Tensor, about: dict[str, Any]) -> None:
 
         write_whole(path, save({"displacements": array}, metadata={"about": options}))
     elif suffix == ".cube":
-        write_whole(path, cube_text(field))
+        write_whole(path, cube_text(field, size))
     else:
         raise ValueError(f"{path.name}: give a map a name that ends in {' or '.join(SUFFIXES)}")
 
 
 def load_map(path: Path) -> tuple[Tensor, dict[str, Any]]:
-    """Read the field of a file that `save_map` wrote, and the options it was fitted with."""
+    """Read the field of a file that `save_map` wrote, or of another program's .cube, and the options known of it."""
     suffix = path.suffix.lower()
-    if suffix not in (".npz", ".safetensors"):
-        raise ValueError(f"{path.name}: give the .npz or .safetensors file of a map")
-    read = _from_npz if suffix == ".npz" else _from_safetensors
+    if suffix not in SUFFIXES:
+        raise ValueError(f"{path.name}: give the {', '.join(SUFFIXES)} file of a map")
+    read = {".npz": _from_npz, ".safetensors": _from_safetensors, ".cube": _from_cube}[suffix]
     try:
         array, options = read(path)
         about = json.loads(options)
@@ -93,14 +97,41 @@ def _from_safetensors(path: Path) -> tuple[np.ndarray[Any, Any], str]:
         raise ValueError(str(wrong)) from None
 
 
-def cube_text(field: Tensor) -> str:
+def _from_cube(path: Path) -> tuple[np.ndarray[Any, Any], str]:
+    """Read a look-up table of three dimensions over [0, 1]³ as displacements."""
+    if path.stat().st_size > _MAX_BYTES:
+        raise ValueError(f"it has {path.stat().st_size / 1e6:.0f} MB")
+    size, rows = 0, []
+    for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines():
+        words = line.split()
+        if not words or words[0].startswith("#") or words[0] == "TITLE":
+            continue
+        if words[0] == "LUT_3D_SIZE":
+            size = int(words[1])
+        elif words[0] in ("DOMAIN_MIN", "DOMAIN_MAX"):
+            wanted = 0.0 if words[0] == "DOMAIN_MIN" else 1.0
+            if [float(word) for word in words[1:]] != [wanted] * 3:
+                raise ValueError(
+                    f"its {words[0]} is {' '.join(words[1:])}; tables over 0 to 1 can be used"
+                )
+        elif words[0][0].isalpha():
+            raise ValueError(f"it has a line {words[0]!r}; tables of three dimensions can be used")
+        else:
+            rows.append([float(word) for word in words])
+    table = np.array(rows, np.float64)
+    if not 2 <= size <= _MAX_CUBE or table.shape != (size**3, 3):
+        raise ValueError(f"it has {len(rows)} colors for a LUT_3D_SIZE of {size}")
+    # Red changes fastest in the file and is the first axis of a field.
+    moved = table.reshape(size, size, size, 3).swapaxes(0, 2)
+    return moved - lattice(size).numpy(), json.dumps({"format": _FORMAT})
+
+
+def cube_text(field: Tensor, size: int) -> str:
     """Return the map as a .cube look-up table for photo and video programs: red varies fastest, sRGB in and out.
 
     Such a table maps single pixels: it does not limit grain as `transform` does.
     """
-    side = len(field)
-    levels = torch.linspace(0, 1, side)
-    nodes = torch.cartesian_prod(levels, levels, levels).flip(-1)  # red changes fastest
+    nodes = lattice(size).swapaxes(0, 2).reshape(-1, 3)  # red changes fastest
     moved = (nodes + look_up(field, nodes)).clamp(0, 1)
     lines = [f"{r:.6f} {g:.6f} {b:.6f}" for r, g, b in moved.tolist()]
-    return "\n".join([f'TITLE "slicewise"\nLUT_3D_SIZE {side}', *lines, ""])
+    return "\n".join([f'TITLE "slicewise"\nLUT_3D_SIZE {size}', *lines, ""])

@@ -19,6 +19,18 @@ _OPPONENTS = (
     (1.9779984951, -2.4285922050, 0.4505937099),
     (0.0259040371, 0.7827717662, -0.8086757660),
 )
+# CIELAB of the white D65: linear sRGB to X, Y, Z, each divided by that of white.
+_TRISTIMULUS = (
+    (0.43395276, 0.37621941, 0.18982783),
+    (0.21267285, 0.71515130, 0.07217585),
+    (0.01775381, 0.10945087, 0.87279532),
+)
+# Below the threshold the cube root is continued by a line: its slope at black would be infinite.
+_TOE, _TOE_SLOPE, _TOE_START = (6 / 29) ** 3, 841 / 108, 4 / 29
+_ROUNDING, _BISECTIONS = (
+    1e-4,
+    12,
+)  # of light, below a level of 255; of the chroma that the gamut has room for
 
 
 class Space(NamedTuple):
@@ -57,6 +69,58 @@ def from_oklab(lab: Tensor) -> Tensor:
     return from_linear(cones @ torch.linalg.inv(_matrix(_CONES, lab)).T)
 
 
+def to_cielab(srgb: Tensor) -> Tensor:
+    """Convert sRGB to CIELAB divided by 100: lightness from 0 to 1 and two opponent colors.
+
+    Unlike Oklab it is as flat as sRGB near black, where a cube root would magnify the noise of shadows.
+
+    >>> to_cielab(torch.tensor([1.0, 1.0, 1.0], dtype=torch.float64)).round(decimals=4).abs()
+    tensor([1., 0., 0.], dtype=torch.float64)
+    """
+    light = to_linear(srgb) @ _matrix(_TRISTIMULUS, srgb).T
+    root = light.clamp(min=_TOE) ** (1 / 3)
+    f = torch.where(light > _TOE, root, _TOE_SLOPE * light + _TOE_START)
+    x, y, z = f.unbind(-1)
+    return torch.stack([1.16 * y - 0.16, 5 * (x - y), 2 * (y - z)], -1)
+
+
+def from_cielab(lab: Tensor) -> Tensor:
+    """Convert CIELAB divided by 100 to sRGB; channels outside of the gamut are clipped."""
+    return from_linear(_light_of_cielab(lab))
+
+
+def into_gamut(lab: Tensor) -> Tensor:
+    """Convert CIELAB divided by 100 to sRGB; colors outside of the gamut keep lightness and hue and lose chroma.
+
+    Clipping each channel would change the hue, most of all of saturated highlights.
+    """
+    lightness, opponents = lab[..., :1].clamp(0, 1), lab[..., 1:]
+
+    def at(share: Tensor) -> Tensor:
+        return torch.cat([lightness, share * opponents], -1)
+
+    def shown(share: Tensor) -> Tensor:
+        light = _light_of_cielab(at(share))
+        return ((light >= -_ROUNDING) & (light <= 1 + _ROUNDING)).all(-1, keepdim=True)
+
+    low, high = torch.zeros_like(lightness), torch.ones_like(lightness)
+    whole = shown(high)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        inside = shown(middle)
+        low, high = torch.where(inside, middle, low), torch.where(inside, high, middle)
+    return from_cielab(at(torch.where(whole, 1.0, low)))
+
+
+def _light_of_cielab(lab: Tensor) -> Tensor:
+    """Linear sRGB, perhaps outside of [0, 1]."""
+    lightness, a, b = lab.unbind(-1)
+    y = (lightness + 0.16) / 1.16
+    f = torch.stack([y + a / 5, y, y - b / 2], -1)
+    light = torch.where(f > _TOE ** (1 / 3), f**3, (f - _TOE_START) / _TOE_SLOPE)
+    return light @ torch.linalg.inv(_matrix(_TRISTIMULUS, lab)).T
+
+
 def _matrix(rows: tuple[tuple[float, ...], ...], like: Tensor) -> Tensor:
     return torch.tensor(rows, dtype=like.dtype, device=like.device)
 
@@ -65,4 +129,5 @@ SPACES = {
     "srgb": Space(lambda c: c, lambda c: c.clamp(0, 1)),
     "linear": Space(to_linear, from_linear),
     "oklab": Space(to_oklab, from_oklab),
+    "cielab": Space(to_cielab, from_cielab),
 }

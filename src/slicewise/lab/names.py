@@ -27,6 +27,8 @@ VARIANTS = (
 # Those of `slicewise.distance.Objective`.
 OBJECTIVES = ("power", "root", "mean_root")
 DTYPES = ("float64", "float32")
+# Those of `slicewise.color.LOOKS`.
+LOOKS = ("natural", "exact", "linear")
 
 TOYS = ("swiss", "8gaussians", "knot")
 

@@ -15,6 +15,7 @@ import typer
 
 import slicewise as sw
 from benchmarks.first_use import CALLS, COMPLETED, SUBCOMMANDS, completion
+from slicewise import color
 from slicewise.distance import Objective
 from slicewise.lab import names
 from slicewise.lab.cli.app import app
@@ -91,6 +92,7 @@ def test_the_calls_name_every_subcommand():
 def test_the_words_offered_are_those_there_are():
     assert tuple(sw.VARIANTS) == names.VARIANTS
     assert get_args(Objective) == names.OBJECTIVES
+    assert color.LOOKS == names.LOOKS
     assert tuple(TOYS) == names.TOYS
     assert tuple(EXPERIMENTS) == names.EXPERIMENTS
     users = {user for some in names.OPTION_USERS.values() for user in some}

@@ -22,7 +22,7 @@ FITTED = ("--variant", "ebsw", "--space", "linear", "--smoothness", 3, "--seed",
 @pytest.fixture(autouse=True)
 def _in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("slicewise.color.color_transfer._STEPS", 5)
+    monkeypatch.setattr("slicewise.color.color_transfer._STEPS", {"natural": 5, "exact": 5})
     monkeypatch.setattr("slicewise.color.color_transfer._PALETTE_PIXELS", 500)
     saved("cat.png", data.chelsea()[::6, ::6].copy())
     saved("cup.png", data.coffee()[::6, ::6].copy())
@@ -161,8 +161,9 @@ def test_a_mask_says_what_is_judged(capsys):
     saved("mask.png", mask)
     given = ("half.png", "far.png", "-o", "new.png", "--mask", "mask.png", "--json", *QUICK)
     said = json.loads(accepted(capsys, "transfer", *given))
-    assert said["w2_before"] == pytest.approx(np.sqrt(150**2 + 10**2))
-    assert said["w2"] < 5
+    # SW_2 of two points is their distance over √3.
+    assert said["sw2_before"] == pytest.approx(np.sqrt((150**2 + 10**2) / 3), rel=0.02)
+    assert said["sw2"] < 3
 
 
 def test_reading_frames_is_seen(capsys, monkeypatch):

@@ -10,8 +10,10 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 import tifffile
-from PIL import Image, ImageCms
+import torch
+from PIL import Image, ImageCms, features
 
+import slicewise as sw
 from slicewise.lab.errors import UserError
 from slicewise.lab.images.before_after import before_after, palette
 from slicewise.lab.images.files import (
@@ -22,7 +24,7 @@ from slicewise.lab.images.files import (
     read_mask,
     read_picture,
 )
-from slicewise.lab.images.frames import Frames, as_rgb, palette_w2
+from slicewise.lab.images.frames import Frames, as_rgb, palette_sw2, palette_w2
 
 
 def noise(*shape, dtype=np.uint8):
@@ -104,15 +106,58 @@ def test_sixteen_bits_of_gray(tmp_path):
     assert np.array_equal(picture.pixels[:, :, 0], pixels)
 
 
-def test_sixteen_bits_elsewhere_are_refused_not_lost(tmp_path):
-    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in noise(5, 7, 3, dtype=np.uint16))
-    (tmp_path / "a.png").write_bytes(png(7, 5, bits=16, rows=rows))
-    with pytest.raises(UserError, match="save it as TIFF"):
-        read_picture(tmp_path / "a.png")
+@pytest.mark.parametrize("channels", [2, 3, 4])
+def test_sixteen_bits_stay_in_png(tmp_path, channels):
+    pixels = noise(5, 7, channels, dtype=np.uint16)
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    picture = Picture("a", pixels, profile if channels > 2 else None, None, (300.0, 300.0))
+    check_kind(tmp_path / "a.png", picture)
+    (tmp_path / "a.png").write_bytes(encode_picture(picture, ".png"))
+    again = read_picture(tmp_path / "a.png")
+    assert np.array_equal(again.pixels, pixels)
+    assert again.profile == picture.profile
+    assert again.dpi == pytest.approx((300, 300), rel=1e-3)
+    # Pillow reads it too, if only 8 bits of it.
+    with Image.open(tmp_path / "a.png") as image:
+        eight = np.asarray(image.convert({2: "LA", 3: "RGB", 4: "RGBA"}[channels]))
+        assert np.abs(eight.astype(int) - pixels // 256).max() <= 1
     assert read_picture(tmp_path / "a.png", reduce=True).pixels.dtype == np.uint8
-    deep = Picture("a", noise(5, 7, 3, dtype=np.uint16))
-    with pytest.raises(UserError, match=r"name in \.tif"):
-        check_kind(tmp_path / "a.png", deep)
+    with pytest.raises(UserError, match=r"name in \.tif or \.png"):
+        check_kind(tmp_path / "a.jpg", picture)
+
+
+def test_every_filter_of_png_is_undone(tmp_path):
+    """Rows filtered as the specification says, one way each."""
+    pixels = noise(10, 7, 3, dtype=np.uint16)
+    raw = pixels.astype(">u2").view(np.uint8).reshape(10, -1).astype(int)
+    rows = b""
+    for y, kind in enumerate((0, 1, 2, 3, 4) * 2):
+        left = np.concatenate([np.zeros(6, int), raw[y, :-6]])
+        above = raw[y - 1] if y else np.zeros_like(raw[0])
+        corner = np.concatenate([np.zeros(6, int), above[:-6]])
+        near = [abs(left + above - corner - one) for one in (left, above, corner)]
+        paeth = np.choose(np.argmin(near, axis=0), [left, above, corner])
+        guess = (0 * left, left, above, (left + above) // 2, paeth)[kind]
+        rows += bytes([kind]) + ((raw[y] - guess) % 256).astype(np.uint8).tobytes()
+    (tmp_path / "a.png").write_bytes(png(7, 10, bits=16, rows=rows))
+    assert np.array_equal(read_picture(tmp_path / "a.png").pixels, pixels)
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="Pillow was built without AVIF")
+def test_avif_is_read_and_written(tmp_path):
+    smooth = np.linspace(0, 255, 32)[None, :, None].repeat(32, 0).repeat(3, 2).astype(np.uint8)
+    picture = read_picture(saved(tmp_path / "a.avif", smooth, quality=100))
+    assert np.abs(picture.pixels.astype(int) - smooth).max() <= 3
+    (tmp_path / "b.avif").write_bytes(encode_picture(picture, ".avif"))
+    assert np.abs(read_picture(tmp_path / "b.avif").pixels.astype(int) - smooth).mean() <= 2
+
+
+def test_heic_without_its_package_says_which(tmp_path):
+    if find_spec("pillow_heif") is not None:
+        pytest.skip("it is installed")
+    (tmp_path / "a.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
+    with pytest.raises(UserError, match="pip install pillow-heif"):
+        read_picture(tmp_path / "a.heic")
 
 
 @pytest.mark.parametrize("kind", ["P6", "P3"])
@@ -320,6 +365,20 @@ def test_frames_are_read_one_at_a_time(tmp_path):
     saved(tmp_path / "3.png", noise(4, 5, 3), icc_profile=profile)
     with pytest.raises(UserError, match="another color profile"):
         list(Frames.of_folder(tmp_path))
+
+
+def test_palette_sw2_is_steady():
+    """It is SW_2 of all pixels, whatever the order in which they are."""
+    first, second = noise(30, 40, 3), (noise(20, 50, 3) // 2)
+    found = palette_sw2(first, second)
+    assert palette_sw2(np.rot90(first), second) == pytest.approx(found, abs=1e-9)
+    x, y = (torch.from_numpy(i.reshape(-1, 3).astype(np.float64)) for i in (first, second))
+    wanted = float(sw.sliced_wasserstein(x, y, n_slices=4000, generator=0))
+    assert found == pytest.approx(wanted, rel=0.02)
+    assert palette_sw2(first, first) == 0
+    deep = first.astype(np.uint16) * 257
+    assert palette_sw2(deep, second) == pytest.approx(found, abs=0.5)
+    assert np.isnan(palette_sw2(first, np.zeros((4, 4, 4), np.uint8)))
 
 
 def test_palette_w2_is_exact():

@@ -15,7 +15,7 @@ from PIL import Image
 
 from slicewise.lab.errors import UserError
 from slicewise.lab.images.animation import as_gif, as_html, curve_at, curve_range
-from slicewise.lab.images.figure_colors import BLUE, ORANGE
+from slicewise.lab.images.figures import BLUE, ORANGE
 from slicewise.lab.images.scenes import (
     choose_frames,
     film,

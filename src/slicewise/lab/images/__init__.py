@@ -1,11 +1,11 @@
 """Photographs from files and back, and what is drawn of samples: animations, comparisons, galleries.
 
 `files` reads and writes photographs with their `metadata` (`bit_depth` and `tiff` for 16 bits), `frames` a folder of them;
-`scenes` chooses what is shown of a flow, `animation` draws it and `video` encodes it; `before_after` shows a color
-transfer, `figures` rows of images; `figure_colors` has the colors of figures.
+`movies` reads and writes those of users; `scenes` chooses what is shown of a flow, `animation` draws it and `video`
+encodes it; `before_after` shows color transfers, `figures` rows of images, and has the colors of figures.
 Pillow and matplotlib are imported when something is read or drawn.
 
-Imports problem, support, transport, lab.data and lab.errors. Used by latents, experiments, report, cli and benchmarks.
+Imports distance and the rooms before it, lab.data and lab.errors. Used by latents, experiments, report, cli and benchmarks.
 """
 
 from __future__ import annotations
@@ -16,9 +16,16 @@ from slicewise.support import open_on_demand
 
 if TYPE_CHECKING:
     from slicewise.lab.images.animation import as_gif, as_html, as_video
-    from slicewise.lab.images.before_after import before_after
-    from slicewise.lab.images.figure_colors import BLUE, GRAY, GREEN, ORANGE
-    from slicewise.lab.images.figures import blank, gallery, photographs
+    from slicewise.lab.images.before_after import before_after, contact_sheet, palette_strip
+    from slicewise.lab.images.figures import (
+        BLUE,
+        GRAY,
+        GREEN,
+        ORANGE,
+        blank,
+        gallery,
+        photographs,
+    )
     from slicewise.lab.images.files import (
         WRITTEN,
         convert_profile,
@@ -26,7 +33,20 @@ if TYPE_CHECKING:
         read_mask,
         read_picture,
     )
-    from slicewise.lab.images.frames import Frames, as_rgb, palette_w2, visible_pixels
+    from slicewise.lab.images.frames import (
+        Frames,
+        as_rgb,
+        palette_sw2,
+        palette_w2,
+        visible_pixels,
+    )
+    from slicewise.lab.images.movies import (
+        MOVIES,
+        MOVIES_WRITTEN,
+        Movie,
+        find_shots,
+        frames_to_fit,
+    )
     from slicewise.lab.images.scenes import (
         Film,
         choose_frames,
@@ -41,11 +61,11 @@ else:
         __name__,
         {
             "animation": "as_gif as_html as_video",
-            "before_after": "before_after",
-            "figure_colors": "BLUE GRAY GREEN ORANGE",
-            "figures": "blank gallery photographs",
+            "before_after": "before_after contact_sheet palette_strip",
+            "figures": "BLUE GRAY GREEN ORANGE blank gallery photographs",
             "files": "WRITTEN convert_profile encode_picture read_mask read_picture",
-            "frames": "Frames as_rgb palette_w2 visible_pixels",
+            "frames": "Frames as_rgb palette_sw2 palette_w2 visible_pixels",
+            "movies": "MOVIES MOVIES_WRITTEN Movie find_shots frames_to_fit",
             "scenes": "Film choose_frames film log_spaced seen_in steps_to_record",
             "video": "VIDEOS Encoder find_encoder",
         },
@@ -55,12 +75,15 @@ __all__ = [
     "BLUE",
     "GRAY",
     "GREEN",
+    "MOVIES",
+    "MOVIES_WRITTEN",
     "ORANGE",
     "VIDEOS",
     "WRITTEN",
     "Encoder",
     "Film",
     "Frames",
+    "Movie",
     "as_gif",
     "as_html",
     "as_rgb",
@@ -68,12 +91,17 @@ __all__ = [
     "before_after",
     "blank",
     "choose_frames",
+    "contact_sheet",
     "convert_profile",
     "encode_picture",
     "film",
     "find_encoder",
+    "find_shots",
+    "frames_to_fit",
     "gallery",
     "log_spaced",
+    "palette_strip",
+    "palette_sw2",
     "palette_w2",
     "photographs",
     "read_mask",

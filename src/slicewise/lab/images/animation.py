@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.lab.images.figure_colors import BLUE, DARK_BLUE, DARK_ORANGE, GRAY, ORANGE
+from slicewise.lab.images.figures import BLUE, DARK_BLUE, DARK_ORANGE, GRAY, ORANGE
 from slicewise.lab.images.scenes import Film, log_ticks, ticks
 from slicewise.lab.images.video import Encoder
 

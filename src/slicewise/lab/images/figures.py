@@ -11,6 +11,11 @@ if TYPE_CHECKING:
 
 from slicewise.lab.data import Array
 
+# Colors that color-blind readers can tell apart (Okabe and Ito).
+BLUE, ORANGE, GREEN, GRAY = "#0072b2", "#d55e00", "#009e73", "#777777"
+# The lighter blue and orange of the same palette, for a dark background.
+DARK_BLUE, DARK_ORANGE = "#56b4e9", "#e69f00"
+
 
 def blank(width: float, height: float) -> Drawing:
     """A figure of this size in inches with nothing on it, which no window will show."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,20 @@ import numpy as np
 
 from slicewise.lab.data import Array, printable
 from slicewise.lab.errors import UserError
-from slicewise.lab.images.bit_depth import bits_of, deep_tiff
+from slicewise.lab.images.bit_depth import bits_of, deep_png, deep_tiff, encode_deep_png
 from slicewise.lab.images.metadata import dpi_of, exif_of, exif_of_size
 from slicewise.lab.images.tiff import encode_tiff
 
 # Formats that Pillow may try; some of its other decoders run programs.
-_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
-READ = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
-WRITTEN = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
-_WITH_ALPHA = (".png", ".webp", ".tif", ".tiff")
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP", "AVIF", "HEIF")
+READ = (
+    *(".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp", ".avif"),
+    *(".heic", ".heif"),
+)
+WRITTEN = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".avif", ".bmp")
+_WITH_ALPHA = (".png", ".webp", ".tif", ".tiff", ".avif")
+_DEEP = (".tif", ".tiff", ".png")
+_HEIF = (".heic", ".heif")
 # The longest side that a format can store.
 _LONGEST = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
 _LONGEST_EXIF = 65_533  # bytes, of JPEG
@@ -82,12 +88,29 @@ def read_picture(path: Path, *, reduce: bool = False) -> Picture:
         if type(wrong).__name__ == "DecompressionBombError":
             raise UserError(f"{shown} is too large: {said}; give a smaller one") from None
         if type(wrong).__name__ == "UnidentifiedImageError":
-            kinds = ", ".join(_FORMATS)
-            raise UserError(f"{shown} cannot be read as an image: give one of {kinds}") from None
+            kinds = ", ".join(_readable())
+            hint = ""
+            if path.suffix.lower() in _HEIF and "HEIF" not in _readable():
+                hint = "; for HEIC, pip install pillow-heif"
+            raise UserError(
+                f"{shown} cannot be read as an image: give one of {kinds}{hint}"
+            ) from None
         raise UserError(f"{shown} cannot be read as an image: {said}; save it again") from None
     if reduce and picture.deep:
         return replace(picture, pixels=np.round(picture.pixels / 257).astype(np.uint8))
     return picture
+
+
+def _readable() -> tuple[str, ...]:
+    """Those of the formats that Pillow reads here; HEIF is a package of its own."""
+    from PIL import Image
+
+    if find_spec("pillow_heif") is not None:
+        import pillow_heif
+
+        pillow_heif.register_heif_opener()
+    Image.init()
+    return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
 def _read(path: Path, reduce: bool) -> Picture:
@@ -95,7 +118,7 @@ def _read(path: Path, reduce: bool) -> Picture:
 
     shown = printable(str(path))
     # An open file is given because Pillow maps uncompressed TIFFs that it opens itself into memory, and scrambles rotated ones.
-    with path.open("rb") as file, Image.open(file, formats=_FORMATS) as image:
+    with path.open("rb") as file, Image.open(file, formats=_readable()) as image:
         # An MPO file of a phone has a second picture, such as a depth map: that is not an animation.
         frames = getattr(image, "n_frames", 1) if image.format != "MPO" else 1
         if frames > 1:
@@ -106,14 +129,17 @@ def _read(path: Path, reduce: bool) -> Picture:
             raise UserError(f"{shown} has {image.mode} colors: convert it to RGB first")
         profile = _rgb_profile(image.info.get("icc_profile"))
         deep = bits_of(path, image) > 8
-        if deep and not image.mode.startswith("I;16") and image.format != "TIFF" and not reduce:
+        kept = image.format in ("TIFF", "PNG")
+        if deep and not image.mode.startswith("I;16") and not kept and not reduce:
             raise UserError(
-                f"{shown} has 16 bits a channel, kept of TIFF files only: save it as TIFF, or with 8 bits"
+                f"{shown} has 16 bits a channel, kept of TIFF and PNG files only: save it as TIFF, or with 8 bits"
             )
         # Read before any pixel: afterwards Pillow no longer has these of a TIFF.
         name, dpi, exif = printable(path.name), dpi_of(image), exif_of(image)
         if deep and image.format == "TIFF":
             return Picture(name, deep_tiff(path, image), profile, exif, dpi)
+        if deep and image.format == "PNG" and image.mode in ("RGB", "RGBA", "LA"):
+            return Picture(name, deep_png(path, image), profile, exif, dpi)
         upright: Image.Image = ImageOps.exif_transpose(image)
         if upright.mode.startswith("I;16"):
             return Picture(name, np.asarray(upright, np.uint16)[:, :, None], None, exif, dpi)
@@ -178,9 +204,9 @@ def check_kind(out: Path, picture: Picture) -> None:
         UserError: it cannot; the message names a suffix that can.
     """
     suffix, shown = out.suffix.lower(), printable(str(out))
-    if picture.deep and suffix not in (".tif", ".tiff"):
+    if picture.deep and suffix not in _DEEP:
         raise UserError(
-            f"{picture.name} has 16 bits, {shown} would keep 8 of them: give a name in .tif"
+            f"{picture.name} has 16 bits, {shown} would keep 8 of them: give a name in .tif or .png"
         )
     if picture.has_alpha and suffix not in _WITH_ALPHA:
         raise UserError(
@@ -210,11 +236,14 @@ def encode_picture(picture: Picture, suffix: str) -> bytes:
 
     if suffix in (".tif", ".tiff"):
         return encode_tiff(picture.pixels, picture.profile, picture.exif, picture.dpi)
+    if picture.deep and suffix == ".png":
+        return encode_deep_png(picture.pixels, picture.profile, picture.exif, picture.dpi)
     kind = {".jpg": "JPEG", ".jpeg": "JPEG"}.get(suffix, suffix[1:])
     best: dict[str, dict[str, Any]] = {
         "JPEG": {"quality": 95, "subsampling": 0},
         "png": {"compress_level": 3},
         "webp": {"quality": 95, "exact": True},
+        "avif": {"quality": 90, "subsampling": "4:4:4"},
     }
     told = {"icc_profile": picture.profile, "exif": picture.exif, "dpi": picture.dpi}
     if kind == "webp" and picture.exif is None and picture.dpi is not None:

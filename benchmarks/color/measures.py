@@ -1,0 +1,68 @@
+"""How near the colors are to the target's, how much of the structure is kept, and what a viewer would dislike."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+import slicewise as sw
+from benchmarks.color.contenders import Array
+from slicewise.color import SourceRegions
+from slicewise.lab.images.frames import palette_w2
+
+ARTIFACTS = ("seams", "steepness", "hue_jumps", "grain", "halos", "clipped", "skin")
+# Skin in CIELAB: hue in degrees, chroma and lightness. It takes in some wood and sand as well.
+_SKIN_HUE, _SKIN_CHROMA, _SKIN_LIGHTNESS = (25, 70), (12, 45), (30, 90)
+
+
+def judged(source: Array, moved: Array, target: Array, *, repeats: int = 4) -> dict[str, float]:
+    """Measure how near the colors are to the target's, and how much of the structure is kept."""
+    from skimage.color import rgb2gray
+    from skimage.filters import sobel
+    from skimage.metrics import structural_similarity
+
+    before, after = rgb2gray(source), rgb2gray(moved)
+    edges = [sobel(gray).ravel() for gray in (before, after)]
+    x, y = (
+        torch.from_numpy(image.reshape(-1, 3)[::7].astype(np.float64)) for image in (moved, target)
+    )
+    generator = torch.Generator().manual_seed(0)
+    return {
+        "w2": palette_w2(moved, target, 1, repeats=repeats),
+        "sw": float(sw.sliced_wasserstein(x, y, n_slices=200, generator=generator)),
+        "ssim": float(structural_similarity(before, after, data_range=1.0)),
+        "edges": float(np.corrcoef(*edges)[0, 1]) if edges[1].std() > 0 else 0.0,
+    }
+
+
+def disliked(source: Array, moved: Array) -> dict[str, float]:
+    """Measure the artifacts of `slicewise.color.Artifacts`, and by how many degrees the hue of skin shifts.
+
+    The shift is NaN where less than 2 % of the source have the color of skin.
+    """
+    before, after = (torch.from_numpy(one.astype(np.float32) / 255) for one in (source, moved))
+    found = SourceRegions(before).compare(after)._asdict()
+    return {**found, "skin": skin_shift(source, moved)}
+
+
+def skin_shift(source: Array, moved: Array) -> float:
+    """Return the mean shift of hue, in degrees, of pixels with the color of skin; NaN if there are few."""
+    from skimage.color import rgb2lab
+
+    before, after = (rgb2lab(one).reshape(-1, 3) for one in (source, moved))
+    hue, chroma = _hue_chroma(before)
+    skin = np.ones(len(before), bool)
+    for values, (low, high) in (
+        (hue, _SKIN_HUE),
+        (chroma, _SKIN_CHROMA),
+        (before[:, 0], _SKIN_LIGHTNESS),
+    ):
+        skin &= (values >= low) & (values <= high)
+    if skin.mean() < 0.02:
+        return float("nan")
+    shift = (_hue_chroma(after[skin])[0] - hue[skin] + 180) % 360 - 180
+    return float(np.abs(shift).mean())
+
+
+def _hue_chroma(lab: Array) -> tuple[Array, Array]:
+    return np.degrees(np.arctan2(lab[:, 2], lab[:, 1])) % 360, np.hypot(lab[:, 1], lab[:, 2])

@@ -1,0 +1,314 @@
+"""Looks, artifacts and what keeps maps from showing them; regions, the node for ComfyUI, `match_colors`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from skimage import data
+from skimage.color import rgb2lab
+
+from slicewise.color import (
+    LOOKS,
+    ColorTransfer,
+    RegionTransfer,
+    SourceRegions,
+    feather,
+    match_colors,
+    transfer,
+)
+from slicewise.color.comfyui import NODE_CLASS_MAPPINGS, SlicewiseMatchColors
+from slicewise.color.field import SIDE, look_up
+from slicewise.color.guided import LocalMaps, guide
+from slicewise.color.linear import MAX_GAIN, bounded_transport, linear_transport
+from slicewise.color.natural import follow_target
+from slicewise.color.spaces import into_gamut, to_cielab
+from slicewise.lab.images.frames import palette_w2
+
+
+def small(name, step=3):
+    return np.ascontiguousarray(getattr(data, name)()[::step, ::step, :3])
+
+
+def sky(height=96, width=128):
+    """A smooth gradient from blue to pale, as float32 in [0, 1]."""
+    ramp = torch.linspace(0, 1, width).expand(height, width)[..., None]
+    low, high = torch.tensor([0.35, 0.5, 0.75]), torch.tensor([0.7, 0.78, 0.85])
+    return low + ramp * (high - low)
+
+
+class TestLinear:
+    def test_it_carries_the_moments(self):
+        generator = torch.Generator().manual_seed(0)
+        x, y = (torch.randn(4000, 3, generator=generator, dtype=torch.float64) for _ in range(2))
+        x, y = (
+            x * torch.tensor([1.0, 2.0, 0.5]),
+            y
+            @ torch.tensor(
+                [[1.0, 0.3, 0.0], [0.0, 1.0, 0.2], [0.1, 0.0, 1.5]], dtype=torch.float64
+            ),
+        )
+        found = linear_transport(x, y)
+        torch.testing.assert_close(found.matrix, found.matrix.T)
+        torch.testing.assert_close(found(x).mean(0), y.mean(0), atol=1e-9, rtol=0)
+        torch.testing.assert_close(torch.cov(found(x).T), torch.cov(y.T), atol=1e-3, rtol=1e-3)
+
+    def test_its_gains_are_bounded(self):
+        generator = torch.Generator().manual_seed(0)
+        y = 0.5 + 0.1 * torch.randn(3000, 3, generator=generator, dtype=torch.float64)
+        x = 0.5 + (y - 0.5) / 10
+        assert torch.linalg.eigvalsh(linear_transport(x, y).matrix).max() > 9
+        found = torch.linalg.eigvalsh(bounded_transport(x, y, "srgb").matrix)
+        assert found.max() == pytest.approx(MAX_GAIN)
+
+    def test_it_stretches_less_where_colors_would_be_lost(self):
+        generator = torch.Generator().manual_seed(0)
+        x = 0.5 + 0.15 * torch.randn(3000, 3, generator=generator, dtype=torch.float64)
+        y = 0.5 + 0.4 * torch.randn(3000, 3, generator=generator, dtype=torch.float64)
+        moved = bounded_transport(x, y, "srgb")(x)
+        outside = ((moved < -0.03) | (moved > 1.03)).any(-1).double().mean()
+        assert outside < 0.2
+        assert ((linear_transport(x, y)(x) < -0.03).any(-1)).double().mean() > 0.2
+
+
+def test_the_gamut_is_entered_with_hue_and_lightness_kept():
+    lab = torch.tensor([[0.6, 0.9, 0.4], [0.5, -0.3, 0.9], [0.5, 0.1, 0.1]], dtype=torch.float64)
+    shown = into_gamut(lab)
+    assert (shown >= 0).all()
+    assert (shown <= 1).all()
+    again = to_cielab(shown)
+    torch.testing.assert_close(again[:, 0], lab[:, 0], atol=2e-3, rtol=0)
+    hue, wanted = (torch.atan2(c[:, 2], c[:, 1]) for c in (again, lab))
+    torch.testing.assert_close(hue, wanted, atol=0.02, rtol=0)
+    torch.testing.assert_close(again[2], lab[2], atol=1e-6, rtol=0)  # it was inside
+
+
+class TestArtifacts:
+    def test_each_is_seen_where_it_is_and_only_there(self):
+        image = sky()
+        regions = SourceRegions(image)
+        clean = regions.compare(image)
+        noisy = image + 0.02 * torch.randn(image.shape, generator=torch.Generator().manual_seed(0))
+        assert regions.compare(noisy).grain > 4 * clean.grain + 1
+        step = image.clone()
+        step[:, 64:] += 0.1
+        assert regions.compare(step).seams > 10 * clean.seams
+        steeper = (image - 0.6) * 1.3 + 0.6  # a slope that is steeper all over is no seam
+        assert regions.compare(steeper).seams < 2 * clean.seams
+        tinted = image.clone()
+        tinted[:, 64:] = image[:, 64:].flip(-1)
+        assert regions.compare(tinted).hue_jumps > 4 * clean.hue_jumps + 2
+        bright = (image + 0.4).clamp(0, 1)
+        assert regions.compare(bright).clipped > 0.3
+        assert clean.clipped == 0
+
+    def test_halos_are_beside_silhouettes(self):
+        image = sky()
+        image[:, 40:60] = 0.1
+        regions = SourceRegions(image)
+        ringing = image.clone()
+        ringing[::2, 62:65] += 0.08
+        assert regions.compare(ringing).halos > 2 * regions.compare(image).halos + 1
+        assert SourceRegions(sky()).compare(sky()).halos == 0  # there is no silhouette
+
+    def test_what_is_not_seen_does_not_count(self):
+        image = sky()
+        seen = torch.zeros(image.shape[:2], dtype=torch.bool)
+        seen[:, :30] = True
+        step = image.clone()
+        step[:, 64:] += 0.1
+        regions = SourceRegions(image, seen)
+        assert regions.compare(step).seams == pytest.approx(regions.compare(image).seams)
+
+
+class TestGuided:
+    def test_a_linear_map_is_left_as_it_is(self):
+        """Displacements that are linear in the color are what it fits, where colors differ enough."""
+        image = torch.rand(40, 50, 3, generator=torch.Generator().manual_seed(0))
+        matrix = torch.tensor([[0.2, 0.0, 0.1], [0.0, -0.3, 0.0], [0.1, 0.0, 0.2]])
+        moved = guide(image, lambda c: c @ matrix + 0.05)
+        torch.testing.assert_close(moved, image + image @ matrix + 0.05, atol=2e-3, rtol=0)
+
+    def test_grain_of_a_calm_area_is_not_magnified(self):
+        generator = torch.Generator().manual_seed(0)
+        image = 0.5 + 0.006 * torch.randn(60, 60, 3, generator=generator)
+        moved = guide(image, lambda c: 4 * (c - 0.5))  # five times as steep as before
+        assert moved.std() < 2 * image.std()
+
+    def test_pixels_between_two_colors_move_between_them(self):
+        """A fringe has a color of its own, which a map may take anywhere."""
+        image = torch.zeros(20, 20, 3)
+        image[:, 10:], image[:, 9] = 0.8, 0.4
+
+        def to_red(colors):
+            away = torch.zeros_like(colors)
+            away[..., 0] = torch.where((colors[..., 1] - 0.4).abs() < 0.1, 0.6, 0.0)
+            return away
+
+        assert (image + to_red(image))[10, 9, 0] == 1.0
+        assert guide(image, to_red)[10, 9, 0] < 0.75
+
+    def test_blocks_agree_with_every_pixel(self):
+        """On a smooth image a sample of its pixels says what all of them do."""
+        image = sky(64, 96)
+        field = torch.zeros(5, 5, 5, 3)
+        field[2:, :, :, 1] = 0.1
+        whole = guide(image, lambda c: look_up(field, c))
+        some = image[1::3, 1::3]
+        maps = LocalMaps(some, look_up(field, some), 3)
+        maps.widen(96, 1.0)
+        rows = maps.rows(image.permute(2, 0, 1), 0).permute(1, 2, 0)
+        assert (image + rows - whole).abs().mean() < 2e-3
+
+
+class TestNatural:
+    def test_it_goes_as_far_as_it_is_let(self):
+        base = torch.zeros(SIDE, SIDE, SIDE, 3)
+        tried = []
+
+        class UpTo:
+            def __init__(self, most):
+                self.most = most
+
+            def accepts(self, field):
+                return float(field.max()) <= self.most
+
+        def fit(smoothness, start):
+            tried.append(smoothness)
+            return torch.full_like(base, 1 / smoothness)
+
+        assert float(follow_target(base, fit, UpTo(2.0)).max()) == 1.0
+        assert tried == [300.0, 100.0, 30.0, 10.0, 3.0, 1.0]
+        found = float(follow_target(base, fit, UpTo(0.2)).max())
+        assert 0.15 < found <= 0.2  # between 1/10 and 1/3, by bisection
+        assert float(follow_target(base, fit, UpTo(0.0)).max()) == 0
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("source", "target"), [("chelsea", "coffee"), ("rocket", "astronaut")])
+    def test_it_lies_between_the_other_looks(self, source, target):
+        x, y = small(source, 2), small(target, 2)
+        left = {
+            look: palette_w2(transfer(x, y, look=look, generator=0), y, 1, repeats=3)
+            for look in LOOKS
+        }
+        assert left["exact"] <= left["natural"] + 1
+        assert left["natural"] < left["linear"]
+
+    def test_a_sky_keeps_its_smoothness(self):
+        image = (sky(120, 160).numpy() * 255).round().astype(np.uint8)
+        moved = transfer(image, small("astronaut"), n_pixels=500, generator=0)
+        regions = SourceRegions(torch.from_numpy(image / 255.0).float())
+        found = regions.compare(torch.from_numpy(moved / 255.0).float())
+        assert found.seams < 1
+        assert palette_w2(moved, small("astronaut"), 1) < palette_w2(image, small("astronaut"), 1)
+
+
+def test_lightness_can_be_kept():
+    cat, cup = small("chelsea"), small("coffee")
+    fitted = ColorTransfer(look="linear").fit(cat, cup)
+    before = rgb2lab(cat)[..., 0]
+    kept, changed = (
+        rgb2lab(fitted.transform(cat, keep_luminance=k))[..., 0] for k in (True, False)
+    )
+    assert np.abs(kept - before).mean() < 1
+    assert np.abs(changed - before).mean() > 5
+
+
+class TestCube:
+    @pytest.mark.parametrize("size", [33, 65])
+    def test_a_table_comes_back(self, tmp_path, size):
+        cat = small("chelsea")
+        fitted = ColorTransfer(look="linear").fit(cat, small("coffee"))
+        fitted.save(tmp_path / "look.cube", size=size)
+        again = ColorTransfer.load(tmp_path / "look.cube")
+        moved, wanted = (one.transform(cat).astype(int) for one in (again, fitted))
+        assert np.abs(moved - wanted).max() <= 1
+        with pytest.raises(ValueError, match="holds the whole map"):
+            fitted.save(tmp_path / "look.npz", strength=0.5)
+
+    def test_half_of_the_way_is_half_of_the_way(self, tmp_path):
+        fitted = ColorTransfer(look="linear").fit(small("chelsea"), small("coffee"))
+        fitted.save(tmp_path / "half.cube", strength=0.5)
+        half = ColorTransfer.load(tmp_path / "half.cube").field_
+        torch.testing.assert_close(half, fitted.field_ / 2, atol=1e-5, rtol=0)
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("LUT_1D_SIZE 2\n0 0 0\n1 1 1\n", "three dimensions"),
+            ("LUT_3D_SIZE 2\n0 0 0\n", "1 colors for a LUT_3D_SIZE of 2"),
+            ("DOMAIN_MAX 2 2 2\nLUT_3D_SIZE 2\n", "DOMAIN_MAX"),
+            ("LUT_3D_SIZE many\n", "holds no map"),
+        ],
+    )
+    def test_what_is_no_table(self, tmp_path, text, said):
+        (tmp_path / "a.cube").write_text(text)
+        with pytest.raises(ValueError, match=said):
+            ColorTransfer.load(tmp_path / "a.cube")
+
+
+class TestRegions:
+    def test_soft_edges_blend(self):
+        source = np.full((20, 40, 3), 0.5)
+        target = np.zeros((2, 2, 3))
+        target[:, 0], target[:, 1] = (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)
+        left = np.linspace(1, 0, 40)[None].repeat(20, 0)
+        masks = [(left, target[:, :, 0]), (1 - left, target[:, :, 2])]
+        moved = RegionTransfer(look="linear").fit(source, target, masks).transform(source)
+        np.testing.assert_allclose(moved[10, 20], (1 - 20 / 39, 0, 20 / 39), atol=0.02)
+        with pytest.raises(ValueError, match="regions is empty"):
+            RegionTransfer().fit(source, target, [])
+        with pytest.raises(ValueError, match="nothing is fitted"):
+            RegionTransfer().transform(source)
+
+    def test_feathering(self):
+        mask = np.zeros((30, 30), np.uint8)
+        mask[:, 15:] = 255
+        soft = feather(mask, 6)
+        assert soft[:, :3].max() == 0
+        assert soft[:, -3:].min() == pytest.approx(1, abs=1e-6)
+        assert 0.1 < soft[3, 12] < 0.4
+        assert soft[3, 14] + soft[3, 15] == pytest.approx(1, abs=1e-5)
+        assert (np.diff(soft, axis=1) >= -1e-6).all()
+        assert np.array_equal(feather(mask, 0), mask / np.float32(255))
+        with pytest.raises(ValueError, match="radius = -1"):
+            feather(mask, -1)
+
+
+def test_match_colors_is_transfer():
+    cat, cup = small("chelsea", 5), small("coffee", 5)
+    wanted = transfer(cat, cup, look="linear", generator=0)
+    assert np.array_equal(match_colors(cat, cup, look="linear"), wanted)
+    turned = match_colors(np.moveaxis(cat, -1, 0), np.moveaxis(cup, -1, 0), look="linear", channel_axis=0)  # fmt: skip
+    assert np.array_equal(turned, np.moveaxis(wanted, -1, 0))
+
+
+class TestNode:
+    """ComfyUI calls a node by what it says of itself."""
+
+    def test_its_interface(self):
+        (name,) = NODE_CLASS_MAPPINGS
+        node = NODE_CLASS_MAPPINGS[name]
+        told = node.INPUT_TYPES()
+        assert node.RETURN_TYPES == ("IMAGE",)
+        assert told["required"]["look"][0] == list(LOOKS)
+        given = {
+            "image": torch.rand(2, 12, 16, 3),
+            "reference": torch.rand(1, 9, 9, 3),
+            "look": "linear",
+            **{name: told["required"][name][1]["default"] for name in ("strength", "keep_luminance", "seed")},
+        }  # fmt: skip
+        assert set(given) == set(told["required"])
+        (moved,) = getattr(node(), node.FUNCTION)(**given)
+        assert moved.shape == given["image"].shape
+        assert moved.dtype == torch.float32
+
+    def test_a_mask_and_values_slightly_outside(self):
+        image = torch.rand(1, 12, 16, 3, generator=torch.Generator().manual_seed(0)) * 1.002 - 0.001
+        mask = torch.zeros(1, 12, 16)
+        mask[:, :, 8:] = 1
+        (moved,) = SlicewiseMatchColors().match(
+            image, torch.rand(1, 5, 5, 3), "linear", 1.0, False, 0, mask=mask
+        )
+        assert torch.equal(moved[:, :, :8], image.clamp(0, 1)[:, :, :8])
+        assert not torch.equal(moved[:, :, 8:], image.clamp(0, 1)[:, :, 8:])
