@@ -30,7 +30,7 @@ from benchmarks.claims.promises import (
     variants,
 )
 from slicewise.lab.cli import PARTLY, STOPPED, USAGE
-from slicewise.lab.cli.output import check_output_path
+from slicewise.lab.cli.common.output import check_output_path
 from slicewise.lab.errors import UserError
 from slicewise.lab.experiments.latent.cells import DISPLACEMENT, TrainingCell
 from slicewise.lab.experiments.latent.presets import ONE_RATE

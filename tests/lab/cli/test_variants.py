@@ -8,7 +8,7 @@ import re
 import pytest
 
 import slicewise as sw
-from slicewise.lab.cli.options import recipe_of
+from slicewise.lab.cli.common.options import recipe_of
 from slicewise.variants.presets import PRESETS
 from tests.command_line import accepted, refused
 

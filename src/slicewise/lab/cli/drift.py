@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slicewise.lab.cli import DRIFT, options
-from slicewise.lab.cli.output import check_one_format, check_output_path, print_json, print_lines
-from slicewise.lab.cli.samples import check_seed
+from slicewise.lab.cli import DRIFT
+from slicewise.lab.cli.common import options
+from slicewise.lab.cli.common.output import (
+    check_one_format,
+    check_output_path,
+    print_json,
+    print_lines,
+)
+from slicewise.lab.cli.common.samples import check_seed
 from slicewise.lab.data import check_there, printable
 from slicewise.lab.errors import UserError
 

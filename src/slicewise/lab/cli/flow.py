@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from slicewise.lab import names
-from slicewise.lab.cli import options
-from slicewise.lab.cli.output import check_one_format, check_output_path, print_json, print_lines
-from slicewise.lab.cli.samples import (
+from slicewise.lab.cli.common import options
+from slicewise.lab.cli.common.output import (
+    check_one_format,
+    check_output_path,
+    print_json,
+    print_lines,
+)
+from slicewise.lab.cli.common.samples import (
     EXACT_PAIRS,
     SamplePair,
     check_pair_or_toy,

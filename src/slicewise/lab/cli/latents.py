@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slicewise.lab.cli import options
-from slicewise.lab.cli.output import check_output_path, print_json, print_lines
+from slicewise.lab.cli.common import options
+from slicewise.lab.cli.common.output import check_output_path, print_json, print_lines
 from slicewise.lab.data import find_file, printable
 from slicewise.lab.errors import UserError
 from slicewise.lab.names import ADULT, CHILD, GENERATE, TRANSLATE

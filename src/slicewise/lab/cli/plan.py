@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slicewise.lab.cli import options
-from slicewise.lab.cli.output import check_one_format, check_output_path, print_json, print_lines
-from slicewise.lab.cli.samples import (
+from slicewise.lab.cli.common import options
+from slicewise.lab.cli.common.output import (
+    check_one_format,
+    check_output_path,
+    print_json,
+    print_lines,
+)
+from slicewise.lab.cli.common.samples import (
     EXACT_PAIRS,
     check_samples,
     explain_memory_errors,

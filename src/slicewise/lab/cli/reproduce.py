@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from slicewise.lab.cli import PARTLY, STOPPED, options
+from slicewise.lab.cli import PARTLY, STOPPED
+from slicewise.lab.cli.common import options
 from slicewise.lab.data import check_there, find_file
 from slicewise.lab.errors import NothingToDo, UserError
 from slicewise.lab.names import (

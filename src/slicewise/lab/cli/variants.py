@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slicewise.lab import names
-from slicewise.lab.cli.options import Json, check_variant, one_of
-from slicewise.lab.cli.output import print_json, print_lines
+from slicewise.lab.cli.common.options import Json, check_variant, one_of
+from slicewise.lab.cli.common.output import print_json, print_lines
 
 if TYPE_CHECKING:
     from slicewise.variants import Variant
