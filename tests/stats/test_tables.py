@@ -312,6 +312,22 @@ def test_mistakes_of_the_command(folder, capsys, words, said):
     assert said in refused(capsys, "drift", *paths, *words[2:])
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "new.csv' cannot be read as a table"),
+        (b"a,b\n1,u\n2\n", "new.csv' cannot be read as a table"),
+        (b"a,b\n", "holds no rows"),
+        (b"a,b\n1,\xff\xfe\n2,\xc3\n", "'b' holds bytes or lists, but categories"),
+        (b"a,b\nx,u\ny,v\n", "'a' holds words, but numbers"),
+    ],
+)
+def test_files_that_are_no_tables(tmp_path, capsys, content, said):
+    (tmp_path / "old.csv").write_text("a,b\n" + "1,u\n2,v\n" * 20)
+    (tmp_path / "new.csv").write_bytes(content)
+    assert said in refused(capsys, "drift", str(tmp_path / "old.csv"), str(tmp_path / "new.csv"))
+
+
 def test_pieces_say_what_they_want(tmp_path):
     with pytest.raises(ValueError, match="holds no table"):
         pieces_of(tmp_path)

@@ -19,6 +19,7 @@ ROWS_AT_A_TIME = 65_536
 # Categories of a column that get a coordinate each; what is rarer shares one. With more than this many in the first rows
 # a column is a name, not a category.
 _MOST_CATEGORIES, _TOO_MANY = 20, 200
+_PLURAL = {"number": "numbers", "category": "categories"}
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,11 @@ class Encoding:
         found: dict[str, Array] = {}
         for column in self.columns:
             values = rows[column.name]
+            if values.dtype.kind == "V":
+                raise ValueError(
+                    f"column {column.name!r} holds bytes or lists, but {_PLURAL[column.kind]} in the reference: give text in "
+                    f"UTF-8, or convert it first"
+                )
             if column.kind == "category":
                 found[column.name] = _words(values)
             elif values.dtype.kind in "fiub":
@@ -326,7 +332,17 @@ class Piece:
     rows: int = 0
 
     def read(self) -> Iterator[Columns]:
-        """Yield its columns, some rows at a time."""
+        """Yield its columns, some rows at a time.
+
+        Raises:
+            ValueError: if the file cannot be read, with its name.
+        """
+        try:
+            yield from self._read()
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{self.path!r} cannot be read as a table: {error}") from None
+
+    def _read(self) -> Iterator[Columns]:
         suffix = Path(self.path).suffix.lower()
         if suffix == ".npy":
             array = np.load(self.path, mmap_mode="r")

@@ -105,8 +105,8 @@ def drift(
     """Test whether a table has drifted from a reference, over all columns together and by each of them.
 
     Tables are parquet, arrow, feather, npy, csv or tsv files, or folders of them. Columns of
-    numbers are standardized by the reference, categories get a coordinate each; which columns
-    are left out, such as times and names, is printed.
+    numbers are standardized, categories get a coordinate each; which columns are left out,
+    such as times and names, is printed.
 
     The exit status is 3 if there is drift, 0 if there is none, 2 for a mistake.
 
