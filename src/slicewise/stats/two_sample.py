@@ -263,7 +263,10 @@ class _Lines:
             sides = (problem.x, problem.x_weights), (problem.y, problem.y_weights)
             # Sides are normalized on their own after relabeling: in units of an equal weight both are comparable.
             weights = torch.cat(
-                [torch.ones(len(s)).to(s) if w is None else (w * len(s)).to(s) for s, w in sides]
+                [
+                    torch.ones(len(s)).to(s) if w is None else (w * (w > 0).sum()).to(s)
+                    for s, w in sides
+                ]
             )
         kind: LineCost = "energy" if statistic == "energy" else "transport"
         known = constant_weights(recipe.weighting, slices, lifted)
