@@ -1,4 +1,4 @@
-"""Pictures of the statistics: the power of tests, sets that are alike, the mean of shapes.
+"""Pictures of the statistics: the power of tests, a table that drifts, sets that are alike, the mean of shapes.
 
 python -m benchmarks.stats.picture docs/images
 """
@@ -134,6 +134,36 @@ def draw_means(path: Path) -> None:
     _save(figure, path)
 
 
+def draw_drift(path: Path) -> None:
+    """Print and draw what `slicewise drift` says of a table whose incomes are half again as high from row 1,400 on."""
+    import tempfile
+
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from slicewise.lab.cli import main
+
+    with tempfile.TemporaryDirectory() as folder:
+        names = [str(Path(folder) / name) for name in ("january.parquet", "february.parquet")]
+        for seed, (name, n, month) in enumerate(
+            zip(names, (3000, 2400), ("01", "02"), strict=True)
+        ):
+            g = np.random.default_rng(seed)
+            minutes = 15 * np.arange(n).astype("timedelta64[m]")
+            raised = np.where((seed == 1) & (np.arange(n) >= 1400), 1.5, 1.0)
+            columns = {
+                "when": (np.datetime64(f"2026-{month}-01") + minutes).astype("datetime64[s]"),
+                "id": [f"user {seed} {k}" for k in range(n)],
+                "age": g.normal(40, 9, n),
+                "income": g.lognormal(10, 0.5, n) * raised,
+                "city": g.choice(["Bonn", "Kiel", "Trier"], n),
+                "clicks": g.poisson(3, n),
+                "score": g.normal(size=n),
+            }
+            parquet.write_table(pa.table(columns), name)
+        main(["drift", *names, "--time", "when", "--windows", "12", "-o", str(path)])
+
+
 def _save(figure: Any, path: Path) -> None:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=130)
@@ -142,5 +172,6 @@ def _save(figure: Any, path: Path) -> None:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
+    draw_drift(folder / "drift.png")
     draw_alike(folder / "alike.png")
     draw_means(folder / "means.png")

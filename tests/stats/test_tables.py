@@ -132,7 +132,7 @@ def test_an_interrupted_comparison_continues(folder, monkeypatch):
     def fails_later(self):
         nonlocal count
         count += 1
-        if count > 15:  # 9 for the first rows, then 6 of 18 that are counted
+        if count > 24:  # 18 for the first rows of both, then 6 of 18 that are counted
             raise KeyboardInterrupt
         return read(self)
 
@@ -143,8 +143,8 @@ def test_an_interrupted_comparison_continues(folder, monkeypatch):
     found = compare_tables(
         folder / "a", folder / "b", checkpoint=folder / "c.pt", progress_bar=False
     )
-    # 9 for the first rows, and those of 18 that had not been counted.
-    assert count + 100 == 9 + 12
+    # 18 for the first rows of both, and those of 18 that had not been counted.
+    assert count + 100 == 18 + 12
     assert torch.equal(found.costs, whole.costs)
     with pytest.raises(ValueError, match="other"):
         compare_tables(folder / "a", folder / "a", checkpoint=folder / "c.pt", progress_bar=False)
@@ -194,6 +194,58 @@ def test_false_alarms_keep_the_level():
     assert alarms <= 10 + 2 * 3
 
 
+def alarms_of(draw, *, sizes, level=0.1, repeats=40):
+    g = np.random.default_rng(1)
+    return sum(
+        DriftDetector(draw(g, sizes[0]), level=level, permutations=99, n_slices=5, generator=k)
+        .score(draw(g, sizes[1]))
+        .drifted
+        for k in range(repeats)
+    )
+
+
+def test_many_categories_raise_no_alarm_by_themselves():
+    """Which categories were frequent in the reference is chance: chosen by it alone, all of 40 calm batches alarmed."""
+    found = alarms_of(lambda g, n: {"zip": g.integers(0, 150, n).astype(str)}, sizes=(300, 300))
+    assert found <= 4 + 3 * 1.9
+
+
+def test_heavy_tails_raise_no_alarm_by_themselves():
+    """In units of a reference without outliers, those of a batch outweigh all columns."""
+    found = alarms_of(lambda g, n: g.standard_cauchy((n, 12)), sizes=(100, 10))
+    assert found <= 4 + 3 * 1.9
+
+
+def test_missing_values_and_unseen_categories_are_drift():
+    g = np.random.default_rng(0)
+    reference = {"a": g.normal(size=400), "b": g.choice(["u", "v"], 400)}
+    gaps = {"a": np.where(g.random(300) < 0.1, np.nan, g.normal(size=300)), "b": g.choice(["u", "v"], 300)}  # fmt: skip
+    detector = DriftDetector(reference)
+    found = detector.score(gaps)
+    assert [c.name for c in found.moved] == ["a"]
+    assert "missing +" in found.moved[0].direction
+    unseen = {"a": g.normal(size=300), "b": g.choice(["u", "v", "w"], 300, p=[0.4, 0.4, 0.2])}
+    assert "b = w: +" in detector.score(unseen).moved[0].direction
+    assert compare_tables(reference, gaps).slices.shape[1] == 5  # a, a is missing, u, v, any other
+
+
+def test_columns_that_do_not_fit():
+    with pytest.raises(ValueError, match="rows: give one value of each"):
+        DriftDetector({"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        DriftDetector({"a": [1.0, 2.0, 3.0]}, level=2)
+    late = np.arange(5.0)
+    late[3] = np.nan
+    with pytest.raises(ValueError, match="none in the first rows"):
+        Encoding.of({"a": np.arange(5.0)}).encode({"a": late})
+    detector = DriftDetector({"a": np.arange(30.0)})
+    for stamps in (np.array([None, "a"] * 20, dtype=object), np.array([np.nan, 1.0] * 20)):
+        with pytest.raises(ValueError, match="missing in 20 rows"):
+            detector.score_windows({"a": np.arange(40.0), "t": stamps}, n_windows=2, time="t")
+    alone = detector.score({"a": [3.0]})
+    assert "spread" not in alone.columns[0].direction.replace("spreads", "")
+
+
 def test_windows_find_the_change(folder):
     both = pa.concat_tables([table(600, seed=3), table(600, seed=4, shift=1.0, start=600)])
     shuffled = both.take(np.random.default_rng(0).permutation(1200))
@@ -221,6 +273,8 @@ def test_the_command(folder, capsys):
     parquet.write_table(table(500, seed=8), folder / "calm.parquet")
     assert main(["drift", str(folder / "d.pt"), str(folder / "calm.parquet"), "--quiet"]) == 0
     assert capsys.readouterr().out == ""
+    saved = (str(folder / "d.pt"), str(folder / "calm.parquet"))
+    assert "is a saved detector" in refused(capsys, "drift", *saved, "--level", "0.05")
     status = main(
         [
             "drift",
@@ -256,6 +310,22 @@ def test_the_command(folder, capsys):
 def test_mistakes_of_the_command(folder, capsys, words, said):
     paths = [str(folder / word) for word in words[:2]]
     assert said in refused(capsys, "drift", *paths, *words[2:])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "new.csv' cannot be read as a table"),
+        (b"a,b\n1,u\n2\n", "new.csv' cannot be read as a table"),
+        (b"a,b\n", "holds no rows"),
+        (b"a,b\n1,\xff\xfe\n2,\xc3\n", "'b' holds bytes or lists, but categories"),
+        (b"a,b\nx,u\ny,v\n", "'a' holds words, but numbers"),
+    ],
+)
+def test_files_that_are_no_tables(tmp_path, capsys, content, said):
+    (tmp_path / "old.csv").write_text("a,b\n" + "1,u\n2,v\n" * 20)
+    (tmp_path / "new.csv").write_bytes(content)
+    assert said in refused(capsys, "drift", str(tmp_path / "old.csv"), str(tmp_path / "new.csv"))
 
 
 def test_pieces_say_what_they_want(tmp_path):

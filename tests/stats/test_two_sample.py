@@ -135,6 +135,31 @@ def test_equal_weights_are_no_weights_and_zero_weights_are_absent():
     assert found.statistic == pytest.approx(float(value), rel=1e-9)
 
 
+@pytest.mark.parametrize("statistic", ["mean", "energy"])
+def test_samples_of_weight_zero_keep_their_side(statistic):
+    """Moved, they would leave sides without weight; the test is that of the samples that have some."""
+    x, y = normal(10, 2), normal(12, 2, seed=1)
+    weights = torch.zeros(10, dtype=torch.float64)
+    weights[:3] = 1 / 3
+    slices = torch.eye(2, dtype=torch.float64)
+    how = {"slices": slices, "statistic": statistic, "permutations": 999}
+    found = sw.two_sample_test(x, y, x_weights=weights, **how)
+    alone = sw.two_sample_test(x[:3], y, **how)
+    assert (found.exact, found.p_value) == (True, alone.p_value)
+    np.testing.assert_allclose(sorted(found.null), sorted(alone.null), rtol=1e-9)
+    assert found.effect_size == pytest.approx(alone.effect_size, rel=1e-9)
+
+
+def test_blocks_may_be_words():
+    x, y = normal(8, 2), normal(8, 2, seed=1)
+    of_x, of_y = ["b", "a"] * 4, ["a", "a", "b", "b"] * 2
+    by_words = sw.two_sample_test(x, y, blocks=(of_x, of_y), generator=0)
+    numbers = tuple([" ab".index(b) for b in one] for one in (of_x, of_y))
+    assert by_words.p_value == sw.two_sample_test(x, y, blocks=numbers, generator=0).p_value
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        by_words.quantiles((2.0,))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

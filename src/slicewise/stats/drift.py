@@ -11,7 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.stats.tables import ROWS_AT_A_TIME, Encoding, read_table, sampled_table
+from slicewise.stats.tables import (
+    ROWS_AT_A_TIME,
+    Columns,
+    Encoding,
+    joined,
+    read_table,
+    sampled_table,
+)
 from slicewise.stats.two_sample import TwoSampleTest, two_sample_test
 from slicewise.support import CheckpointFile, check_count, check_number
 
@@ -43,7 +50,7 @@ class Drift:
         drifted: whether `p_value` is at most the level of the detector.
         p_value: twice the smaller of two p-values, at most 1: that of all columns together, and that of the column that
             moved most.
-        effect_size: the distance beyond that of relabeled rows, in units of the spread.
+        effect_size: the distance beyond that of relabeled rows, in units of the spread of the rows of both sides.
         columns: all columns, the most moved first.
         test: the `TwoSampleTest` over the encoded rows.
         level: the level of the detector.
@@ -113,9 +120,11 @@ class DriftInTime:
 class DriftDetector:
     """Detect drift of batches from a reference table, over all columns together and by each of them.
 
-    Columns of numbers are standardized by the reference, categories get a coordinate each, and a permutation test along
-    slices (`two_sample_test`) compares a batch with rows of the reference. Under no drift `score(batch).drifted` is True
-    with a probability of at most `level`.
+    Columns of numbers are standardized, categories get a coordinate each, missing values of a column one more, and a
+    permutation test along slices (`two_sample_test`) compares a batch with rows of the reference. What is standardized
+    by, and which categories are frequent enough for a coordinate, the rows of both decide together, so that under no
+    drift `score(batch).drifted` is True with a probability of at most `level`. Distances are reported in spreads of the
+    reference.
 
     Args:
         reference: a table: a path (Parquet, Arrow, npy, csv), a pyarrow table, a DataFrame, a dict of columns, or an
@@ -154,15 +163,17 @@ class DriftDetector:
         check_count("max_rows", max_rows)
         rows, total = sampled_table(reference, max(max_rows, ROWS_AT_A_TIME), generator)
         encoding = Encoding.of(rows, columns)
-        samples = torch.from_numpy(encoding.encode(rows))
-        kept = samples[_some(len(samples), max_rows, generator)]
+        encoding.encode(rows)  # refuses what cannot be compared
+        compared = encoding.compared(rows)
+        chosen = _some(_size(compared), max_rows, generator).numpy()
+        kept = {name: values[chosen] for name, values in compared.items()}
         self._set(encoding, kept, level, n_slices, permutations, max_rows, generator)
         self.rows = total
 
     def _set(
         self,
         encoding: Encoding,
-        samples: Tensor,
+        kept: Columns,
         level: float,
         n_slices: int,
         permutations: int,
@@ -176,19 +187,26 @@ class DriftDetector:
             ("max_rows", max_rows),
         ):
             check_count(name, value)
-        if not level < 1 or (1 + permutations) * level < 2:
+        if not level < 1:
+            raise ValueError(f"level = {level:g}: give a number between 0 and 1, e.g. 0.01")
+        if (1 + permutations) * level < 2:
             raise ValueError(
                 f"level = {level:g} with {permutations} permutations can never be reached: give at least "
-                f"{int(np.ceil(2 / min(level, 1))) - 1} permutations, or a larger level"
+                f"{int(np.ceil(2 / level)) - 1} permutations, or a larger level"
             )
-        self.encoding, self.samples, self.level = encoding, samples, float(level)
+        self.encoding, self.kept, self.level = encoding, kept, float(level)
         self.n_slices, self.permutations = int(n_slices), int(permutations)
         self.max_rows, self.generator = int(max_rows), generator
-        self.rows = len(samples)
+        self.rows = self.n_kept
+
+    @property
+    def n_kept(self) -> int:
+        """How many rows of the reference are compared with a batch."""
+        return _size(self.kept)
 
     def __repr__(self) -> str:
         return (
-            f"DriftDetector({len(self.encoding.columns)} columns, {len(self.samples)} rows of {self.rows} kept, "
+            f"DriftDetector({len(self.encoding.columns)} columns, {self.n_kept} rows of {self.rows} kept, "
             f"level {self.level:g})"
         )
 
@@ -205,15 +223,23 @@ class DriftDetector:
             ValueError: if columns are missing or of another kind.
         """
         rows, _ = sampled_table(batch, self.max_rows, self.generator + 1)
-        return self._score(self.encoding.encode(rows), self.level)
+        code, reference, samples = self._encoded(rows)
+        return self._score(code, reference, samples, self.level)
 
-    def _score(self, encoded: Array, level: float) -> Drift:
-        chosen = _some(len(encoded), self.max_rows, self.generator + 1)
-        y = torch.from_numpy(encoded)[chosen]
+    def _encoded(self, rows: Columns) -> tuple[Encoding, Tensor, Tensor]:
+        """The rows of the reference and those of a batch as samples, and the encoding that both decide alike."""
+        both = self.encoding.compared(rows)
+        code = self.encoding.decided_by(joined([self.kept, both]))
+        reference, batch = (torch.from_numpy(code.encode(side)) for side in (self.kept, both))
+        return code, reference, batch
+
+    def _score(self, code: Encoding, x: Tensor, batch: Tensor, level: float) -> Drift:
+        chosen = _some(len(batch), self.max_rows, self.generator + 1)
+        y = batch[chosen]
         # As many relabelings as the level needs: a p-value is at least 2 / (1 + B).
         permutations = max(self.permutations, int(np.ceil(4 / level)))
         test = two_sample_test(
-            self.samples,
+            x,
             y,
             n_slices=self.n_slices,
             permutations=permutations,
@@ -221,31 +247,37 @@ class DriftDetector:
         )
         assert test.coordinate_costs is not None
         assert test.coordinate_p_values is not None
-        columns = self._columns(y, test)
+        columns = self._columns(code, x, y, test)
         p_value = min(1.0, 2 * min(test.p_value, float(test.coordinate_p_values.min())))
         order = chosen[test.y_influence.argsort(descending=True)]
         return Drift(
             p_value <= level, p_value, test.effect_size, columns, test, level, len(y), order
         )
 
-    def _columns(self, y: Tensor, test: TwoSampleTest) -> list[ColumnDrift]:
+    def _columns(
+        self, code: Encoding, x: Tensor, y: Tensor, test: TwoSampleTest
+    ) -> list[ColumnDrift]:
         assert test.coordinate_costs is not None
         assert test.coordinate_p_values is not None
-        owners, names = np.array(self.encoding.owners), self.encoding.names
+        owners, names = np.array(code.owners), code.names
         found = []
-        for k, column in enumerate(self.encoding.columns):
+        for k, (column, unit) in enumerate(zip(code.columns, self.encoding.columns, strict=True)):
             own = np.flatnonzero(owners == k).tolist()
-            distance = float(test.coordinate_costs[own].sum().sqrt())
-            shifts = y[:, own].mean(dim=0) - self.samples[:, own].mean(dim=0)
+            # From spreads of all rows, in which columns are tested, to those of the reference.
+            ratio = torch.full((len(own),), column.scale / unit.scale, dtype=torch.float64)
+            if column.missing:
+                ratio[1] = 1
+            distance = float((test.coordinate_costs[own] * ratio.square()).sum().sqrt())
+            shifts = (y[:, own].mean(dim=0) - x[:, own].mean(dim=0)) * ratio
             if column.kind == "category":
                 most = int(shifts.abs().argmax())
-                change = 100 * float(shifts[most]) * column.scale
-                words = f"{names[own[most]]}: {change:+.1f} points"
+                words = f"{names[own[most]]}: {100 * float(shifts[most]) * unit.scale:+.1f} points"
             else:
-                before, after = (float(t[:, own[0]].std()) for t in (self.samples, y))
-                spread = after / before if before > 0 else float("nan")
-                words = f"mean {float(shifts[0]):+.2f} spreads, spread × {spread:.2f}"
-                if len(own) > 1:
+                words = f"mean {float(shifts[0]):+.2f} spreads"
+                before, after = (float(t[:, own[0]].std(correction=0)) for t in (x, y))
+                if before > 0 and len(y) > 1:
+                    words += f", spread × {after / before:.2f}"
+                if column.missing:
                     words += f", missing {100 * float(shifts[1]):+.1f} points"
             p_value = float(test.coordinate_p_values[own].min())
             found.append(ColumnDrift(column.name, distance, p_value, words))
@@ -276,12 +308,13 @@ class DriftDetector:
         n = len(next(iter(rows.values())))
         if n < 2 * n_windows:
             raise ValueError(f"{n} rows are too few for {n_windows} windows: give fewer windows")
-        order = np.arange(n) if time is None else np.argsort(rows[time], kind="stable")
+        order = np.arange(n) if time is None else _in_order(time, rows[time])
         stamps = order if time is None else rows[time][order]
-        encoded = self.encoding.encode(rows)[order]
+        code, reference, samples = self._encoded(rows)
         windows = []
         for some in np.array_split(np.arange(n), n_windows):
-            drift = self._score(encoded[some], self.level / n_windows)
+            own = samples[torch.from_numpy(order[some])]
+            drift = self._score(code, reference, own, self.level / n_windows)
             windows.append(Window(_plain(stamps[some[0]]), _plain(stamps[some[-1]]), drift))
         scores = np.array([_score_of(window.drift.test) for window in windows])
         point, p_value = change_point(scores, generator=self.generator)
@@ -294,7 +327,7 @@ class DriftDetector:
         content = {
             "encoding": self.encoding.state(),
             "left_out": [list(pair) for pair in self.encoding.left_out],
-            "samples": self.samples,
+            "kept": [_packed(values) for values in self.kept.values()],
             "rows": self.rows,
             "settings": [
                 self.level, self.n_slices, self.permutations, self.max_rows, self.generator
@@ -317,7 +350,11 @@ class DriftDetector:
         found = cls.__new__(cls)
         left_out = tuple((name, why) for name, why in content["left_out"])
         encoding = Encoding(Encoding.restored(content["encoding"]).columns, left_out)
-        found._set(encoding, content["samples"], *content["settings"])
+        kept = {
+            column.name: _unpacked(one)
+            for column, one in zip(encoding.columns, content["kept"], strict=True)
+        }
+        found._set(encoding, kept, *content["settings"])
         found.rows = content["rows"]
         return found
 
@@ -358,6 +395,34 @@ def _clearest(rows: Array) -> tuple[Array, Array]:
     clear = np.abs(gap) * np.sqrt(splits * (t - splits) / t)
     best = clear.argmax(axis=1)
     return splits[best], clear[np.arange(len(rows)), best]
+
+
+def _size(rows: Columns) -> int:
+    return len(next(iter(rows.values())))
+
+
+def _in_order(name: str, stamps: Array) -> Array:
+    """The rows in the order of a time column."""
+    absent = np.array([v is None or v != v for v in stamps])  # None, NaN and NaT
+    if absent.any():
+        raise ValueError(
+            f"time = {name!r} is missing in {int(absent.sum())} rows: leave them out, or order by another column"
+        )
+    return np.argsort(stamps, kind="stable")
+
+
+def _packed(values: Array) -> dict[str, Any]:
+    """A column as a checkpoint keeps it: numbers, or words and which of them each row has."""
+    if values.dtype.kind == "f":
+        return {"numbers": torch.from_numpy(values)}
+    words, places = np.unique(values, return_inverse=True)
+    return {"words": [str(word) for word in words], "places": torch.from_numpy(places)}
+
+
+def _unpacked(column: dict[str, Any]) -> Array:
+    if "numbers" in column:
+        return column["numbers"].numpy()
+    return np.array(column["words"], dtype=str)[column["places"].numpy()]
 
 
 def _score_of(test: TwoSampleTest) -> float:

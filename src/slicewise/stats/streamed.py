@@ -102,7 +102,8 @@ def compare_tables(
 ) -> TableDistance:
     """Compute the sliced distance between two tables of any size, read once in bounded memory.
 
-    Columns of numbers are standardized by the first rows of the reference, categories get a coordinate each. Rows are
+    Columns of numbers are standardized by the first rows of the reference, categories get a coordinate each, and so do
+    missing values that the first rows of either table have; values that are missing only later are refused. Rows are
     projected and their projections counted in bins of relative width 2^-10, on slices and on every coordinate: some
     100 MB whatever the size. Counts are whole numbers, so that the result is the same to the last bit whatever order
     pieces are read in, by one process or by a cluster, interrupted and resumed or not.
@@ -142,7 +143,7 @@ def compare_tables(
         raise ValueError(
             "checkpoint is for files, whose pieces have names: leave it out, or give paths"
         )
-    plan = _Plan.of(sources[0].first_rows(), n_slices, columns, generator)
+    plan = _Plan.of(*(s.first_rows() for s in sources), n_slices, columns, generator)
     counts = _counted(sources, plan, engine, address, checkpoint, progress_bar)
     for name, one in zip(("reference", "new"), counts, strict=True):
         if not one.n:
@@ -179,9 +180,14 @@ class _Plan:
 
     @classmethod
     def of(
-        cls, rows: Columns, n_slices: int, columns: Sequence[str] | None, generator: int
+        cls,
+        rows: Columns,
+        new_rows: Columns,
+        n_slices: int,
+        columns: Sequence[str] | None,
+        generator: int,
     ) -> _Plan:
-        encoding = Encoding.of(rows, columns)
+        encoding = Encoding.of(rows, columns).with_gaps_of(new_rows)
         samples = torch.from_numpy(encoding.encode(rows))
         rng = Randomness(torch.Generator().manual_seed(generator), torch.device("cpu"))
         slices = uniform((n_slices, samples.shape[1]), rng, torch.float64)

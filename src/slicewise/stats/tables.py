@@ -19,6 +19,7 @@ ROWS_AT_A_TIME = 65_536
 # Categories of a column that get a coordinate each; what is rarer shares one. With more than this many in the first rows
 # a column is a name, not a category.
 _MOST_CATEGORIES, _TOO_MANY = 20, 200
+_PLURAL = {"number": "numbers", "category": "categories"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,10 @@ class ColumnCode:
         if self.kind == "number":
             numbers = np.asarray(values, dtype=np.float64)
             absent = np.isnan(numbers)
+            if absent.any() and not self.missing:
+                raise ValueError(
+                    f"column {self.name!r} has missing values, but none in the first rows: fill them, or leave the column out"
+                )
             plain = np.where(absent, 0.0, (numbers - self.center) / self.scale)
             return np.stack([plain] + [absent.astype(np.float64)] * self.missing, axis=1)
         words = _words(values)
@@ -122,24 +127,63 @@ class Encoding:
         Raises:
             ValueError: if a column is missing, or has words where numbers were.
         """
+        compared = self.compared(rows)
+        found = np.concatenate([c.encode(compared[c.name]) for c in self.columns], axis=1)
+        if not np.isfinite(found).all():
+            bad = sorted({self.names[j] for j in np.flatnonzero(~np.isfinite(found).all(axis=0))})
+            raise ValueError(f"columns {bad} hold infinite numbers: leave those rows out")
+        return found
+
+    def compared(self, rows: Columns) -> Columns:
+        """Return the columns that are compared, numbers as float64 and categories as words.
+
+        Raises:
+            ValueError: if a column is missing, or has words where numbers were.
+        """
         absent = [c.name for c in self.columns if c.name not in rows]
         if absent:
             raise ValueError(
                 f"columns {absent} are not in the table, which has {list(rows)}: give the columns of the reference"
             )
-        parts = []
+        found: dict[str, Array] = {}
         for column in self.columns:
             values = rows[column.name]
-            if column.kind == "number" and values.dtype.kind not in "fiub":
+            if values.dtype.kind == "V":
                 raise ValueError(
-                    f"column {column.name!r} holds words, but numbers in the reference: convert it first"
+                    f"column {column.name!r} holds bytes or lists, but {_PLURAL[column.kind]} in the reference: give text in "
+                    f"UTF-8, or convert it first"
                 )
-            parts.append(column.encode(values))
-        found = np.concatenate(parts, axis=1)
-        if not np.isfinite(found).all():
-            bad = sorted({self.names[j] for j in np.flatnonzero(~np.isfinite(found).all(axis=0))})
-            raise ValueError(f"columns {bad} hold infinite numbers: leave those rows out")
+            if column.kind == "category":
+                found[column.name] = _words(values)
+            elif values.dtype.kind in "fiub":
+                found[column.name] = values.astype(np.float64)
+            else:
+                raise ValueError(
+                    f"column {column.name!r} holds {_kind_of(values)}, but numbers in the reference: convert it first"
+                )
         return found
+
+    def decided_by(self, rows: Columns) -> Encoding:
+        """Return the encoding of the same columns whose units, categories and gaps these rows decide.
+
+        A test decides by the rows of both sides together: categories and units of one side alone would make the sides
+        differ where nothing has moved.
+        """
+        decide = {"number": _number_code, "category": _category_code}
+        compared = self.compared(rows)
+        codes = (decide[c.kind](c.name, compared[c.name]) for c in self.columns)
+        return Encoding(tuple(codes), self.left_out)
+
+    def with_gaps_of(self, rows: Columns) -> Encoding:
+        """Return the same encoding, with a coordinate for missing values also where these rows have some."""
+        compared = self.compared(rows)
+        codes = (
+            dataclasses.replace(
+                c, missing=c.missing or (c.kind == "number" and bool(np.isnan(compared[c.name]).any()))
+            )
+            for c in self.columns
+        )  # fmt: skip
+        return Encoding(tuple(codes), self.left_out)
 
     def state(self) -> list[dict[str, Any]]:
         """Return what `restored` makes it from: plain numbers and words."""
@@ -155,30 +199,47 @@ class Encoding:
 
 def _code_of(name: str, values: Array) -> ColumnCode | str:
     """How to encode a column, or why not to."""
+    if values.ndim != 1:
+        return f"values of shape {values.shape[1:]}, neither numbers nor words"
     if values.dtype.kind in "fiub":
         numbers = values.astype(np.float64)
-        known = numbers[np.isfinite(numbers)]
-        if not known.size:
+        if not np.isfinite(numbers).any():
             return "no numbers in the first rows"
-        spread = float(known.std())
-        # One value everywhere: whatever departs from it is in its own unit.
-        scale = spread if spread > 0 else max(abs(float(known.mean())), 1.0)
-        missing = bool(np.isnan(numbers).any())
-        return ColumnCode(name, "number", float(known.mean()), scale, missing=missing)
+        return _number_code(name, numbers)
     if values.dtype.kind in "Mm":
         return "a time, which always moves on; order windows by it with `time`"
     if values.dtype.kind not in "OUS":
         return f"{values.dtype} values, neither numbers nor words"
-    words, counts = np.unique(_words(values), return_counts=True)
-    if len(words) > _TOO_MANY and len(words) > 0.1 * len(values):
-        return f"{len(words)} different words in the first rows: a name, not a category"
+    words = _words(values)
+    different = len(np.unique(words))
+    if different > _TOO_MANY and different > 0.1 * len(words):
+        return f"{different} different words in the first rows: a name, not a category"
+    return _category_code(name, words)
+
+
+def _number_code(name: str, numbers: Array) -> ColumnCode:
+    known = numbers[np.isfinite(numbers)]
+    missing = bool(np.isnan(numbers).any())
+    if not known.size:
+        return ColumnCode(name, "number", missing=missing)
+    center, spread = float(known.mean()), float(known.std())
+    # One value everywhere: whatever departs from it is in its own unit.
+    scale = spread if spread > 0 else max(abs(center), 1.0)
+    return ColumnCode(name, "number", center, scale, missing=missing)
+
+
+def _category_code(name: str, words: Array) -> ColumnCode:
+    different, counts = np.unique(words, return_counts=True)
     order = np.argsort(-counts, kind="stable")[:_MOST_CATEGORIES]
     shares = counts / counts.sum()
     # All coordinates of a column together vary as much as one standardized number.
     spread = float(np.sqrt((shares * (1 - shares)).sum()))
-    return ColumnCode(
-        name, "category", scale=spread or 1.0, categories=tuple(sorted(map(str, words[order])))
-    )
+    categories = tuple(sorted(map(str, different[order])))
+    return ColumnCode(name, "category", scale=spread or 1.0, categories=categories)
+
+
+def _kind_of(values: Array) -> str:
+    return "times" if values.dtype.kind in "Mm" else "words"
 
 
 def _words(values: Array) -> Array:
@@ -209,7 +270,11 @@ def columns_of(table: object) -> Columns:
     if hasattr(given, "column_names") and hasattr(given, "schema"):
         return {name: _from_arrow(given.column(name)) for name in given.column_names}
     if isinstance(given, Mapping):
-        return {str(name): np.asarray(values) for name, values in given.items()}
+        found = {str(name): np.asarray(values) for name, values in given.items()}
+        sizes = {name: values.shape[0] if values.ndim else 1 for name, values in found.items()}
+        if len(set(sizes.values())) > 1 or any(not values.ndim for values in found.values()):
+            raise ValueError(f"columns have {sizes} rows: give one value of each for every row")
+        return found
     if hasattr(given, "columns") and hasattr(given, "__getitem__"):  # a DataFrame
         return {str(name): given[name].to_numpy() for name in given.columns}
     raise ValueError(
@@ -267,7 +332,17 @@ class Piece:
     rows: int = 0
 
     def read(self) -> Iterator[Columns]:
-        """Yield its columns, some rows at a time."""
+        """Yield its columns, some rows at a time.
+
+        Raises:
+            ValueError: if the file cannot be read, with its name.
+        """
+        try:
+            yield from self._read()
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{self.path!r} cannot be read as a table: {error}") from None
+
+    def _read(self) -> Iterator[Columns]:
         suffix = Path(self.path).suffix.lower()
         if suffix == ".npy":
             array = np.load(self.path, mmap_mode="r")

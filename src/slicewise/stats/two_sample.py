@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,8 +45,8 @@ class TwoSampleTest(Result):
         p_value: how often relabeled samples differ at least as much, the observed labels counted.
         statistic: what was observed: SW_p^p for "mean", the largest cost for "max".
         null: the statistic of each relabeling, (B,).
-        effect_size: the distance beyond what relabeling gives, in units of the spread of all samples along slices: a
-            shift by one standard deviation in every direction gives 1.
+        effect_size: the distance beyond what relabeling gives, in units of the spread of all samples of both sides along
+            slices: a shift by one such spread in every coordinate gives 1. For "energy" the squared distance is.
         exact: whether every relabeling was priced, not a random choice of them.
         stopped: whether `early_stop` ended it before all permutations were drawn.
         slices: the directions, (L, d).
@@ -73,7 +74,10 @@ class TwoSampleTest(Result):
 
     def quantiles(self, levels: Sequence[float] | Tensor = (0.5, 0.9, 0.95, 0.99)) -> Tensor:
         """Return quantiles of the statistic under relabeling, one for each level."""
-        return torch.quantile(self.null, torch.as_tensor(levels, dtype=self.null.dtype))
+        wanted = torch.as_tensor(levels, dtype=self.null.dtype, device=self.null.device)
+        if not bool(((wanted >= 0) & (wanted <= 1)).all()):
+            raise ValueError(f"levels = {levels!r}: give numbers from 0 to 1, e.g. 0.95")
+        return torch.quantile(self.null, wanted)
 
     def __repr__(self) -> str:
         kind = "all" if self.exact else "random"
@@ -125,12 +129,14 @@ def two_sample_test(
             differences along few directions. "standardized" is the largest cost in units of its own spread under
             relabeling, over slices and coordinates, for a difference in few coordinates. "energy" is the sliced energy
             distance.
-        x_weights, y_weights: sample weights (n,) and (m,) that sum to one; a weight stays with its sample.
+        x_weights, y_weights: sample weights (n,) and (m,) that sum to one; a weight stays with its sample. Samples of
+            weight zero keep their side.
         paired: whether x[i] and y[i] are a pair, within which labels are exchanged.
-        blocks: the blocks of the samples of x and of y, (n,) and (m,) whole numbers; labels are exchanged within a
-            block only. For samples of several days, donors or batches.
+        blocks: the blocks of the samples of x and of y, (n,) and (m,) whole numbers or words; labels are exchanged
+            within a block only. For samples of several days, donors or batches.
         early_stop: end as soon as so many relabelings reached the statistic, e.g. 20: quick where there is no
-            difference. The p-value is then this number over the relabelings drawn, and valid (Besag, Clifford, 1991).
+            difference. The p-value is then this number over the relabelings drawn, and valid (Besag, Clifford, 1991);
+            those of slices and coordinates rest on few relabelings then, and are coarse.
         coordinates: whether to test every coordinate, too, under the same relabelings.
         slices: directions (L, d) to use instead of drawing some. They must not have been chosen by looking at labels.
         generator: an int, a `torch.Generator`, or None for torch's global generator.
@@ -148,7 +154,7 @@ def two_sample_test(
     >>> found.p_value, found.coordinate_costs.argmax()
     (0.001, tensor(2))
 
-    E. Besag, P. Clifford, Sequential Monte Carlo p-values, 1991. P. Westfall, S. Young, Resampling-based multiple
+    J. Besag, P. Clifford, Sequential Monte Carlo p-values, 1991. P. Westfall, S. Young, Resampling-based multiple
     testing, 1993.
     """
     refuse_laws(
@@ -161,7 +167,8 @@ def two_sample_test(
     problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, 0.0, "auto")
     check_finite(x=x, y=y)
     first = torch.arange(len(x) + len(y)) < len(x)
-    relabelings = Relabelings(first, _blocks_of(len(x), len(y), paired, blocks))
+    groups = _without_absent(problem, _blocks_of(len(x), len(y), paired, blocks))
+    relabelings = Relabelings(first, groups)
     with torch.no_grad(), full_precision(x.device.type), one_thread(x.device):
         lines = _Lines.of(problem.detached(), recipe, slices, generator, coordinates, statistic)
         observed = lines.costs(first.unsqueeze(0))  # (1, L + axes)
@@ -213,9 +220,8 @@ def _drawn(
         above = (lines.statistic(costs, statistic) >= _at_least(least)).cumsum(dim=0) + reached
         reached = int(above[-1])
         if reached >= early_stop:
-            last = (
-                int((above < early_stop).sum()) + 1
-            )  # the relabeling that reached it ends the test
+            # The relabeling that reached it ends the test.
+            last = int((above < early_stop).sum()) + 1
             rows[-1] = costs[:last]
             return Draws(torch.cat(rows), exact=False, stopped=True)
     return Draws(torch.cat(rows), exact=False, stopped=False)
@@ -261,7 +267,10 @@ class _Lines:
             sides = (problem.x, problem.x_weights), (problem.y, problem.y_weights)
             # Sides are normalized on their own after relabeling: in units of an equal weight both are comparable.
             weights = torch.cat(
-                [torch.ones(len(s)).to(s) if w is None else (w * len(s)).to(s) for s, w in sides]
+                [
+                    torch.ones(len(s)).to(s) if w is None else (w * (w > 0).sum()).to(s)
+                    for s, w in sides
+                ]
             )
         kind: LineCost = "energy" if statistic == "energy" else "transport"
         known = constant_weights(recipe.weighting, slices, lifted)
@@ -349,11 +358,16 @@ def _corrected(scores: Tensor, own: Tensor) -> Tensor:
 
 def _effect_size(lines: _Lines, beyond: float) -> float:
     """What the mean cost exceeds that of relabelings by, as a distance, over the spread of the pool along slices."""
-    values, p = lines.values[: len(lines.slices)].double(), lines.problem.p
+    n_slices, p = len(lines.slices), 1.0 if lines.kind == "energy" else lines.problem.p
+    values = lines.values[:n_slices].double()
+    mass = torch.ones_like(values)
+    if lines.weights is not None:
+        mass = lines.weights.double()[lines.order[:n_slices]]
+    mass = mass / mass.sum(dim=-1, keepdim=True)
+    off = (values - (mass * values).sum(dim=-1, keepdim=True)).abs()
+    moment = (mass * off.pow(p)).sum(dim=-1).mean()
     if lines.kind == "energy":
-        spread = (values - values.mean(dim=-1, keepdim=True)).abs().mean()
-        return max(beyond, 0.0) / float(spread) if spread > 0 else 0.0
-    moment = (values - values.mean(dim=-1, keepdim=True)).abs().pow(p).mean()
+        return max(beyond, 0.0) / float(moment) if moment > 0 else 0.0
     beyond = beyond / (1 if lines.recipe.convention == "mean" else lines.problem.n)
     return float((max(beyond, 0.0) / moment) ** (1 / p)) if moment > 0 else 0.0
 
@@ -389,21 +403,33 @@ def _blocks_of(n: int, m: int, paired: bool, blocks: tuple[Any, Any] | None) -> 
         return None
     if not isinstance(blocks, (tuple, list)) or len(blocks) != 2:
         raise ValueError("blocks: give a pair, the blocks of the samples of x and of those of y")
-    both = [torch.as_tensor(one).flatten() for one in blocks]
+    both = [np.asarray(one).reshape(-1) for one in blocks]
     for name, one, size in (("x", both[0], n), ("y", both[1], m)):
         if len(one) != size:
             raise ValueError(
                 f"blocks of {name} are {len(one)}, but {name} has {size} samples: give one for each"
             )
-    found = torch.cat(both)
-    if found.is_floating_point():
-        raise ValueError(f"blocks are {found.dtype}: give whole numbers, one for each block")
-    mixed = [int(b) for b in both[0].unique() if bool((both[1] == b).any())]
-    if not mixed:
+    for one in both:
+        if one.dtype.kind not in "iubUS":
+            raise ValueError(
+                f"blocks are {one.dtype}: give whole numbers or words, one for each block"
+            )
+    if not np.isin(both[0], both[1]).any():
         raise ValueError(
             "no block has samples of both x and y, so that no label can be exchanged: give blocks that both share"
         )
-    return found
+    return torch.from_numpy(np.unique(np.concatenate(both), return_inverse=True)[1])
+
+
+def _without_absent(problem: Problem, blocks: Tensor | None) -> Tensor | None:
+    """Blocks in which samples of weight zero are apart: moved, they could leave a side without any weight."""
+    sides = ((problem.x, problem.x_weights), (problem.y, problem.y_weights))
+    present = torch.cat([torch.ones(len(s)) if w is None else w.cpu() for s, w in sides]) > 0
+    if bool(present.all()):
+        return blocks
+    found = torch.zeros(len(present), dtype=torch.int64) if blocks is None else blocks.clone()
+    of_y = torch.arange(len(present)) >= len(problem.x)
+    return torch.where(present, found, int(found.max()) + 1 + of_y.long())
 
 
 def _check(

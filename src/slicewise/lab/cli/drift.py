@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
 _PICTURES = (".png", ".svg", ".pdf")
 _MOST_COLUMNS = 20  # of a picture or a list
+_OF_THE_DETECTOR = ("columns", "level", "n_slices", "permutations", "rows", "seed", "save")
 
 
 def drift(
+    context: typer.Context,
     reference: Annotated[
         str,
         typer.Argument(
@@ -109,8 +111,8 @@ def drift(
     """Test whether a table has drifted from a reference, over all columns together and by each of them.
 
     Tables are parquet, arrow, feather, npy, csv or tsv files, or folders of them. Columns of
-    numbers are standardized by the reference, categories get a coordinate each; which columns
-    are left out, such as times and names, is printed.
+    numbers are standardized, categories get a coordinate each; which columns are left out,
+    such as times and names, is printed.
 
     The exit status is 3 if there is drift, 0 if there is none, 2 for a mistake.
 
@@ -134,7 +136,7 @@ def drift(
     start = clock.perf_counter()
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     detector = _detector(
-        reference, columns=names, level=level, n_slices=n_slices, permutations=permutations, max_rows=rows,
+        reference, context, columns=names, level=level, n_slices=n_slices, permutations=permutations, max_rows=rows,
         generator=seed,
     )  # fmt: skip
     if save is not None:
@@ -156,10 +158,17 @@ def drift(
     return DRIFT if drifted else 0
 
 
-def _detector(reference: str, **settings: Any) -> DriftDetector:
+def _detector(reference: str, context: typer.Context, **settings: Any) -> DriftDetector:
     from slicewise.stats import DriftDetector
 
     if Path(reference).suffix == ".pt":
+        for name in _OF_THE_DETECTOR:
+            source = context.get_parameter_source(name)
+            if source is not None and source.name != "DEFAULT":
+                raise UserError(
+                    f"--{name.replace('_', '-')}: {printable(reference)} is a saved detector, which has its own; leave it "
+                    f"out, or give the reference table"
+                )
         return DriftDetector.load(reference)
     return DriftDetector(reference, **settings)
 
@@ -185,10 +194,11 @@ def _result(
 ) -> dict[str, Any]:
     result: dict[str, Any] = {
         "drift": drifted,
-        "p_value": found.p_value,
+        "p_value": _p_value(found, in_time),
+        "p_value_of_all_windows_together": None if in_time is None else found.p_value,
         "effect_size": found.effect_size,
         "level": detector.level,
-        "rows": {"reference": detector.rows, "tested": [len(detector.samples), found.n]},
+        "rows": {"reference": detector.rows, "tested": [detector.n_kept, found.n]},
         "columns": [
             {"name": c.name, "distance": c.distance, "p_value": c.p_value, "change": c.direction,
              "moved": c.p_value <= found.level}
@@ -225,8 +235,8 @@ def _lines(
 ) -> list[tuple[str, str]]:
     moved = found.moved
     verdict = (
-        f"{'DRIFT' if drifted else 'no drift'}, p = {found.p_value:.3g} at level {detector.level:g}, effect size "
-        f"{found.effect_size:.3g} (in spreads of the reference)"
+        f"{'DRIFT' if drifted else 'no drift'}, p = {_p_value(found, in_time):.3g} at level {detector.level:g}, effect "
+        f"size {found.effect_size:.3g} (in spreads of all rows)"
     )
     lines = [("verdict", verdict)]
     for column in moved[:_MOST_COLUMNS]:
@@ -238,7 +248,7 @@ def _lines(
         )
     if len(moved) > _MOST_COLUMNS:
         lines.append(("", f"and {len(moved) - _MOST_COLUMNS} more columns; --json lists all"))
-    if drifted and not moved:
+    if found.drifted and not moved:
         lines.append(("moved", "no column by itself: what changed is how columns go together"))
     coded = [
         f"{c.name} ({len(c.categories)} + others)"
@@ -249,13 +259,12 @@ def _lines(
         lines.append(("categories", "a coordinate for each: " + ", ".join(coded)))
     for name, why in detector.encoding.left_out:
         lines.append(("left out", f"{name}: {why}"))
-    tested = (
-        f"{found.n} rows against {len(detector.samples)} of the {detector.rows} of the reference"
-    )
+    tested = f"{found.n} rows against {detector.n_kept} of the {detector.rows} of the reference"
     lines.append(("tested", tested))
     if in_time is not None:
         marks = "".join("#" if w.drift.drifted else "." for w in in_time.windows)
         lines.append(("windows", f"{marks}  (# drifted, . not; the level is shared by all)"))
+        lines.append(("together", f"p = {found.p_value:.3g} for all windows as one table"))
         if in_time.change_point is not None:
             since = in_time.windows[in_time.change_point].start
             lines.append(("changed", f"since {since} (p = {in_time.change_p_value:.2g})"))
@@ -268,6 +277,13 @@ def _lines(
     if picture is not None:
         lines.append(("picture", printable(str(picture))))
     return lines
+
+
+def _p_value(found: Drift, in_time: DriftInTime | None) -> float:
+    """The p-value of the verdict: of the table, or the least of all windows, corrected for how many there are."""
+    if in_time is None:
+        return found.p_value
+    return min(1.0, len(in_time.windows) * min(w.drift.p_value for w in in_time.windows))
 
 
 def _draw(path: Path, detector: DriftDetector, found: Drift, in_time: DriftInTime | None) -> None:
