@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from slicewise.support import full_precision, one_thread
 from slicewise.transport import project
@@ -100,6 +101,7 @@ class SlicedEppsPulley(torch.autograd.Function):
             return value
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = ctx.saved_tensors
         return (gradient * grads[0][..., None, None]).to(ctx.dtype), *(None,) * 6
