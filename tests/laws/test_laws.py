@@ -520,9 +520,7 @@ def test_a_mixture_of_batches_is_sampled():
     law = Mixture([Normal([[-9.0, 0.0], [-9.0, 0.0]]), Normal([9.0, 0.0])], [0.25, 0.75])
     drawn = law.sample(4000, generator=0)
     assert drawn.shape == (2, 4000, 2)
-    assert_close(
-        (drawn[..., 0] > 0).double().mean(dim=-1), torch.full((2,), 0.75, **WIDE), atol=0.04
-    )
+    assert ((drawn[..., 0] > 0).double().mean(dim=-1) - 0.75).abs().max() < 0.04
 
 
 @pytest.mark.parametrize("variant", ["sw", "maxsw"])
@@ -530,12 +528,14 @@ def test_a_mixture_of_batches_is_sampled():
 def test_a_batch_of_flows_to_a_batch_of_laws(variant, shape):
     torch.manual_seed(0)
     x, mean = torch.randn(2, 3, 6, 2, **WIDE), torch.randn(shape, **WIDE)
-    how = {"variant": variant, "n_slices": 3, "max_steps": 4}
+    how = {"variant": variant, "max_steps": 4}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sw.NotArrivedWarning)
-        together = sw.flow(x, Normal(mean, 0.5), generator=[[1, 2, 3], [4, 5, 6]], **how)
+        together = sw.flow(x, Normal(mean, 0.5), generator=[1, 2, 3, 4, 5, 6], **how)
         alone = sw.flow(x[1, 2], Normal(mean.expand(2, 3, 2)[1, 2], 0.5), generator=6, **how)
-    assert_close(together.particles[1, 2], alone.particles, atol=1e-9)
+    # 1.3e-9 was measured for maxsw, whose ascent of slices is a long iteration; another law is off by 0.1 and more.
+    within = 1e-7 if variant == "maxsw" else 1e-9
+    assert (together.particles[1, 2] - alone.particles).abs().max() < within
 
 
 def test_the_null_shares_no_seed_with_slices(monkeypatch):

@@ -410,7 +410,7 @@ class StudentT(_WithCovariance):
     torch.Size([4, 3])
     """
 
-    def __init__(self, df: float, mean: Any = 0.0, scale: Any = 1.0) -> None:
+    def __init__(self, df: float | Tensor, mean: Any = 0.0, scale: Any = 1.0) -> None:
         if isinstance(df, Tensor) and df.requires_grad:
             raise ValueError(
                 "df asks for a gradient, which mean and scale alone have: give float(df)"

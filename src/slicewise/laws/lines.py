@@ -212,9 +212,9 @@ class QuantileLine(LineLaw):
             at = self._quantile(levels)
             parts = (deep.log() + p * at.abs().log()).tolist()
             # A tail of index ν falls as 2^(−k (1 − p/ν)).
-            if not all(map(math.isfinite, at.tolist())) or parts[1] - parts[0] > -0.03 * 18:
-                if not bool(at.abs().max() <= 1e3):  # NaN is one of these
-                    return True
+            slow = not all(map(math.isfinite, at.tolist())) or parts[1] - parts[0] > -0.03 * 18
+            if slow and not bool(at.abs().max() <= 1e3):  # NaN is one of these
+                return True
         return False
 
     def infinite(self, p: float) -> str | None:

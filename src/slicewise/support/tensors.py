@@ -181,7 +181,7 @@ def check_samples(x: Tensor, y: Tensor, *, may_be_empty: bool = False) -> None:
     check_broadcast(x=x.shape[:-2], y=y.shape[:-2])
 
 
-def check_set(name: str, samples: Tensor, *, may_be_empty: bool = False) -> None:
+def check_set(name: str, samples: Any, *, may_be_empty: bool = False) -> None:
     """One set of samples (*batch, n, d), of real numbers."""
     if not isinstance(samples, Tensor):
         is_law = hasattr(samples, "sample") and not hasattr(samples, "shape")
