@@ -198,3 +198,20 @@ def test_on_a_device():
             value.backward()
         assert_close(values[1].cpu(), values[0])
         assert_close(live[1].grad.cpu(), live[0].grad)
+
+
+def test_what_sigreg_cannot_do_is_refused():
+    x = torch.randn(8, 3, requires_grad=True)
+    loss = sw.nn.SIGReg(4, generator=0)
+    with pytest.raises(ValueError, match="NaN"):
+        loss(x * float("nan"))
+    with pytest.raises(ValueError, match=r"slices has shape \(2, 5\)"):
+        loss(x, slices=torch.ones(2, 5))
+    with pytest.raises(ValueError, match="slices ask for a gradient"):
+        loss(x, slices=torch.eye(3, requires_grad=True))
+    with pytest.raises(ValueError, match="law is a Tensor"):
+        sw.nn.SlicedNormal(4, law=x)
+    # Its second derivative is not known: an error, not a term that is silently left out.
+    (gradient,) = torch.autograd.grad(loss(x) + x.square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        gradient.sum().backward()

@@ -95,14 +95,17 @@ def goodness_of_fit(
     recipe = recipe_for(variant, n_slices, options)
     problem_for(x, law, p, None, None, recipe.convention, 0.0, backend)  # refuses what does not fit
     n, d = x.shape
-    seeds = torch.randint(2**31, (n_null + 1,), generator=source).tolist()
-    first = law.sample(n, d, generator=seeds[0]).to(x)
+    # One seed each for slices, the samples they may look at, and the null: what shares a seed is not independent.
+    of_slices, of_first, *of_null = torch.randint(2**31, (n_null + 2,), generator=source).tolist()
+    first = law.sample(n, d, generator=of_first).to(x)
+    if first.dim() != 2:
+        raise ValueError(f"{law!r} is a batch of laws: give one law, to test one set of samples")
     # Of samples that are from the law: slices that looked at x would not be those of the others.
-    slices = evaluate(first, law, recipe, p=p, generator=seeds[-1], backend=backend).slices.detach()
+    slices = evaluate(first, law, recipe, p=p, generator=of_slices, backend=backend).slices.detach()
     given = {"p": p, "slices": slices, "backend": backend}
     with torch.no_grad():
         statistic = float(sliced_wasserstein(x.detach(), law, recipe, **given))
-        drawn = (law.sample(n, d, generator=seed).to(x) for seed in seeds[1:])
+        drawn = (law.sample(n, d, generator=seed).to(x) for seed in of_null)
         null = torch.stack([sliced_wasserstein(y, law, recipe, **given) for y in drawn]).double()
     p_value = (1 + int((null >= statistic).sum())) / (n_null + 1)
     return Goodness(statistic, p_value, null.cpu())

@@ -367,10 +367,13 @@ def draw(
 def _with_whole_frame(recipe: Recipe, problem: Problem) -> Problem:
     """The problem for a slicer that may climb: of a law, costs then are functions of all of a slice, its length too."""
     looks = declared(recipe.slicer, SlicerPart).looks_at_samples
+    matcher = problem.matcher
     if problem.law is None or problem.others is not None or not looks:
         return problem
+    if isinstance(matcher, LawMatcher) and matcher.law.is_whole:
+        return problem
     frame, known = on_slices(problem.law, problem.d, whole=True)
-    inner = problem.matcher.inner if isinstance(problem.matcher, LawMatcher) else match_slices
+    inner = matcher.inner if isinstance(matcher, LawMatcher) else match_slices
     return dataclasses.replace(problem, y=frame.to(problem.y), matcher=LawMatcher(known, inner))
 
 

@@ -155,7 +155,9 @@ def flow(
             f"an exact W_2 to {y!r} is not known: leave w2_at and Stopping(w2=...) out, or give samples of the law"
         )
     what = (x, y, p, x_weights, y_weights, recipe.convention, 0.0, backend)
-    problem = problem_for(*what, keep_absent=True).detached()
+    # Laws of a batch are rows of a frame that runs are picked from; all of it goes with them.
+    several = isinstance(y, Law) and not y.is_constant
+    problem = problem_for(*what, keep_absent=True, whole_frame=several).detached()
     settings = FlowSettings(
         recipe=recipe,
         objective=objective,

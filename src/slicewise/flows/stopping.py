@@ -294,7 +294,8 @@ class Scales(NamedTuple):
         """The scales of a problem with R runs; all positive."""
         x, y = problem.x, problem.y
         if problem.law is not None:
-            return cls._of_law(x, problem.law)
+            frame = y if y.dim() > 2 else None
+            return cls._of_law(x, problem.law, frame)
         largest = torch.maximum(*(t.abs().amax(dim=(-2, -1)).expand(len(x)) for t in (x, y)))
         spread = spread_of(y).expand(len(x))
         if bool((spread == 0).any()):  # the targets of a run are one point: the way to it counts
@@ -303,8 +304,8 @@ class Scales(NamedTuple):
         return cls(torch.where(largest > 0, largest, 1), torch.where(spread > 0, spread, 1))
 
     @classmethod
-    def _of_law(cls, x: Tensor, law: Law) -> Scales:
-        mean, spread = law.mean_and_spread(x.shape[-1])
+    def _of_law(cls, x: Tensor, law: Law, frame: Tensor | None) -> Scales:
+        mean, spread = law.mean_and_spread(x.shape[-1], frame)
         width = x.detach().abs().amax(dim=(-2, -1))
         # A law without a variance: what the particles span says as much as anything.
         spread = torch.where(spread.isfinite() & (spread > 0), spread.to(width), width)

@@ -21,7 +21,7 @@ from slicewise.laws.lines import (
     StudentLine,
 )
 from slicewise.sampling import Generators, Randomness, uniform
-from slicewise.support import check_count, check_generator
+from slicewise.support import check_count, check_generator, values_readable
 from slicewise.transport import KnownLaw, LineLaw, Placed
 
 _POSITIONS = NormalPositions()
@@ -127,10 +127,14 @@ class Law:
             if trouble is not None:
                 raise ValueError(trouble)
 
-    def mean_and_spread(self, d: int) -> tuple[Tensor, Tensor]:
-        """Its mean (*batch, d), and the root of the mean squared distance from it (*batch,); infinite if that is."""
+    def mean_and_spread(self, d: int, frame: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Its mean (*batch, d), and the root of the mean squared distance from it (*batch,); infinite if that is.
+
+        Of another batch of such laws, if their whole frame (*batch, k, d) is given.
+        """
         lines, weights = self.on_lines(d)
-        frame, rows = self.frame(d, whole=True)
+        own, rows = self.frame(d, whole=True)
+        frame = own if frame is None else frame
         means, squares = [], []
         for line, weight, one in zip(lines, weights, rows, strict=True):
             mean = frame[..., one.mean, :]
@@ -150,7 +154,10 @@ class OnSlices(KnownLaw):
     lines: tuple[LineLaw, ...]
     weights: tuple[float, ...]
     rows: tuple[_Rows, ...]
-    name: str
+
+    @property
+    def is_whole(self) -> bool:
+        return all(one.axes is not None for one in self.rows)
 
     def placed(self, frame: Tensor, lengths: Tensor) -> Placed:
         locs, scales = [], []
@@ -167,6 +174,8 @@ class OnSlices(KnownLaw):
                 scale = torch.where(point, 0, torch.where(point, 1, square).sqrt())
             locs.append(loc)
             scales.append(scale)
+        if len(self.rows) == 1:
+            return Placed(locs[0].unsqueeze(-1), scales[0].unsqueeze(-1))
         return Placed(torch.stack(locs, dim=-1), torch.stack(scales, dim=-1))
 
     def frame_gradient(self, frame: Tensor, placed: Placed, grads: Placed) -> Tensor:
@@ -189,14 +198,21 @@ class OnSlices(KnownLaw):
 def on_slices(law: Law, d: int, *, whole: bool) -> tuple[Tensor, OnSlices]:
     """The frame of a law, to stand for samples y, and what it means."""
     frame, rows = law.frame(d, whole=whole)
-    return frame, OnSlices(*law.on_lines(d), rows, repr(law))
+    return frame, OnSlices(*law.on_lines(d), rows)
 
 
 def _as_parameter(name: str, value: Any) -> Tensor:
-    found = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
+    try:
+        found = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"{name} is {value!r}: give a number, a list of numbers or a tensor"
+        ) from None
+    if found.is_complex():
+        raise ValueError(f"{name} has dtype {found.dtype}: give real numbers")
     if not found.is_floating_point():
         found = found.double()
-    if not found.requires_grad and not bool(found.isfinite().all()):
+    if values_readable(found) and not bool(found.detach().isfinite().all()):
         raise ValueError(f"{name} has NaN or infinite entries: give finite numbers")
     return found
 
@@ -273,6 +289,7 @@ class _WithCovariance(_Elliptical):
 
     def __init__(self, mean: Any, cov: Any, *, name: str) -> None:
         super().__init__(mean, cov, width_name=name)
+        self._name = name
         if self._width.dim() >= 2 and self._width.shape[-1] != self._width.shape[-2]:
             raise ValueError(
                 f"{name} has shape {tuple(self._width.shape)}: give a number, a diagonal (d,) or a matrix (d, d)"
@@ -282,11 +299,24 @@ class _WithCovariance(_Elliptical):
             if float(off) > 1e-5 * float(self._width.detach().abs().max()):
                 raise ValueError(f"{name} is not symmetric: give (A + A.mT) / 2")
             self._root()  # refuses what is no covariance, now
-        elif bool((self._width.detach() < 0).any()):
-            raise ValueError(f"{name} has negative entries: variances are at least 0")
+        else:
+            self._deviations()
+
+    def _deviations(self) -> Tensor:
+        """The roots of a number or of a diagonal."""
+        least = float(self._width.detach().min())
+        if least < 0:
+            raise ValueError(
+                f"{self._name} has negative entries ({least:.3g}): variances are at least 0"
+            )
+        if least == 0 and self._width.requires_grad:
+            raise ValueError(
+                f"{self._name} asks for a gradient and has a variance of 0, where it has none: give positive ones"
+            )
+        return self._width.sqrt()
 
     def _isotropic_width(self) -> Tensor | None:
-        return self._width.sqrt() if self._width.dim() == 0 else None
+        return self._deviations() if self._width.dim() == 0 else None
 
     def _root(self) -> Tensor:
         wide = self._width.double()
@@ -302,17 +332,17 @@ class _WithCovariance(_Elliptical):
             )
         if wide.requires_grad:
             raise ValueError(
-                "a singular covariance that asks for a gradient: it has none; give a positive definite matrix"
+                f"{self._name} is singular and asks for a gradient: it has none; give a positive definite matrix"
             )
         return values.clamp(min=0).sqrt().unsqueeze(-1) * vectors.mT
 
     def _axes(self, d: int) -> Tensor:
         if self._width.dim() == 0:
-            return self._width.sqrt() * torch.eye(
+            return self._deviations() * torch.eye(
                 d, dtype=self._width.dtype, device=self._width.device
             )
         if self._width.dim() == 1:
-            return torch.diag_embed(self._width.sqrt())
+            return torch.diag_embed(self._deviations())
         return self._root()
 
 
@@ -368,7 +398,7 @@ class StudentT(_WithCovariance):
     """Student's law in R^d, with heavier tails than the normal law; distances need p < df.
 
     Args:
-        df: Degrees of freedom, above 1.
+        df: Degrees of freedom, above 1; a constant.
         mean: A number, (d,) or (*batch, d).
         scale: The scale matrix: a number (times the identity), (d,) (a diagonal), or (*batch, d, d). The covariance is
             scale · df / (df − 2).
@@ -380,7 +410,11 @@ class StudentT(_WithCovariance):
     torch.Size([4, 3])
     """
 
-    def __init__(self, df: float, mean: Any = 0.0, scale: Any = 1.0) -> None:
+    def __init__(self, df: float | Tensor, mean: Any = 0.0, scale: Any = 1.0) -> None:
+        if isinstance(df, Tensor) and df.requires_grad:
+            raise ValueError(
+                "df asks for a gradient, which mean and scale alone have: give float(df)"
+            )
         if not 1 < float(df) < math.inf:
             raise ValueError(f"df = {df}: give a finite number above 1; p must be less than df")
         super().__init__(mean, scale, name="scale")
@@ -394,12 +428,10 @@ class StudentT(_WithCovariance):
     ) -> Tensor:
         rng = Randomness(generator, self._width.device)
         normal = rng.normal(*batch, n, k).double()
-        # A χ² variable by its quantile function would need one: by the law of Gamma, seeded from the same source.
-        seed = int(float(rng.uniform(1)[0]) * 2**31)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            half = torch.full((*batch, n, 1), self.df / 2, dtype=torch.float64)
-            squares = 2 * torch._standard_gamma(half).to(normal.device)
+        # χ² from the law of Gamma, by a generator of its own that is seeded from the same source.
+        own = torch.Generator().manual_seed(int(float(rng.uniform(1)[0]) * 2**31))
+        half = torch.full((*batch, n, 1), self.df / 2, dtype=torch.float64)
+        squares = 2 * torch._standard_gamma(half, generator=own).to(normal.device)
         return normal * (self.df / squares).sqrt()
 
     def __repr__(self) -> str:
@@ -487,7 +519,7 @@ class Quantile(Law):
 
     Args:
         quantile: A function of a float64 tensor of levels in (0, 1), not decreasing; or a law of `torch.distributions`
-            for numbers, with `icdf`, whose parameters are not batched.
+            for numbers, with `icdf`, whose parameters are not batched. Its parameters are constants.
         every_slice: Take it as the law of every slice of unit length: that of a law in R^d that is invariant under
             rotations. It must then be symmetric. Without it, samples have one dimension.
 
@@ -577,13 +609,16 @@ class Mixture(Law):
     def __init__(
         self, components: Sequence[Law], weights: Sequence[float] | Tensor | None = None
     ) -> None:
+        if isinstance(components, Law):
+            raise ValueError(f"components is {components!r}: give a list of laws")
         self.components = tuple(components)
         if not self.components:
             raise ValueError("a mixture of no laws: give at least one component")
         for one in self.components:
             if not isinstance(one, _Elliptical):
+                name = repr(one) if isinstance(one, Law) else type(one).__name__
                 raise ValueError(
-                    f"{one!r} in a mixture: components are Normal, StudentT, UniformSphere or UniformBall"
+                    f"{name} in a mixture: components are Normal, StudentT, UniformSphere or UniformBall"
                 )
         given = [1 / len(self.components)] * len(self.components) if weights is None else weights
         if isinstance(given, Tensor) and given.requires_grad:
@@ -629,13 +664,14 @@ class Mixture(Law):
             max=len(self.weights) - 1
         )
         seeds = (rng.uniform(len(self.components)) * 2**31).long().tolist()
-        found = torch.stack(
-            [
-                one.sample(n, d, generator=seed)
-                for one, seed in zip(self.components, seeds, strict=True)
-            ]
-        )  # (K, *batch, n, d)
-        return torch.stack([found[int(k), ..., i, :] for i, k in enumerate(which)], dim=-2)
+        drawn = [
+            one.sample(n, d, generator=seed)
+            for one, seed in zip(self.components, seeds, strict=True)
+        ]
+        found = torch.zeros_like(torch.broadcast_tensors(*drawn)[0])
+        for k, one in enumerate(drawn):
+            found = torch.where((which == k).to(one.device).unsqueeze(-1), one, found)
+        return found
 
     def __repr__(self) -> str:
         return f"Mixture({list(self.components)}, weights={[round(w, 6) for w in self.weights]})"
@@ -658,6 +694,11 @@ def _line_of(law: torch.distributions.Distribution) -> QuantileLine:
             f"torch.distributions.Laplace(0.0, 1.0)"
         )
     wide = _double(law)
+    if any(isinstance(t, Tensor) and t.requires_grad for t in vars(law).values()):
+        raise ValueError(
+            f"{law!r} has parameters that ask for a gradient, which they do not get here: detach them, or take a law that "
+            f"has parameters, e.g. Normal(mean, cov)"
+        )
     try:
         wide.icdf(torch.tensor([0.5], dtype=torch.float64))
     except NotImplementedError:

@@ -192,6 +192,11 @@ class QuantileLine(LineLaw):
                 "the quantile function does not give a tensor of the shape of the levels it is given: give a function of "
                 "levels in (0, 1), e.g. torch.special.ndtri"
             )
+        if found.requires_grad:
+            raise ValueError(
+                "the quantile function depends on tensors that ask for a gradient, which this law has for none: detach them, "
+                "or take a law that has parameters, e.g. Normal(mean, cov)"
+            )
         if not bool(found.isfinite().all()) or bool(found[1] < found[0]):
             raise ValueError(
                 f"quantiles at 0.25 and 0.75 are {found.tolist()}: give a quantile function, finite inside (0, 1) and not "
@@ -207,8 +212,9 @@ class QuantileLine(LineLaw):
             at = self._quantile(levels)
             parts = (deep.log() + p * at.abs().log()).tolist()
             # A tail of index ν falls as 2^(−k (1 − p/ν)).
-            if not all(map(math.isfinite, at.tolist())) or parts[1] - parts[0] > -0.03 * 18:
-                return bool(at.abs().max() > 1e3)
+            slow = not all(map(math.isfinite, at.tolist())) or parts[1] - parts[0] > -0.03 * 18
+            if slow and not bool(at.abs().max() <= 1e3):  # NaN is one of these
+                return True
         return False
 
     def infinite(self, p: float) -> str | None:

@@ -94,21 +94,37 @@ class SlicedEppsPulley(torch.autograd.Function):
                 of_sine = (2 * weights * ours * sine * t / n).to(wide.dtype)
                 slopes = _combined(lines, grid, of_sine, of_cosine)
                 gradient = slopes.mT @ slices.to(wide.dtype) / slices.shape[-2]
-                ctx.save_for_backward(gradient)
-                ctx.save_for_forward(gradient)
+                ctx.save_for_backward(gradient, x)
+                ctx.save_for_forward(gradient, x)
                 ctx.dtype = x.dtype
             return value
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient,) = ctx.saved_tensors
+        gradient, x = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            gradient = _NotAgain.apply(gradient, x)
         return (gradient * grads[0][..., None, None]).to(ctx.dtype), *(None,) * 6
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
         """Along a tangent of x, for forward derivatives."""
-        (gradient,) = ctx.saved_tensors
+        gradient, _ = ctx.saved_tensors
         return (gradient * tangents[0].to(gradient.dtype)).sum(dim=(-2, -1))
+
+
+class _NotAgain(torch.autograd.Function):
+    """A gradient in x that was computed without a graph: differentiated again it would silently count as a constant."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, x: Tensor) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        raise RuntimeError(
+            "SIGReg has no second derivatives: use SlicedNormal, which has, or leave it out of what is differentiated twice"
+        )
 
 
 def _blocks(lines: Tensor) -> tuple[list[Tensor], tuple[int, ...]]:

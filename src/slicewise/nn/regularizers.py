@@ -12,7 +12,15 @@ from slicewise.distance import SlicedWasserstein
 from slicewise.laws import Law, Normal, PlottingPositions
 from slicewise.nn.characteristic import Grid, SlicedEppsPulley
 from slicewise.sampling import Generators, Randomness, as_generators, uniform
-from slicewise.support import check_choice, check_count, check_generator, check_set, full_precision
+from slicewise.support import (
+    check_choice,
+    check_count,
+    check_finite,
+    check_generator,
+    check_set,
+    check_slices,
+    full_precision,
+)
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -71,7 +79,13 @@ class Regularizer(nn.Module):
         check_set("x", x, may_be_empty=self.ranks is not None)
         with full_precision(x.device.type):
             wide = x.to(torch.promote_types(x.dtype, torch.float32))
-            drawn = self._drawn(wide) if slices is None else slices.to(wide)
+            if self.ranks is None:  # with others, NaN reaches all of them instead of stopping one
+                check_finite(x=x)
+            if slices is None:
+                drawn = self._drawn(wide)
+            else:
+                check_slices(slices, x, tuple(x.shape[:-2]), x.shape[-1])
+                drawn = slices.to(wide)
             value = self._value(wide, drawn).mean()
         if self.averaged and self.ranks is not None:
             from slicewise.distributed import Terms
@@ -131,6 +145,10 @@ class SlicedNormal(Regularizer):
         generator: Generators = None,
     ) -> None:
         super().__init__(n_slices, group=group, averaged=averaged, generator=generator)
+        if law is not None and not isinstance(law, Law):
+            raise ValueError(
+                f"law is a {type(law).__name__}: give one of slicewise.laws, e.g. Normal()"
+            )
         self.law = Normal() if law is None else law
         self._distance = SlicedWasserstein(reduction="none", group=group)
 
@@ -187,6 +205,8 @@ class SIGReg(Regularizer):
 
     def _value(self, x: Tensor, slices: Tensor) -> Tensor:
         n = self._count(x)
+        if slices.requires_grad:
+            raise ValueError("slices ask for a gradient, which SIGReg has for x alone: detach them")
         tangent = forward_ad.unpack_dual(x).tangent
         wanted = tangent is not None or (x.requires_grad and torch.is_grad_enabled())
         given: tuple[Any, ...] = (self.grid, self.unbiased, n, self.ranks, wanted)

@@ -85,6 +85,9 @@ class Target:
             )
         given: Any = slices
         slices = as_tensor(given) if isinstance(given, (np.ndarray, list)) else given
+        if not isinstance(slices, Tensor) or slices.dim() < 2 or slices.shape[-2] == 0:
+            got = tuple(slices.shape) if isinstance(slices, Tensor) else type(slices).__name__
+            raise ValueError(f"slices is {got}: give a tensor (L, d), a direction in each row")
         law.dimension(slices.shape[-1])
         check_finite(slices=slices)
         self.y, self.y_weights, self.sorted = law, None, None

@@ -181,11 +181,15 @@ def check_samples(x: Tensor, y: Tensor, *, may_be_empty: bool = False) -> None:
     check_broadcast(x=x.shape[:-2], y=y.shape[:-2])
 
 
-def check_set(name: str, samples: Tensor, *, may_be_empty: bool = False) -> None:
+def check_set(name: str, samples: Any, *, may_be_empty: bool = False) -> None:
     """One set of samples (*batch, n, d), of real numbers."""
     if not isinstance(samples, Tensor):
+        is_law = hasattr(samples, "sample") and not hasattr(samples, "shape")
+        instead = f"torch.as_tensor({name})"
+        if is_law and not isinstance(samples, type):
+            instead = f"{name}.sample(...): samples of a law are needed here"
         raise ValueError(
-            f"{name} is a {type(samples).__name__}: give a torch.Tensor, e.g. torch.as_tensor({name})"
+            f"{name} is a {type(samples).__name__}: give a torch.Tensor, e.g. {instead}"
         )
     if not samples.is_floating_point():
         real = f"torch.view_as_real({name}).flatten(-2)"

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from slicewise.support import is_transformed
+from slicewise.support import broadcast, is_transformed
 from slicewise.transport.one_dim import Cells, Match, Wanted, pick, potential_of, unsort
 from slicewise.transport.sliced import Matcher, PricingMatcher, match_slices, project
 
@@ -113,6 +113,11 @@ class KnownLaw:
     lines: tuple[LineLaw, ...]
     weights: tuple[float, ...]
 
+    @property
+    def is_whole(self) -> bool:
+        """Has its frame all axes? If not, the lengths of slices say how wide the law is on them."""
+        raise NotImplementedError
+
     def placed(self, frame: Tensor, lengths: Tensor) -> Placed:
         """Read projections of the frame (..., L, k), beside the lengths of the slices (..., L)."""
         raise NotImplementedError
@@ -162,7 +167,7 @@ def match_law(
     if u_weights is not None:
         mass = pick(u_weights.double(), order)
         mass = mass / mass.sum(dim=-1, keepdim=True)
-    knots, ends = _knots(law, placed, n, mass, u)  # standard places per component; levels
+    knots, ends, inner = _knots(law, placed, n, mass, u)
     cost = torch.zeros_like(u_sorted[..., 0])
     slope = torch.zeros_like(u_sorted)
     locs, scales = [], []
@@ -179,15 +184,20 @@ def match_law(
         scales.append(-weight * a2)
     u_weights_grad = None
     if weights_wanted and mass is not None and u_weights is not None:
-        u_weights_grad = _weight_gradient(u_sorted, order, law, placed, knots, u_weights, p)
+        far = _upper_ends(u_sorted, order, law, placed, knots, inner, u_weights)
+        u_weights_grad = _weight_gradient(u_sorted, order, far, u_weights, p)
     grads = Placed(torch.stack(locs, dim=-1), torch.stack(scales, dim=-1))
     return _OnLines(cost, unsort(slope, order), grads, u_weights_grad)
 
 
 def _knots(
     law: KnownLaw, placed: Placed, n: int, mass: Tensor | None, u: Tensor
-) -> tuple[list[Tensor], Tensor]:
-    """Where cells end, in units of each component: (..., n + 1) in float64; and at which levels they do."""
+) -> tuple[list[Tensor], Tensor, Tensor | None]:
+    """Where cells end, in units of each component: (..., n + 1) in float64; and at which levels they do.
+
+    Of a mixture also the places themselves, without the first and the last, (..., n - 1): a component that is bounded,
+    or a point, does not reach all of them.
+    """
     if mass is None:
         levels = torch.arange(n + 1, dtype=torch.float64, device=u.device) / n
     else:
@@ -197,8 +207,8 @@ def _knots(
     if len(law.lines) == 1:
         line = law.lines[0]
         if mass is None and not is_transformed(u):
-            return [equal_cells(line, n, torch.float64, u.device).places], levels
-        return [line.quantile(levels)], levels
+            return [equal_cells(line, n, torch.float64, u.device).places], levels, None
+        return [line.quantile(levels)], levels, None
     with torch.no_grad():
         loc, scale = placed.loc.double().unsqueeze(-2), placed.scale.double().unsqueeze(-2)
         inner = levels[..., 1:-1].unsqueeze(-1)
@@ -207,10 +217,27 @@ def _knots(
         found = []
         for k, line in enumerate(law.lines):
             standard = _standardized(places[..., 0], loc[..., k], scale[..., k])
+            point = scale[..., k] == 0
+            if bool(point.any()):
+                share = _share_of_a_point(law, loc, scale, k, inner[..., 0])
+                standard = torch.where(point, line.quantile(share), standard)
             ends = line.quantile(torch.tensor([0.0, 1.0], dtype=torch.float64, device=u.device))
             low, high = (e.expand(*standard.shape[:-1], 1) for e in (ends[:1], ends[1:]))
             found.append(torch.cat([low, standard.clamp(ends[0], ends[1]), high], dim=-1))
-        return found, levels
+        return found, levels, places[..., 0]
+
+
+def _share_of_a_point(law: KnownLaw, loc: Tensor, scale: Tensor, k: int, levels: Tensor) -> Tensor:
+    """How much of component k, a point on slices, lies below levels of the mixture: several cells may share a point."""
+    at = loc[..., k]
+    below = torch.zeros_like(at)
+    for j, (line, weight) in enumerate(zip(law.lines, law.weights, strict=True)):
+        if j != k:
+            level = line.cdf(_standardized(at, loc[..., j], scale[..., j]))
+            # Of points at one place the first comes first.
+            here = (scale[..., j] == 0) & (loc[..., j] == at)
+            below = below + weight * torch.where(here, float(j < k), level)
+    return ((levels - below) / max(law.weights[k], 1e-300)).clamp(0, 1)
 
 
 def _mixture_quantiles(law: KnownLaw, loc: Tensor, scale: Tensor, levels: Tensor) -> Tensor:
@@ -425,26 +452,36 @@ def double_exponential() -> tuple[list[float], list[float]]:
     return nodes, weights
 
 
-def _weight_gradient(
+def _upper_ends(
     u_sorted: Tensor,
     order: Tensor,
     law: KnownLaw,
     placed: Placed,
     knots: list[Tensor],
+    inner: Tensor | None,
     u_weights: Tensor,
-    p: float,
 ) -> Tensor:
-    """The Kantorovich potential at the samples: by how much a cost changes with each weight."""
-    loc, scale = placed.loc[..., :1], placed.scale[..., :1]
+    """Where the cell of each sample ends on the slice, (..., n), in float64."""
+    wide = u_sorted.double()
+    if inner is not None:
+        return torch.cat([inner.expand(*wide.shape[:-1], -1), wide[..., -1:]], dim=-1)
+    loc, scale = placed.loc[..., :1].double(), placed.scale[..., :1].double()
     standard = knots[0][..., 1:]
     if not law.lines[0].symmetric:
         mass = pick(u_weights.double(), order)
         levels = mass.cumsum(dim=-1) / mass.sum(dim=-1, keepdim=True)
         back = law.lines[0].quantile((1 - levels).clamp(0, 1))
         standard = torch.where(scale < 0, back, standard)
-    far = loc + scale * standard
+    # A law that is a point on the slice ends there, even where its standard line does not end.
+    far = loc + torch.where(scale == 0, 0, scale * standard)
     # The last cell ends where the law does, perhaps at infinity; no mass is traded there.
-    far = torch.where(far.isfinite(), far, u_sorted)
+    return torch.where(far.isfinite(), far, wide)
+
+
+def _weight_gradient(
+    u_sorted: Tensor, order: Tensor, far: Tensor, u_weights: Tensor, p: float
+) -> Tensor:
+    """The Kantorovich potential at the samples: by how much a cost changes with each weight."""
     mass = pick(u_weights.double(), order)
     places = torch.arange(far.shape[-1], device=far.device).expand(far.shape)
     cells = Cells(places, places, mass, places >= 0, places)
@@ -465,7 +502,7 @@ def law_plan_mean(
     if u_weights is not None:
         mass = pick(u_weights.double(), order)
         mass = mass / mass.sum(dim=-1, keepdim=True)
-    knots, levels = _knots(law, placed, n, mass, u)
+    knots, levels, _ = _knots(law, placed, n, mass, u)
     total = torch.zeros_like(u_sorted, dtype=torch.float64)
     for k, (line, weight) in enumerate(zip(law.lines, law.weights, strict=True)):
         loc, scale = placed.loc[..., k, None], placed.scale[..., k, None]
@@ -510,7 +547,7 @@ class LawMatcher(PricingMatcher):
         """The means of cells on each slice (..., L, n), sorted, and the constant (..., L) beside them."""
         _, placed = self.placed(y, slices)
         cells = equal_cells(self.law.lines[0], x.shape[-2], x.dtype, x.device)
-        batch = torch.broadcast_shapes(x.shape[:-2], placed.loc.shape[:-2])
+        batch = broadcast(x.shape[:-2], placed.loc.shape[:-2])
         means = cells.means
         if not self.law.lines[0].symmetric:
             means = torch.where(placed.scale < 0, means.flip(-1), means)
