@@ -226,3 +226,32 @@ def test_arrays_come_back_as_arrays():
     found = sw.unbalanced(x.numpy(), y.numpy(), generator=0)
     assert isinstance(found.x_marginal, np.ndarray)
     assert found.value > 0
+
+
+@pytest.mark.parametrize("marginals", ["per_slice", "shared"])
+def test_a_tiny_penalty_gives_all_mass_up(marginals):
+    x, y = torch.rand(6, 2).double().requires_grad_(), torch.rand(5, 2).double() + 5
+    found = sw.unbalanced(x, y, 1e-4, marginals=marginals, generator=0)
+    assert float(found.value) == pytest.approx(2e-4)
+    assert float(found.mass.max()) < 1e-12
+    assert torch.autograd.grad(found.value, x)[0].isfinite().all()
+
+
+def test_masses_are_checked_in_every_element_of_a_batch():
+    x = torch.rand(2, 4, 3)
+    weights = torch.tensor([[0.25] * 4, [0.5] * 4])
+    with pytest.raises(ValueError, match="sum to 2 and"):
+        sw.unbalanced(x, x, math.inf, x_weights=weights)
+    with pytest.raises(ValueError, match="x_weights sum to 0"):
+        sw.unbalanced(x, x, x_weights=weights - weights[:1])
+    with pytest.raises(ValueError, match="NaN"):
+        sw.unbalanced(x * math.nan, x)
+
+
+def test_penalties_of_any_kind_of_number():
+    x, y = torch.rand(4, 2), torch.rand(4, 2)
+    wanted = sw.unbalanced(x, y, 2.0, generator=0).value
+    for penalty in (np.float32(2), torch.tensor(2.0), np.array([2.0, 2.0])):
+        assert sw.unbalanced(x, y, penalty, generator=0).value == wanted
+    with pytest.raises(ValueError, match="above 0"):
+        sw.unbalanced(x, y, 0)

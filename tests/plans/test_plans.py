@@ -226,3 +226,8 @@ def test_a_pair_at_one_point_has_no_gradient():
     rows = torch.arange(3).unsqueeze(0)
     cost = pair_costs(x, x.detach(), rows, rows, torch.full((1, 3), 1 / 3).double(), p=1)
     assert torch.autograd.grad(cost.sum(), x)[0].abs().max() == 0
+
+
+def test_numbers_without_a_dimension_are_refused_with_advice():
+    with pytest.raises(ValueError, match=r"t\[:, None\]"):
+        sw.couple(torch.rand(4), torch.rand(4))

@@ -313,3 +313,52 @@ def test_arrays_of_other_libraries_pass_by_dlpack(monkeypatch):
 def test_lists_and_whole_numbers():
     value = ours.sliced_wasserstein_distance([[0, 0], [1, 1]], [[2, 2], [3, 3]], seed=0)
     assert value == pytest.approx(float(ot.sliced_wasserstein_distance(np.array([[0.0, 0], [1, 1]]), np.array([[2.0, 2], [3, 3]]), seed=0)))  # fmt: skip
+
+
+def test_solvers_on_lines_and_circles_take_pots_positions():
+    for own, theirs in (
+        (ours.uot_1d, ot.unbalanced.uot_1d),
+        (ours.wasserstein_circle, ot.wasserstein_circle),
+    ):
+        wanted, found = (inspect.signature(f).parameters.values() for f in (theirs, own))
+        assert [(p.name, p.default) for p in found] == [(p.name, p.default) for p in wanted]
+
+
+def test_an_unknown_cost_of_lines_is_refused():
+    u = torch.rand(4)
+    with pytest.raises(ValueError, match="returnCost"):
+        ours.uot_1d(u, u, 1.0, returnCost="both")
+
+
+@pytest.mark.parametrize("name", ["sliced_wasserstein_distance", "sliced_wasserstein_sphere"])
+def test_arrays_of_two_precisions_meet_in_the_higher_one(name):
+    x, y = (np.random.default_rng(s).normal(size=(6, 3)) for s in (0, 1))
+    x, y = (t / np.linalg.norm(t, axis=1, keepdims=True) for t in (x, y))
+    found = getattr(ours, name)(x.astype(np.float32), y, seed=0)
+    assert found.dtype == np.float64
+    assert found == pytest.approx(getattr(ot, name)(x, y, seed=0), rel=1e-5)
+
+
+def test_lists_are_scaled_as_arrays_are():
+    x, y = (np.random.default_rng(s).normal(size=(6, 3)) for s in (0, 1))
+    scaler = ours.DataScaler().fit([x, y])
+    wanted = ours.sliced_wasserstein_distance(x, y, seed=0, scaler=scaler)
+    assert ours.sliced_wasserstein_distance(x.tolist(), y.tolist(), seed=0, scaler=scaler) == wanted
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_weights_against_the_uniform_law_are_checked(log):
+    x = np.eye(3)
+    for weights in (np.full(2, 0.5), np.array([1.5, -0.25, -0.25])):
+        with pytest.raises(ValueError, match=r"a has"):
+            ours.sliced_wasserstein_sphere_unif(x, weights, log=log)
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.as_tensor])
+def test_rotations_are_not_drawn_from_the_numbers_of_the_directions(make):
+    x = make(np.eye(3))
+    _, log = ours.stereographic_sliced_wasserstein_sphere(
+        x, x, n_projections=4, n_rotations=1, seed=0, log=True
+    )
+    again = ours.get_random_rotations(3, 1, seed=0, type_as=x)
+    assert not np.allclose(np.asarray(log["rotations"]), np.asarray(again))

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,7 +26,7 @@ from slicewise.support import (
     Result,
     check_choice,
     check_count,
-    check_number,
+    check_finite,
     check_weights,
     full_precision,
     takes_arrays,
@@ -75,6 +76,8 @@ class Relaxed(NamedTuple):
     g: Tensor  # (..., m)
     x_marginal: Tensor  # (..., n)
     y_marginal: Tensor  # (..., m)
+    x_share: Tensor  # x_marginal in another scale, in which it does not vanish
+    y_share: Tensor
     mass: Tensor  # (...)
     costs: Tensor  # (*batch, L), transport between the marginals, of mass one
     penalty: Tensor  # (...), the divergences of the marginals, times their factors
@@ -149,13 +152,9 @@ def unbalanced(
     for name, weights, samples in (("x_weights", x_weights, x), ("y_weights", y_weights, y)):
         check_weights(name, weights, samples, share=True)
     a, b = (equal_masses(t) if w is None else w for t, w in ((problem.x, x_weights), (problem.y, y_weights)))  # fmt: skip
-    if penalties == (math.inf, math.inf) and values_readable(a, b):
-        masses = [float(t.detach().sum(dim=-1).flatten()[0]) for t in (a, b)]
-        if abs(masses[0] - masses[1]) > 1e-4 * max(masses):
-            raise ValueError(
-                f"penalty = inf keeps both marginals, but x_weights sum to {masses[0]:g} and y_weights to "
-                f"{masses[1]:g}: give weights of one sum, or a finite penalty"
-            )
+    check_finite(x=problem.x, y=problem.y)
+    if values_readable(a, b):
+        _check_masses(a.detach(), b.detach(), penalties)
     ready = prepare(recipe, problem.detached(), generator, slices, n_slices=n_slices)
     with full_precision(x.device.type):
         u, v = (project(t, ready.slices) for t in (problem.x, problem.y))
@@ -169,16 +168,33 @@ def unbalanced(
         return _with_details(found, u, v, a, b, penalties, p, ready.slices)
 
 
+def _check_masses(a: Tensor, b: Tensor, penalties: tuple[float, float]) -> None:
+    """Both sides have some mass, and one mass if it must stay as it is; in every element of a batch."""
+    x_mass, y_mass = torch.broadcast_tensors(a.sum(dim=-1), b.sum(dim=-1))
+    for name, mass in (("x_weights", x_mass), ("y_weights", y_mass)):
+        if not bool((mass > 0).all()):
+            raise ValueError(f"{name} sum to 0: give at least one sample a positive weight")
+    if penalties != (math.inf, math.inf):
+        return
+    off = ((x_mass - y_mass).abs() / torch.maximum(x_mass, y_mass)).flatten()
+    worst = int(off.argmax())
+    if float(off[worst]) > 1e-4:
+        raise ValueError(
+            f"penalty = inf keeps both marginals, but x_weights sum to {float(x_mass.flatten()[worst]):g} and "
+            f"y_weights to {float(y_mass.flatten()[worst]):g}: give weights of one sum, or a finite penalty"
+        )
+
+
 def penalty_pair(penalty: float | Sequence[float]) -> tuple[float, float]:
     """One factor for each marginal, from one number or a pair."""
-    pair = [penalty] if isinstance(penalty, (int, float)) else list(penalty)
-    if len(pair) not in (1, 2) or not all(isinstance(one, (int, float)) for one in pair):
-        raise ValueError(f"penalty = {penalty!r}: give one number, or one for each marginal")
-    first, second = float(pair[0]), float(pair[-1])
-    for value in (first, second):
-        if not value > 0:
-            check_number("penalty", value, above=0)
-    return first, second
+    found = penalty.tolist() if isinstance(penalty, (Tensor, np.ndarray, np.generic)) else penalty
+    pair = [found] if isinstance(found, (int, float)) else list(found)
+    numbers = all(isinstance(one, (int, float)) and one > 0 for one in pair)
+    if len(pair) not in (1, 2) or not numbers:
+        raise ValueError(
+            f"penalty = {penalty!r}: give one number, or one for each marginal, above 0 each (infinity keeps one)"
+        )
+    return float(pair[0]), float(pair[-1])
 
 
 def equal_masses(samples: Tensor) -> Tensor:
@@ -216,12 +232,12 @@ def _relaxed(
         return (up.mean(dim=-2), down.mean(dim=-2), cost) if shared else (up, down, cost)
 
     for i in range(max_steps):
-        f, g, x_marginal, y_marginal = _translated(f, g, a, b, penalties)
-        up, down, _ = balanced(x_marginal, y_marginal)
+        f, g, x_share, y_share, _, _ = _translated(f, g, a, b, penalties)
+        up, down, _ = balanced(x_share, y_share)
         t = 2 / (2 + i)
         f, g = torch.lerp(f, up, t), torch.lerp(g, down, t)
-    f, g, x_marginal, y_marginal = _translated(f, g, a, b, penalties)
-    _, _, costs = balanced(x_marginal, y_marginal)
+    f, g, x_share, y_share, x_marginal, y_marginal = _translated(f, g, a, b, penalties)
+    _, _, costs = balanced(x_share, y_share)
     penalty, dual = torch.zeros_like(f[..., 0]), torch.zeros_like(f[..., 0])
     for potential, marginal, weights, rho in ((f, x_marginal, a, penalties[0]), (g, y_marginal, b, penalties[1])):  # fmt: skip
         if rho == math.inf:
@@ -231,27 +247,29 @@ def _relaxed(
         off = weights.sum(dim=-1) - marginal.sum(dim=-1)
         penalty = penalty + rho * off - (marginal * potential).sum(dim=-1)
         dual = dual + rho * off
-    return Relaxed(f, g, x_marginal, y_marginal, x_marginal.sum(dim=-1), costs, penalty, dual)
+    mass = x_marginal.sum(dim=-1)
+    return Relaxed(f, g, x_marginal, y_marginal, x_share, y_share, mass, costs, penalty, dual)
 
 
 def _translated(
     f: Tensor, g: Tensor, a: Tensor, b: Tensor, penalties: tuple[float, float]
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Potentials f + λ, g − λ with the best λ, at which both marginals have one mass; and these marginals."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Potentials f + λ, g − λ with the best λ, at which both marginals have one mass; and these marginals.
+
+    Before the marginals themselves, which vanish under small penalties, come multiples of them that do not.
+    """
     rho, sigma = penalties
-    x_scale, x_marginal = _weighed(f, a, rho)
-    y_scale, y_marginal = _weighed(g, b, sigma)
+    x_scale, x_share = _weighed(f, a, rho)
+    y_scale, y_share = _weighed(g, b, sigma)
     if rho == sigma == math.inf:
-        return f, g, x_marginal, y_marginal
+        return f, g, x_share, y_share, x_share, y_share
     tau = 1 / (1 / rho + 1 / sigma)  # 1 / inf is 0
     # Masses as logarithms, which do not overflow.
-    x_mass, y_mass = (m.sum(dim=-1, keepdim=True) for m in (x_marginal, y_marginal))
+    x_mass, y_mass = (m.sum(dim=-1, keepdim=True) for m in (x_share, y_share))
     shift = tau * ((x_scale + x_mass.log()) - (y_scale + y_mass.log()))
-    if rho != math.inf:
-        x_marginal = x_marginal * (x_scale - shift / rho).exp()
-    if sigma != math.inf:
-        y_marginal = y_marginal * (y_scale + shift / sigma).exp()
-    return f + shift, g - shift, x_marginal, y_marginal
+    x_marginal = x_share if rho == math.inf else x_share * (x_scale - shift / rho).exp()
+    y_marginal = y_share if sigma == math.inf else y_share * (y_scale + shift / sigma).exp()
+    return f + shift, g - shift, x_share, y_share, x_marginal, y_marginal
 
 
 def _weighed(potential: Tensor, weights: Tensor, rho: float) -> tuple[Tensor, Tensor]:
@@ -279,8 +297,7 @@ def _with_details(
     costs = found.costs
     if torch.is_grad_enabled() and (u.requires_grad or v.requires_grad):
         x_share, y_share = (
-            (m / m.sum(dim=-1, keepdim=True)).to(u.dtype)
-            for m in (found.x_marginal, found.y_marginal)
+            (m / m.sum(dim=-1, keepdim=True)).to(u.dtype) for m in (found.x_share, found.y_share)
         )
         if shared:
             x_share, y_share = x_share.unsqueeze(-2), y_share.unsqueeze(-2)

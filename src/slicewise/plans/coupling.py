@@ -85,6 +85,11 @@ def couple(
     """
     refuse_laws("couple", x0, x1)
     check_count("n_pairs", n_pairs)
+    for name, samples in (("x0", x0), ("x1", x1)):
+        if samples.dim() < 2:
+            raise ValueError(
+                f"{name} has shape {tuple(samples.shape)}: give samples (n, d); numbers t are t[:, None]"
+            )
     one_to_one = len(x0) == len(x1) and x0_weights is None and x1_weights is None
     if one_to_one and n_pairs is not None:
         raise ValueError(

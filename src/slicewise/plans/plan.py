@@ -154,7 +154,7 @@ def sliced_plan(
         p: the power of the distance in the cost: Σ mass · ‖x_i − y_j‖^p.
         norm: the order of the Minkowski norm of that distance, at least 1.
         beta: the inverse temperature of "expected": slices count in proportion to exp(−beta · cost). 0 is the plain
-            mean, infinity the best slice.
+            mean; the larger, the nearer to the best slice.
         n_slices: the number of slices; that of the variant by default.
         x_weights: weights (n,) or (*batch, n), of sum one. None is equal weights.
         y_weights: the same for y.

@@ -66,6 +66,15 @@ def kind_of(*arrays: Array | None) -> ArrayKind:
     return ArrayKind(found.pop())
 
 
+def sample_tensors(kind: ArrayKind, X_s: Array, X_t: Array) -> tuple[Tensor, Tensor]:
+    """Both sets as tensors; NumPy arrays of two precisions meet in the higher one, as NumPy has it."""
+    x, y = kind.tensor(X_s), kind.tensor(X_t)
+    if kind.name == "numpy" and x.dtype != y.dtype:
+        both = torch.promote_types(x.dtype, y.dtype)
+        x, y = x.to(both), y.to(both)
+    return x, y
+
+
 def kind_of_backend(backend: Any, type_as: Array | None = None) -> ArrayKind:
     """The kind of arrays that a backend object of POT, or its name, stands for; that of `type_as` if there is none."""
     if backend is None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from slicewise.distance import evaluate, sliced_wasserstein
-from slicewise.pot.arrays import Array, ArrayKind, Seed, kind_of
+from slicewise.pot.arrays import Array, ArrayKind, Seed, kind_of, sample_tensors
 from slicewise.pot.projections import sampled_projections
 from slicewise.pot.scaling import apply_scaler
 from slicewise.transport import root
@@ -112,8 +113,10 @@ def _inputs(
     sampling: str,
 ) -> tuple[ArrayKind, Tensor, Tensor, Tensor | None, Tensor | None, Tensor]:
     kind = kind_of(X_s, X_t, a, b, projections)
+    # A scaler would take a list for several sets.
+    X_s, X_t = (np.asarray(t) if isinstance(t, (list, tuple)) else t for t in (X_s, X_t))
     X_s, X_t = apply_scaler(X_s, X_t, scaler)
-    x, y = kind.tensor(X_s), kind.tensor(X_t)
+    x, y = sample_tensors(kind, X_s, X_t)
     check_dimensions(x, y)
     x_weights, y_weights = (kind.tensor(w, x) for w in (a, b))
     if projections is None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from slicewise.plans import SlicePlans, slice_plans
-from slicewise.pot.arrays import Array, ArrayKind, Seed, kind_of
+from slicewise.pot.arrays import Array, ArrayKind, Seed, kind_of, sample_tensors
 from slicewise.pot.projections import random_projections
 from slicewise.problem import Problem
 from slicewise.support import check_weights
@@ -173,7 +173,7 @@ def _sliced(
     seed: Seed,
 ) -> _Sliced:
     kind = kind_of(X_s, X_t, a, b, projections)
-    x, y = kind.tensor(X_s), kind.tensor(X_t)
+    x, y = sample_tensors(kind, X_s, X_t)
     for name, samples in (("X_s", x), ("X_t", y)):
         assert samples.dim() == 2, f"{name} must be a 2d array, got {samples.dim()}d instead"
     assert metric in METRICS, f"metric = {metric!r}: choose from {', '.join(METRICS)}"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from slicewise.distance import evaluate, sliced_wasserstein, spherical_uniformity
 from slicewise.parts import turns
-from slicewise.pot.arrays import Array, ArrayKind, Seed, kind_of
+from slicewise.pot.arrays import Array, ArrayKind, Seed, kind_of, sample_tensors
 from slicewise.pot.distances import check_dimensions
 from slicewise.pot.projections import (
     circle_projections,
@@ -16,6 +18,7 @@ from slicewise.pot.projections import (
     random_projections,
     random_rotations,
 )
+from slicewise.support import check_weights
 from slicewise.transport import circle_costs, linear_circle_costs, root, uniform_circle_costs
 
 # How far the square of a sample's length may be from one.
@@ -91,10 +94,11 @@ def sliced_wasserstein_sphere_unif(
     _check_on_sphere("X_s", x)
     pairs = _pairs(kind, x, n_projections, projections, seed)
     weights = kind.tensor(a, x)
-    given: dict[str, Any] = {"slices": circle_slices(pairs), "x_weights": weights}
+    check_weights("a", weights, x)
+    slices = circle_slices(pairs)
     if not log:
-        return kind.back(spherical_uniformity(x, **given))
-    costs = uniform_circle_costs(turns(x, given["slices"]), weights)
+        return kind.back(spherical_uniformity(x, slices=slices, x_weights=weights))
+    costs = uniform_circle_costs(turns(x, slices), weights)
     value = root(costs.mean(), 2)
     return kind.back(value), {"projections": kind.back(pairs), "projected_emds": kind.back(costs)}
 
@@ -127,12 +131,18 @@ def stereographic_sliced_wasserstein_sphere(
         ValueError: for samples that are not on the sphere, or of different dimensions.
     """
     kind = kind_of(X_s, X_t, a, b, projections, rotations)
-    x, y = kind.tensor(X_s), kind.tensor(X_t)
+    x, y = sample_tensors(kind, X_s, X_t)
     check_dimensions(x, y)
     _check_on_sphere("X_s", x)
     _check_on_sphere("X_t", y)
     d = x.shape[1]
     columns = kind.tensor(projections, x)
+    if isinstance(seed, (int, np.integer)):  # one stream: rotations are no copies of the directions
+        seed = (
+            np.random.RandomState(seed)
+            if kind.name == "numpy"
+            else torch.Generator(x.device).manual_seed(int(seed))
+        )
     if projections is None:
         columns = random_projections(d - 1, n_projections, seed, kind, x)
     turned = kind.tensor(rotations, x)
@@ -155,8 +165,17 @@ def wasserstein_circle(
     u_weights: Array = None,
     v_weights: Array = None,
     p: float = 1,
+    Lm: float = 10,
+    Lp: float = 10,
+    tm: float = -1,
+    tp: float = 1,
+    eps: float = 1e-6,
+    require_sort: bool = True,
 ) -> Array:
-    """Compute W_p^p on circles, for positions in turns (n, ...) as columns; exact, also for p = 1."""
+    """Compute W_p^p on circles, for positions in turns (n, ...) as columns; exact, also for p = 1.
+
+    The arguments after p, which steer POT's search, are taken for compatibility.
+    """
     kind = kind_of(u_values, v_values, u_weights, v_weights)
     lines = (_lines(kind.tensor(t)) for t in (u_values, v_values))
     a, b = (_lines(kind.tensor(w)) for w in (u_weights, v_weights))
@@ -205,7 +224,7 @@ def _on_circles(
     log: bool,
 ) -> Any:
     kind = kind_of(X_s, X_t, a, b, projections)
-    x, y = kind.tensor(X_s), kind.tensor(X_t)
+    x, y = sample_tensors(kind, X_s, X_t)
     check_dimensions(x, y)
     _check_on_sphere("X_s", x)
     _check_on_sphere("X_t", y)

@@ -12,6 +12,7 @@ from slicewise.distance import Unbalanced, equal_masses, penalty_pair, unbalance
 from slicewise.pot.arrays import Array, ArrayKind, Seed, kind_of
 from slicewise.pot.distances import check_dimensions
 from slicewise.pot.projections import random_projections
+from slicewise.support import check_choice
 
 
 def sliced_unbalanced_ot(
@@ -106,15 +107,22 @@ def uot_1d(
     u_weights: Array = None,
     v_weights: Array = None,
     p: float = 2,
+    require_sort: bool = True,
     numItermax: int = 10,
     returnCost: str = "linear",
+    log: bool = False,
 ) -> Any:
     """Compute unbalanced transport between columns (n,) or (n, k) of positions, with POT's arguments.
 
     Returns:
         The reweighted marginals, of the shapes of the positions, and the cost of each column: of transport alone
-        ("linear"), or with the divergences ("total").
+        ("linear"), or with the divergences ("total"). `require_sort` is taken for compatibility.
+        With `log` also a dict with "total_cost" and "linear_cost" (POT adds its potentials).
+
+    Raises:
+        ValueError: for another `returnCost`.
     """
+    check_choice("returnCost", returnCost, ("linear", "total"))
     kind = kind_of(u_values, v_values, u_weights, v_weights)
     _check_kind(kind)
     u, v = kind.tensor(u_values), kind.tensor(v_values)
@@ -135,7 +143,13 @@ def uot_1d(
     )
     value = found.transport if returnCost == "linear" else found.value
     new = (t.squeeze(-2).movedim(-1, 0) for t in (found.x_marginal, found.y_marginal))
-    return (*(kind.back(t) for t in new), kind.back(value))
+    result = (*(kind.back(t) for t in new), kind.back(value))
+    if not log:
+        return result
+    return *result, {
+        "total_cost": kind.back(found.value),
+        "linear_cost": kind.back(found.transport),
+    }
 
 
 def _solved(
@@ -182,9 +196,9 @@ def _solved(
 
 def _numbers(reg_m: Any) -> Any:
     """One number, or a list of some."""
-    if isinstance(reg_m, (int, float)):
-        return reg_m
-    return [float(one) for one in reg_m]
+    if isinstance(reg_m, (list, tuple)):
+        return [float(one) for one in reg_m]
+    return reg_m
 
 
 def _check_kind(kind: ArrayKind) -> None:
