@@ -66,7 +66,9 @@ class Unbalanced(Result):
         many = f"{self.slices.shape[-2]} slices"
         if self.value.dim():
             return f"Unbalanced({many}, batch {tuple(self.value.shape)})"
-        return f"Unbalanced(value {float(self.value):.4g}, gap {float(self.gap):.2g}, {many})"
+        return (
+            f"Unbalanced(value {float(self.value.detach()):.4g}, gap {float(self.gap):.2g}, {many})"
+        )
 
 
 class Relaxed(NamedTuple):

@@ -110,7 +110,7 @@ class Plan(Result):
     def __repr__(self) -> str:
         n, m = self.shape
         batch = tuple(self.rows.shape[:-1])
-        many = f", batch {batch}" if batch else f", cost {float(self.cost):.4g}"
+        many = f", batch {batch}" if batch else f", cost {float(self.cost.detach()):.4g}"
         return f"Plan({n} × {m}, {self.rows.shape[-1]} pairs, {self.costs.shape[-1]} slices{many})"
 
 
