@@ -28,8 +28,8 @@ SOURCE = Path(__file__).parents[1] / "src"
 # What the interpreter and other packages take, for comparison.
 FLOORS = ("pass", "import typer", "import numpy", "import torch")
 SUBCOMMANDS = (
-    *("distance", "flow", "transfer", "variants", "latents", "reproduce", "runs", "report"),
-    "bench",
+    *("distance", "plan", "drift", "flow", "transfer", "variants", "latents", "reproduce", "runs"),
+    *("report", "bench"),
 )
 # Calls that are answered before any work begins; none of the files is there.
 CALLS = (
@@ -44,6 +44,8 @@ CALLS = (
     "variants eb",
     "reproduce alll",
     "distance none.npy none.npy",
+    "plan none.npy none.npy",
+    "drift none.csv none.csv",
     "flow none.npy none.npy",
     "transfer none.png none.png -o out.png",
     "latents none.npy",

@@ -25,6 +25,8 @@ RELATIVES = {
     "imhebsw": {"n_slices": 20, "n_steps": 10},
     "rmhebsw": {"n_slices": 20, "n_steps": 10},
 }
+# On circles and planes that depend on all samples, which are gathered.
+SPHERES: dict = {"ssw": {}, "linearssw": {}, "s3w": {}, "ris3w": {}}
 OTHER_FACES = [
     ("ucvsw", {"n_slices": 3}),  # fewer slices than dimensions: another way to the variances
     ("lcvsw", {"hold_weights": True}),
@@ -42,7 +44,7 @@ CURVES = [
 
 def test_no_relative_is_forgotten():
     ours = {name for name, one in sw.VARIANTS.items() if one.build.__module__.endswith("others")}
-    assert ours == set(RELATIVES)
+    assert ours == {*RELATIVES, *SPHERES}
 
 
 def every_relative(rank, size):
@@ -50,7 +52,7 @@ def every_relative(rank, size):
     for name, options in [*RELATIVES.items(), *OTHER_FACES]:
         for weights in ((None, None), (a, b)):
             compare(rank, size, name, x, y, *weights, exchange="projections", **options)
-    for name, options in CURVES:
+    for name, options in [*CURVES, *SPHERES.items()]:
         compare(rank, size, name, x, y, a, b, **options)
 
 

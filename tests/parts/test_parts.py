@@ -18,6 +18,7 @@ from slicewise.parts import (
     moments,
     moves,
     slicers,
+    spheres,
     weightings,
 )
 from slicewise.problem.problem import Problem
@@ -222,7 +223,7 @@ def test_functions_are_parts_too():
 @pytest.mark.parametrize("name", sw.VARIANTS)
 def test_recipes_print_as_the_call_that_makes_them_and_pickle(name):
     recipe = sw.VARIANTS[name]()
-    files = (slicers, moves, weightings, learned, lifts, moments, control_variates)
+    files = (slicers, moves, weightings, learned, lifts, spheres, moments, control_variates)
     names = {k: v for file in files for k, v in vars(file).items()} | {"Recipe": sw.Recipe}
     again = eval(repr(recipe), names)
     assert repr(again) == repr(recipe)

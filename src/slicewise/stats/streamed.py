@@ -143,7 +143,8 @@ def compare_tables(
         raise ValueError(
             "checkpoint is for files, whose pieces have names: leave it out, or give paths"
         )
-    plan = _Plan.of(*(s.first_rows() for s in sources), n_slices, columns, generator)
+    rows, new_rows = (source.first_rows() for source in sources)
+    plan = _Plan.of(rows, new_rows, n_slices, columns, generator)
     counts = _counted(sources, plan, engine, address, checkpoint, progress_bar)
     for name, one in zip(("reference", "new"), counts, strict=True):
         if not one.n:
