@@ -53,12 +53,10 @@ if TYPE_CHECKING:
     )
     from slicewise.distance import (
         Evaluation,
-        Goodness,
         SlicedWasserstein,
         Unbalanced,
         displacement,
         evaluate,
-        goodness_of_fit,
         sliced_wasserstein,
         spherical_uniformity,
         unbalanced,
@@ -82,11 +80,13 @@ if TYPE_CHECKING:
         Barycenter,
         Drift,
         DriftDetector,
+        Goodness,
         TwoSampleTest,
         barycenter,
         compare_tables,
         embed,
         energy_distance,
+        goodness_of_fit,
         mmd,
         pairwise,
         two_sample_test,
@@ -106,8 +106,8 @@ else:
         {
             "color": "",
             "distance": (
-                "Evaluation Goodness SlicedWasserstein Unbalanced displacement evaluate goodness_of_fit "
-                "sliced_wasserstein spherical_uniformity unbalanced value_and_grad"
+                "Evaluation SlicedWasserstein Unbalanced displacement evaluate sliced_wasserstein "
+                "spherical_uniformity unbalanced value_and_grad"
             ),
             "distributed": "",
             "flows": "Flow Recording Stopping flow",
@@ -126,8 +126,8 @@ else:
             ),
             "sampling": "",
             "stats": (
-                "Barycenter Drift DriftDetector TwoSampleTest barycenter compare_tables embed "
-                "energy_distance mmd pairwise two_sample_test"
+                "Barycenter Drift DriftDetector Goodness TwoSampleTest barycenter compare_tables embed "
+                "energy_distance goodness_of_fit mmd pairwise two_sample_test"
             ),
             "steps": "",
             "support": "NotArrivedWarning",

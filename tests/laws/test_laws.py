@@ -561,7 +561,7 @@ def test_a_batch_of_flows_to_a_batch_of_laws(variant, shape):
 
 
 def test_the_null_shares_no_seed_with_slices(monkeypatch):
-    import slicewise.distance.goodness as module
+    import slicewise.stats.goodness as module
 
     used = []
     evaluate, sample = module.evaluate, Normal.sample

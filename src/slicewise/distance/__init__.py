@@ -3,16 +3,15 @@
 `reference` is the whole of it in twenty lines of plain PyTorch, which everything faster is tested against. `request`
 turns a caller's arguments into a recipe, a checked problem and its slices, `objective` states what is computed of their
 costs, `pricing` computes it with its gradient; `evaluation`, `gradient`, `displacement` and `loss` are the public calls,
-`bounds` an upper bound of the largest slice, `goodness` a test of samples against a law, `unbalanced` the distance with
-relaxed marginals, `uniformity` that of directions to the uniform law. `plan` keeps what calls of one kind need not decide again, `replay` captures
-them as CUDA graphs, `compiled` is the loss as one operation for `torch.compile`, `holding` the loss with its plans held.
+`bounds` an upper bound of the largest slice, `unbalanced` the distance with relaxed marginals, `uniformity` that of
+directions to the uniform law, `intervals` states how sure a value is. `plan` keeps what calls of one kind need not
+decide again, `replay` captures them as CUDA graphs, `compiled` is the loss as one operation for `torch.compile`, `holding` the loss with its plans held.
 
-Imports every room before it. Used by `stats`, `optim`, `flows`, `judging`, `training`, `metric`, `lab`.
+Imports every room before it. Used by `plans`, `stats`, `nn`, `optim`, `flows`, `judging`, `training`, `metric`, `lab`.
 """
 
 from slicewise.distance.displacement import displacement, valued
 from slicewise.distance.evaluation import Evaluation, evaluate, sliced_wasserstein
-from slicewise.distance.goodness import Goodness, goodness_of_fit
 from slicewise.distance.gradient import value_and_grad
 from slicewise.distance.holding import Tape, held_for, held_weights, playing, recording
 from slicewise.distance.intervals import confidence_interval

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicewise.distance.evaluation import evaluate, sliced_wasserstein
-from slicewise.distance.request import problem_for, recipe_for
+from slicewise.distance import evaluate, problem_for, recipe_for, sliced_wasserstein
 from slicewise.laws import Law
 from slicewise.sampling import Generators
 from slicewise.support import check_count, check_generator, takes_arrays
