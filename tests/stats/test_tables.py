@@ -123,6 +123,7 @@ def test_a_table_is_the_same_however_it_is_read(folder):
     assert low < one.value < high
 
 
+@pytest.mark.slow
 def test_an_interrupted_comparison_continues(folder, monkeypatch):
     whole = compare_tables(folder / "a", folder / "b", progress_bar=False)
     monkeypatch.setattr(streamed, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)

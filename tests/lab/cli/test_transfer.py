@@ -55,6 +55,7 @@ def files():
     return sorted(path.name for path in Path().rglob("*"))
 
 
+@pytest.mark.slow
 def test_it_is_the_function(capsys):
     said = json.loads(accepted(capsys, "transfer", "cat.png", "cup.png", "-o", "new.png", "--json"))
     assert set(said) == KEYS
@@ -357,6 +358,7 @@ def test_several_files_and_folders(capsys):
     assert "two sources have one name" in refused(capsys, *given)
 
 
+@pytest.mark.slow
 def test_a_preview_shows_looks_and_strengths(capsys):
     accepted(capsys, "transfer", "cat.png", "cup.png", "--preview", "p.png", *QUICK)
     with Image.open("p.png") as image:
@@ -412,6 +414,7 @@ def test_movies_need_ffmpeg_or_say_so(capsys, monkeypatch):
 
 
 @pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is not installed")
+@pytest.mark.slow
 def test_a_movie_gets_one_map_a_shot(capsys):
     """Two shots of pans over photographs: the cut is found, and flat areas change no more than they did."""
     one, two = data.chelsea()[:120, :200], data.coffee()[100:220, 100:300]
