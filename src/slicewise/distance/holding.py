@@ -148,7 +148,7 @@ class Tape:
         curvature: Of a second pass: the curvature of all losses together along the change of their samples, plans held,
             which is the tangent of the samples if they have one; None if a loss could not be held.
         expected: The same as slices drawn afresh would show it on average.
-        bent: The same along the difference of the mean change and the tangent: 0 if outputs are linear in the step.
+        bent: The same times the odds that outputs bend on the way: 0 if they are linear in the step.
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ class Ahead(NamedTuple):
     value: Tensor  # (*runs,), dual if it was differentiated forward
     # With plans held, along the tangent of outputs, or along their change if they have none; None if it is not known.
     curvature: Tensor | None
-    bent: Tensor | None  # the same along the difference of the mean change and the tangent
+    bent: Tensor | None  # the same times the odds that outputs bend on the way
     expected: Tensor | None  # the same along the tangent, as slices drawn afresh would show it
 
 

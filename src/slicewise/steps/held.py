@@ -61,7 +61,8 @@ class HeldLoss:
 
         Returns:
             The value (*batch,), dual if x is; the curvature along the tangent, or along the whole change if there is
-            none; and, with a tangent, the curvature along the difference of the mean change and the tangent.
+            none; and, with a tangent, that curvature times the odds that outputs bend (`_bend`), and the curvature that
+            slices drawn afresh would show.
         """
         end, tangent = forward_ad.unpack_dual(x)
         change = end.to(self.x.dtype) - self.x
