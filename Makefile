@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow cluster browser pot-tests gpu sanitize bench bench-pot bench-threads bench-gpu bench-color bench-steps bench-networks bench-stats bench-laws claims examples faces check format dist clean
+.PHONY: help setup demo test slow cluster browser pot-tests gpu sanitize bench bench-pot bench-threads bench-gpu bench-color bench-steps bench-networks bench-stats bench-laws claims examples faces check format docs dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -95,14 +95,22 @@ faces: $(READY) ## install OpenVINO and random-face, which decode latents to fac
 	@$(BIN)/python -c 'from slicewise.lab.latents import faces; print(faces.TERMS)'
 
 check: $(READY) ## check style, types and the order of the rooms
-	$(BIN)/ruff format --check src tests benchmarks examples
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples docs
+	$(BIN)/ruff check src tests benchmarks examples docs
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_layers.py tests/lab/test_rooms.py
 
 format: $(READY) ## format the source
-	$(BIN)/ruff format src tests benchmarks examples
-	$(BIN)/ruff check --fix src tests benchmarks examples
+	$(BIN)/ruff format src tests benchmarks examples docs
+	$(BIN)/ruff check --fix src tests benchmarks examples docs
+
+docs: $(VENV)/.docs ## build the documentation site into build/site, its examples executed and warnings as errors; open index.html
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/site
+	@echo "written: build/site/index.html"
+
+$(VENV)/.docs: $(READY)
+	@$(PIP) --editable '.[dev,docs]'
+	@touch $@
 
 dist: $(READY) ## build sdist and wheel; install the wheel into an empty environment and use it
 	rm -rf dist build/empty
@@ -113,4 +121,4 @@ dist: $(READY) ## build sdist and wheel; install the wheel into an empty environ
 	cd build && empty/bin/python -W error ../.ci/use_wheel.py
 
 clean: ## remove everything that was built
-	rm -rf $(VENV) dist build report .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build report docs/gallery docs/reference/api docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -289,14 +289,15 @@ def evaluate(
     Raises:
         ValueError: for arguments that do not fit together.
 
-    >>> x, y = torch.randn(100, 3), torch.randn(80, 3) + 1
-    >>> found = evaluate(x, y, "ebsw", n_slices=20)
-    >>> found.costs.shape, found.weights.sum().isclose(torch.tensor(1.0)).item()
-    (torch.Size([20]), True)
-    >>> found = evaluate(x, y, n_slices="auto", rtol=0.1)
-    >>> low, high = found.interval(0.95)
-    >>> bool(low < found.value < high), bool(high - low <= 0.2 * found.value)
-    (True, True)
+    Example:
+        >>> x, y = torch.randn(100, 3), torch.randn(80, 3) + 1
+        >>> found = evaluate(x, y, "ebsw", n_slices=20)
+        >>> found.costs.shape, found.weights.sum().isclose(torch.tensor(1.0)).item()
+        (torch.Size([20]), True)
+        >>> found = evaluate(x, y, n_slices="auto", rtol=0.1)
+        >>> low, high = found.interval(0.95)
+        >>> bool(low < found.value < high), bool(high - low <= 0.2 * found.value)
+        (True, True)
     """
     if n_slices == "auto":
         wish = Wish.of(rtol, atol, slices, y)
