@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# What is formatted and checked; not the pages in docs, whose examples are laid out by hand.
+CODE := src tests benchmarks examples docs/conf.py docs/check_site.py docs/_extensions docs/images
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
@@ -34,8 +36,8 @@ slow: $(READY) ## run the tests that take longer
 cluster: $(READY) ## run the tests on a Ray cluster of two nodes, started here
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m cluster tests/lab/study/test_ray.py tests/stats/test_ray_tables.py
 
-browser: $(READY) ## test the report and the page of a flow in Chromium, if it is on the path; that of report/runs.db, if it exists
-	$(BIN)/python -m pytest -p no:xdist -m browser tests/lab/report/test_browser.py tests/lab/images/test_film_page.py
+browser: $(READY) ## test the report and the page of a flow in Chromium, if it is on the path; that of report/runs.db, if it exists; the site, if it is built
+	$(BIN)/python -m pytest -p no:xdist -m browser tests/lab/report/test_browser.py tests/lab/images/test_film_page.py tests/lab/test_site.py
 
 pot-tests: $(READY) ## run POT's own tests against slicewise.pot; SOURCE=a checkout of POT, whose test folder is used
 	@test -d "$(SOURCE)/test/sliced" || { echo "skipped: no POT tests at SOURCE='$(SOURCE)'; give SOURCE=folder of a checkout of POT"; exit 0; }; \
@@ -95,17 +97,18 @@ faces: $(READY) ## install OpenVINO and random-face, which decode latents to fac
 	@$(BIN)/python -c 'from slicewise.lab.latents import faces; print(faces.TERMS)'
 
 check: $(READY) ## check style, types and the order of the rooms
-	$(BIN)/ruff format --check src tests benchmarks examples docs
-	$(BIN)/ruff check src tests benchmarks examples docs
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_layers.py tests/lab/test_rooms.py
 
 format: $(READY) ## format the source
-	$(BIN)/ruff format src tests benchmarks examples docs
-	$(BIN)/ruff check --fix src tests benchmarks examples docs
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
 
 docs: $(VENV)/.docs ## build the documentation site into build/site, its examples executed and warnings as errors; open index.html
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/site
+	$(BIN)/python docs/check_site.py build/site
 	@echo "written: build/site/index.html"
 
 $(VENV)/.docs: $(READY)

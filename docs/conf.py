@@ -8,8 +8,6 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_extensions")]
 
-import matplotlib.pyplot as plt  # noqa: E402
-
 import slicewise  # noqa: E402
 
 project = "slicewise"
@@ -32,7 +30,15 @@ extensions = [
     "public_names",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_extensions", "_templates", "gallery/**/*.ipynb", "gallery/**/*.py", "gallery/**/*.json", "sg_execution_times.rst"]
+exclude_patterns = [
+    "_extensions",
+    "check_site.py",
+    "_templates",
+    "gallery/**/*.ipynb",
+    "gallery/**/*.py",
+    "gallery/**/*.json",
+    "sg_execution_times.rst",
+]
 
 # Markdown
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline"]
@@ -51,12 +57,6 @@ napoleon_use_ivar = True
 napoleon_use_rtype = False
 
 # The gallery: every example is executed, and drawn in one style.
-def in_one_style(gallery: dict[str, object], example: str) -> None:
-    """Give every picture the look of the site, whatever an example before it has set."""
-    plt.rcdefaults()
-    plt.style.use(HERE / "slicewise.mplstyle")
-
-
 sphinx_gallery_conf = {
     "examples_dirs": str(HERE.parent / "examples" / "gallery"),
     "gallery_dirs": "gallery",
@@ -67,9 +67,11 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "min_reported_time": 60,
     "remove_config_comments": True,
-    "subsection_order": [f"../examples/gallery/{part}" for part in ("distances", "flows", "networks", "sets")],
+    "subsection_order": [
+        f"../examples/gallery/{part}" for part in ("distances", "flows", "networks", "sets")
+    ],
     "within_subsection_order": "FileNameSortKey",
-    "reset_modules": (in_one_style,),
+    "reset_modules": ("one_style.reset",),
     "capture_repr": (),
     "doc_module": (),
     "backreferences_dir": None,

@@ -7,6 +7,7 @@ that they move along, so that the first steps, which go far, can be followed.
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -17,7 +18,11 @@ import slicewise as sw
 from slicewise.lab.data import toy
 
 HERE = Path(__file__).parent
-TARGETS = {"swiss": "Swiss roll", "8gaussians": "eight Gaussians", "knot": "knot, in 100 dimensions"}
+TARGETS = {
+    "swiss": "Swiss roll",
+    "8gaussians": "eight Gaussians",
+    "knot": "knot, in 100 dimensions",
+}
 BETWEEN = (10, 6, 4, 3, 2, 2, 2, 2)  # frames of the first steps; later ones have one
 LAST = 10  # frames in which the assignment brings particles to their targets
 
@@ -30,7 +35,7 @@ def ways(name: str) -> tuple[torch.Tensor, list[tuple[str, torch.Tensor]]]:
     plane = sw.effective_subspace(pair.x, pair.y)
     seen = [plane.reduce(p) for p in found.history.particles[: found.n_steps + 1]]
     frames = []
-    for step, (before, after) in enumerate(zip(seen, seen[1:], strict=False)):
+    for step, (before, after) in enumerate(pairwise(seen)):
         count = BETWEEN[step] if step < len(BETWEEN) else 1
         frames += [(f"step {step + 1}", before.lerp(after, (k + 1) / count)) for k in range(count)]
     end = plane.reduce(found.particles)

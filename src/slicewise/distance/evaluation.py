@@ -280,8 +280,8 @@ def evaluate(
     """Compute the sliced-Wasserstein distance together with its costs, weights, slices and standard error.
 
     Args:
-        x, y, variant, p, n_slices, x_weights, y_weights, objective, slices, generator, backend, progress, rtol, atol,
-            options: as in `sliced_wasserstein`.
+        x, y, variant, p, n_slices, x_weights, y_weights, objective: as in `sliced_wasserstein`.
+        slices, generator, backend, progress, rtol, atol, options: as in `sliced_wasserstein`.
 
     Returns:
         An `Evaluation`: `value`, `power`, `costs`, `weights`, `slices`, `stderr`, `interval`, `bound`, `displacement`.
