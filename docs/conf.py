@@ -37,7 +37,7 @@ exclude_patterns = [
     "gallery/**/*.ipynb",
     "gallery/**/*.py",
     "gallery/**/*.json",
-    "sg_execution_times.rst",
+    "**sg_execution_times.rst",
 ]
 
 # Markdown
@@ -86,6 +86,8 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
+# Pages opened from disk may not read each other: results are titles, without a passage of the page.
+html_show_search_summary = False
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 copybutton_exclude = ".linenos, .gp, .go"

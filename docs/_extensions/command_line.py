@@ -38,13 +38,18 @@ def of_command(name: str, command: Any) -> list[str]:
     lines += ["```text", " ".join([f"slicewise {name}", *command.collect_usage_pieces(context)])]
     lines += ["```", "", *plain(says).splitlines(), ""]
     if examples.strip():
-        lines += ["```sh", *[line.strip() for line in plain(examples).strip().splitlines()]]
-        lines += ["```", ""]
+        lines += ["```sh", *map(with_comment, plain(examples).strip().splitlines()), "```", ""]
     records = [p.get_help_record(context) for p in command.params if not getattr(p, "hidden", 0)]
     lines += ["| argument or option | what it does |", "|---|---|"]
     for what, explained in filter(None, records):
         lines.append(f"| `` {what} `` | {plain(explained)} |".replace("auto|", "auto\\|"))
     return [*lines, ""]
+
+
+def with_comment(line: str) -> str:
+    """Return an example as a line of a shell; what the help writes after a gap is a comment."""
+    command, gap, said = re.fullmatch(r"\s*(.*?)(\s{2,}|$)(.*)", line).groups()
+    return f"{command}{gap}# {said}" if said else command
 
 
 def plain(text: str) -> str:
