@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import json
 import re
 import shlex
 import textwrap
@@ -141,6 +142,45 @@ def test_gallery_is_of_examples_that_assert_what_they_show():
         assert line == "=" * len(title) > "", example.name
         assert any(isinstance(node, ast.Assert) for node in ast.walk(tree)), example.name
         assert example.read_text().count("plt.show()") == 1, example.name
+
+
+def test_numbers_of_the_readme_are_those_of_their_records():
+    """To three digits: every time of the table against other libraries, with the record that it links to."""
+    readme = (ROOT / "README.md").read_text()
+    rows = {
+        "one SW step, n = 3,000": ("one_thread_cpu_seconds", "D"),
+        "n = 100,000, d = 64": ("one_thread_cpu_seconds", "F1e5"),
+        "n = 1,000,000, d = 3": ("steps", "F1e6"),
+    }
+    compared = 0
+    for start, (part, workload) in rows.items():
+        cells = next(row for row in readme.splitlines() if row.startswith(f"| {start}")).split("|")
+        for library, cell in zip(("slicewise", "POT", "OTT-JAX"), cells[2:5], strict=True):
+            for stated, record in re.findall(r"\[([\d.,]+) ms\]\((\S+?)\)", cell):
+                times = json.loads((ROOT / record).read_text())[part][workload]
+                there, that_day = (
+                    1000 * (time["seconds"] if isinstance(time, dict) else time)
+                    for time in (times[library], times["slicewise"])
+                )
+                assert f"{there:.3g}" == f"{float(stated.replace(',', '')):.3g}", (start, library)
+                for ours in re.findall(r"that day ([\d.]+)", cell):
+                    assert f"{that_day:.3g}" == ours, (start, library)
+                compared += 1
+    assert compared == 8
+    least = json.loads((ROOT / "benchmarks/results/cpu-2026-11-16.json").read_text())
+    ratios = [
+        times["POT"] / times["slicewise"]
+        for times in least["one_thread_cpu_seconds"].values()
+        if "POT" in times
+    ]
+    assert f"least, {min(ratios):.1f} × POT" in readme
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/glossary.md"])
+def test_number_of_variants_is_right(page):
+    text = (ROOT / page).read_text()
+    assert set(re.findall(r"\b(\d+)\s+variants|there are (\d+)\.", text)) <= {(str(len(sw.VARIANTS)), ""), ("", str(len(sw.VARIANTS)))}  # fmt: skip
+    assert str(len(sw.VARIANTS)) in text
 
 
 def test_moving_picture_is_small():
