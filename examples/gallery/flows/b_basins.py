@@ -2,7 +2,7 @@
 The right learning rate moves with the dimension
 ================================================
 
-Plain gradient descent on SW₂² needs a learning rate. In the plane three variants share one range of rates that arrive. The
+Plain gradient descent on SW₂² needs a learning rate. In the plane three variants arrive at similar rates. The
 same target rotated into 50 dimensions moves SW's range by more than an order of magnitude, RPSW's less and MaxSW's hardly
 at all: with one rate for all, MaxSW would look best in 50 dimensions for no other reason. The computed step needs no rate.
 """
