@@ -107,6 +107,11 @@ def n_searched(flows: Flows, group: str, variant: str) -> int:
     })  # fmt: skip
 
 
+def times(ratio: float) -> str:
+    """Return a ratio as text."""
+    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}"
+
+
 def span(numbers: Iterable[int]) -> str:
     """Return the least and largest of some numbers as text, one number if they are equal."""
     some = sorted(numbers)

@@ -68,9 +68,7 @@ class Flows:
         """Return whether a group has runs of a variant, or should have."""
         if any((row["group"], row["variant"]) == (group, variant) for row in self.rows):
             return True
-        words = [
-            self.why_missing(group, variant, how) for how in (None, *self.objectives(group))
-        ]
+        words = [self.why_missing(group, variant, how) for how in (None, *self.objectives(group))]
         return any(one not in (NOT_ASKED, NOT_RUN) for one in words)
 
     def published(self, variant: str, group: str) -> Published | None:

@@ -21,7 +21,6 @@ from slicewise.lab.report.training_runs import (
     Group,
     Samples,
     count_no_worse,
-    groups,
     is_eligible,
     mean,
     objectives,
@@ -110,7 +109,9 @@ def _basins(experiment: str, group: Group) -> list[Figure]:
             if (marks := _marks(group, objective, measure))
         }
         left = f" Left of the line: {' and '.join(beside)}, for all." if beside else ""
-        caption = f"{group.words}. {words} over the learning rate.{left} A line ends where runs diverge."
+        caption = (
+            f"{group.words}. {words} over the learning rate.{left} A line ends where runs diverge."
+        )
         drawn = drawings.basins(searched, beside, {}, measure=words)
         name = f"{experiment}-{file_name(group.words)}-basin-{measure}"
         made.append(as_figure(drawn, name, caption, caption))

@@ -13,12 +13,12 @@ import numpy as np
 from slicewise.lab.data import TOYS, Array
 from slicewise.lab.experiments import FlowCell, ToyTask
 from slicewise.lab.report.best import Best, Row, by_rate
-from slicewise.lab.report.endings import Ending, computed, n_searched, percent, searched, span
+from slicewise.lab.report.endings import Ending, computed, n_searched, searched, span, times
 from slicewise.lab.report.flow_runs import Flows
 from slicewise.lab.report.reasons import SIZES, other_sizes
-from slicewise.lab.report.training_runs import Group, count_no_worse, objectives, without_a_rate
+from slicewise.lab.report.training_runs import Group, objectives, without_a_rate
 
-# Films show the first steps alone: a computed step is at its target by then, and searched rates go on alike.
+# Films show at most this many steps: searched rates may go on for 10,000, of which little would be seen.
 _FILM_STEPS, _FILM_FRAMES = 150, 40
 _GRID = 65_535  # coordinates are stored as whole numbers up to this
 
@@ -88,13 +88,13 @@ def sentence(every: Sequence[Flows], trained: Sequence[Group], claims: str) -> s
     """Return what was found, in one sentence that is true of the runs at hand."""
     ours = [one for one in computed(every) if one.variant == "sw"]
     if ours:
-        there = [one for one in ours if one.reached]
-        which = f"all {len(ours)} flows" if len(there) == len(ours) else f"{len(there)} of {len(ours)} flows"  # fmt: skip
-        if len(ours) == 1:
-            which = "its flow" if there else "no flow"
-        steps = [one.steps for one in there if one.steps is not None]
-        after = f", in {span(steps)} steps" if steps else ""
-        return f"Without a learning rate, plain sliced Wasserstein reaches its target in {which}{after}"
+        there = sum(one.reached for one in ours)
+        which = f"all {len(ours)} flows" if there == len(ours) > 1 else f"{there} of {len(ours)} flows"  # fmt: skip
+        words = f"With computed steps in place of a learning rate, plain sliced Wasserstein reaches its target in {which}"
+        rivals = _rivals(every)
+        if rivals:
+            words += f"; with the best searched rate, in {sum(rival.reached for _, rival in rivals)} of {len(rivals)}"
+        return words
     counts = [count for group in trained if (count := _no_worse(group))]
     if counts:
         good, total = (sum(part) for part in zip(*counts, strict=True))
@@ -109,25 +109,39 @@ def _no_worse(group: Group) -> tuple[int, int] | None:
 
 def numbers(every: Sequence[Flows], trained: Sequence[Group]) -> list[Number]:
     """Return at most three numbers of the runs at hand."""
-    found = [*_of_searches(every), *_of_variants(every), *_of_trainings(trained)]
+    found = [*_of_steps(every), *_of_searches(every), *_of_variants(every), *_of_trainings(trained)]
     return found[:3]
 
 
-def _of_searches(every: Sequence[Flows]) -> list[Number]:
-    """Compare computed steps of "sw" with the best searched rates, where both were run."""
-    pairs = [
+def _rivals(every: Sequence[Flows]) -> list[tuple[Ending, Ending]]:
+    """Return computed steps of "sw" and its best searched rate, in all groups that have both."""
+    return [
         (one, rival)
         for one in computed(every)
         if one.variant == "sw" and (rival := searched(one.flows, one.group, "sw")) is not None
     ]
-    if not pairs:
+
+
+def _of_steps(every: Sequence[Flows]) -> list[Number]:
+    there = [one for one in computed(every) if one.variant == "sw" and one.reached and one.steps]
+    if not there:
         return []
-    tried = sum(n_searched(one.flows, one.group, "sw") for one, _ in pairs)
-    there = sum(rival.reached for _, rival in pairs)
-    words = f"settings in which the best searched rate gets plain sw to its target, after {tried} rates were tried"
-    if len(pairs) == 1:
-        words = f"setting in which the best of {tried} searched rates gets plain sw to its target"
-    return [Number(f"{there} of {len(pairs)}", words)]
+    words = (
+        "computed steps take plain sw to its target: at most a millionth of the distance is left"
+    )
+    return [Number(span(one.steps or 0 for one in there), words)]
+
+
+def _of_searches(every: Sequence[Flows]) -> list[Number]:
+    """Say what the search for the rates of "sw" took."""
+    rivals = _rivals(every)
+    if not rivals:
+        return []
+    tried = sum(n_searched(one.flows, one.group, "sw") for one, _ in rivals)
+    steps = {int(row["given"]["steps"]) for _, rival in rivals for row in rival.best.runs}
+    some = f"{len(rivals)} settings" if len(rivals) > 1 else "one setting"
+    words = f"searched rates that were tried for plain sw in {some}, {span(steps)} steps each"
+    return [Number(f"{tried:,}", words)]
 
 
 def _of_variants(every: Sequence[Flows]) -> list[Number]:
@@ -145,7 +159,9 @@ def _of_trainings(trained: Sequence[Group]) -> list[Number]:
     if not counts:
         return []
     good, total = (sum(part) for part in zip(*counts, strict=True))
-    words = "networks trained without a rate that are no worse than at the best searched rate (by SW₂)"
+    words = (
+        "networks trained without a rate that are no worse than at the best searched rate (by SW₂)"
+    )
     return [Number(f"{good} of {total}", words)]
 
 
@@ -174,11 +190,11 @@ def _takes(flows: Flows, group: str) -> list[tuple[str, Row]]:
         return []
     found = [("computed", _first(ours))]
     rival = searched(flows, group, "sw")
-    if rival is None or rival.best.mean == math.inf or rival.best.rate is None:
-        return found
-    found.append(("best", _first(rival.best)))
-    larger = _larger(by_rate(flows.some(group, "sw", rival.objective)), rival.best)
-    return [*found, ("larger", _first(larger))] if larger is not None else found
+    if rival is not None and rival.best.mean < math.inf:
+        found.append(("best", _first(rival.best)))
+        larger = _larger(by_rate(flows.some(group, "sw", rival.objective)), rival.best)
+        found += [("larger", _first(larger))] if larger is not None else []
+    return found if all(_cell_of(row) is not None for _, row in found) else []
 
 
 def _first(best: Best) -> Row:
@@ -195,7 +211,7 @@ def _film(flows: Flows, group: str) -> Film:
     runs = _takes(flows, group)
     limit = min(_FILM_STEPS, max(int(row["measures"]["steps"]) for _, row in runs))
     steps = _frame_steps(limit)
-    paths = [_path(row, steps) for _, row in runs]
+    paths = [_path(cell, row, steps) for _, row in runs if (cell := _cell_of(row)) is not None]
     target = paths[0][0][0]
     extent = 1.5 * float(np.abs(target).max())
     best_rate = next((row["lr"] for role, row in runs if role == "best"), None)
@@ -223,24 +239,31 @@ def _frame_steps(last: int) -> list[int]:
     return sorted({*dense, *(int(step) for step in rest), last})
 
 
-def _path(row: Row, steps: Sequence[int]) -> tuple[Array, list[float | None]]:
+def _path(cell: FlowCell, row: Row, steps: Sequence[int]) -> tuple[Array, list[float | None]]:
     """Make a run again; return target and particles in the plane of the data, (1 + frames, n, 2), and distances.
 
     A run that ended before the last frame stays where it ended.
     """
+    made = int(row["measures"]["steps"])
+    there = sorted({*(step for step in steps if step < made), min(made, steps[-1])})
+    path = cell.path(cell.runs[0], there, there)
+    missing = len(steps) - len(there)
+    pictures = np.concatenate([path.pictures, np.repeat(path.pictures[-1:], missing, axis=0)])
+    return pictures, [*path.w2, *[path.w2[-1]] * missing]
+
+
+def _cell_of(row: Row) -> FlowCell | None:
+    """Return the cell that makes a stored run again; None if today's code would make another one, by its key."""
     given = row["given"]
+    if "steps" not in row["measures"]:
+        return None
     cell = FlowCell(
         "gradient-flow", ToyTask(given["task"]["toy"], given["task"]["d"], given["task"]["n"]), row["variant"],
         row["objective"], None if row["lr"] is None else (row["lr"],), (row["seed"],), given["steps"],
         given["convention"], given["dtype"], given["reduce"],
         None if given["defaults"] == "slicewise" else given["defaults"],
     )  # fmt: skip
-    made = int(row["measures"]["steps"])
-    there = [step for step in steps if step < made] + [min(made, steps[-1])]
-    path = cell.path(cell.runs[0], there, there)
-    missing = len(steps) - len(there)
-    pictures = np.concatenate([path.pictures, np.repeat(path.pictures[-1:], missing, axis=0)])
-    return pictures, [*path.w2, *[path.w2[-1]] * missing]
+    return cell if cell.runs[0].key == row["key"] else None
 
 
 def _packed(points: Array, extent: float) -> str:
@@ -260,15 +283,15 @@ def _title(role: str, row: Row, best: float | None) -> str:
         return "Computed step"
     if role == "best":
         return f"Best searched rate, {row['lr']:g}"
-    return f"Too large: {row['lr'] / best:.3g} × that rate" if best else "A larger rate"
+    return f"Too large: {times(row['lr'] / best)} × that rate" if best else "A larger rate"
 
 
 def _end(flows: Flows, group: str, role: str, row: Row) -> str:
     objective = None if row["lr"] is None else row["objective"]
     ending = Ending(flows, group, "sw", objective, Best(row["lr"], _left(row), 0.0, [row]))
     if role == "best":
-        return f"{ending.words}; best of {n_searched(flows, group, 'sw')} rates tried"
-    return ending.words
+        return f"End: {ending.words}; best of {n_searched(flows, group, 'sw')} rates tried"
+    return f"End: {ending.words}"
 
 
 def _left(row: Row) -> float:

@@ -26,7 +26,7 @@ from slicewise.lab.report.layout import (
     as_latex,
     as_markdown,
 )
-from slicewise.lab.report.story import GLOSSARY, Story, stills, tell
+from slicewise.lab.report.story import GLOSSARY, Story, tell
 from slicewise.lab.report.training_runs import groups
 from slicewise.lab.study import Store
 from slicewise.support import check_writable, write_whole
@@ -55,7 +55,7 @@ def write_report(store: str | Path, out: str | Path) -> Path:
         flows = [found for name in of_flows.TITLES if (found := Flows(kept, name)).asked_or_run]
         blocks = _blocks(kept, flows)
         story = tell(kept, flows, blocks)
-    page = _page(story, blocks, rows, Path(store))
+    page = _page(story, rows, Path(store))
     with _written_to(folder):
         for name, content in _apart(_beside(blocks)):
             write_whole(folder / name, content)
@@ -107,9 +107,7 @@ def _beside(blocks: Mapping[str, Sequence[Block]]) -> Iterable[tuple[str, str | 
     yield "tables.md", "\n".join(whole)
 
 
-def _page(
-    story: Story, blocks: dict[str, list[Block]], rows: Sequence[Row], store: Path
-) -> str:
+def _page(story: Story, rows: Sequence[Row], store: Path) -> str:
     from jinja2 import Environment, PackageLoader
 
     environment = Environment(
@@ -123,7 +121,6 @@ def _page(
         story=story,
         styles=STYLES,
         data=_data(story),
-        still=stills(blocks, "gradient-flow-ways"),
         machines=_machines(rows),
         store=store.name,
         n_runs=len(rows),

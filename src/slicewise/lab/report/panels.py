@@ -56,16 +56,21 @@ def basin(
     low, high = min(rates), max(rates)
     x = Scale(low / 1.25, high * 1.25 if high > low else low * 2, _LEFT, _WIDTH - _RIGHT)
     tallest = max([1.0, *(p.left for some in lines.values() for p in some if p.left < math.inf)])
-    y = Scale(REACHED, min(tallest, 10.0) * 1.1, _HEIGHT - _BOTTOM - _BAND, _TOP + _BAND)
+    least = min([p.left for some in lines.values() for p in some if p.left > REACHED], default=0.1)
+    y = Scale(min(least / 2, 0.05), min(tallest, 10.0) * 1.1, _HEIGHT - _BOTTOM - _BAND - 4, _TOP + _BAND)  # fmt: skip
     parts = [*_frame(x, y), *_ticks(x, y)]
     if edge is not None and x.low < edge < x.high:
         parts.append(_line(x(edge), _TOP, x(edge), _HEIGHT - _BOTTOM, "edge"))
-        parts.append(f'<text class="edge" x="{x(edge) - 4:.1f}" y="{_HEIGHT - _BOTTOM - _BAND - 5}" text-anchor="end">stable below</text>')  # fmt: skip
+        parts.append(f'<text class="edge" x="{x(edge) - 4:.1f}" y="{_HEIGHT - _BOTTOM - _BAND - 12}" text-anchor="end">sw stable ◂</text>')  # fmt: skip
     if computed is not None:
-        at = _height(y, computed)
+        at = y.at + 4 if computed <= REACHED else _height(y, computed)
         parts.append(_line(_LEFT, at, _WIDTH - _RIGHT, at, "computed"))
-        words = f"sw, computed step: {percent(computed)}"
-        above = at - 6 if at > _TOP + 30 else at + 14
+        words = (
+            "sw, computed step"
+            if computed <= REACHED
+            else f"sw, computed step: {percent(computed)}"
+        )
+        above = at + 14 if computed <= REACHED else at - 6
         parts.append(f'<text class="computed" x="{_WIDTH - _RIGHT - 4}" y="{above:.1f}" text-anchor="end">{words}</text>')  # fmt: skip
     # The bold line is drawn last, above the others.
     for variant in [v for v in lines if v != "sw"] + [v for v in lines if v == "sw"]:
@@ -80,7 +85,7 @@ def _height(y: Scale, left: float) -> float:
     """Return where a value is drawn: in the bands at top and bottom if it is infinite or at its target."""
     if left == math.inf or left > y.high:
         return _TOP + _BAND / 2
-    return y.at + _BAND / 2 if left <= REACHED else y(left)
+    return y.at + 4 + _BAND / 2 if left <= REACHED else y(left)
 
 
 def _variant(variant: str, points: Sequence[Point], x: Scale, y: Scale) -> str:
@@ -116,7 +121,8 @@ def _ticks(x: Scale, y: Scale) -> list[str]:
         at = x(10**power)
         words = f"{10**power:,g}" if -4 < power < 5 else f"1e{power:.0f}"
         found.append(f'<text class="tick" x="{at:.1f}" y="{_HEIGHT - _BOTTOM + 15}" text-anchor="middle">{words}</text>')  # fmt: skip
-    for left, words in ((1.0, "100 %"), (1e-1, "10 %"), (1e-2, "1 %"), (1e-4, "0.01 %")):
+    for left in (10.0**power for power in range(0, math.ceil(math.log10(y.low)) - 1, -1)):
+        words = percent(left)
         found.append(_line(_LEFT, y(left), _WIDTH - _RIGHT, y(left), "grid"))
         found.append(f'<text class="tick" x="{_LEFT - 5}" y="{y(left) + 4:.1f}" text-anchor="end">{words}</text>')  # fmt: skip
     middle = (_LEFT + _WIDTH - _RIGHT) / 2

@@ -41,7 +41,7 @@ def reason(flows: Flows, group: str, variant: str) -> str:
         return ""
     given, sizes = ours.runs[0]["given"], SIZES[flows.experiment]
     if other_sizes(flows.experiment, given):
-        return f"{OTHER_SIZES}: see below"
+        return OTHER_SIZES
     also = "; other photographs" if flows.experiment == "color" else ""
     theirs = max(paper.mean, sizes.rounded)
     if (paper.mean - sizes.rounded) / ALIKE <= ours.mean <= (paper.mean + sizes.rounded) * ALIKE:

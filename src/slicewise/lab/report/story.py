@@ -10,9 +10,9 @@ from slicewise.lab.experiments import ELEVEN
 from slicewise.lab.report import latents
 from slicewise.lab.report.best import by_rate
 from slicewise.lab.report.claims import Claim, claims, counted
-from slicewise.lab.report.endings import Ending, computed, percent, searched, span
+from slicewise.lab.report.endings import Ending, computed, searched, span, times
 from slicewise.lab.report.flow_runs import Flows
-from slicewise.lab.report.flows import TITLES, edges, finite
+from slicewise.lab.report.flows import TITLES, edges, finite, how_made
 from slicewise.lab.report.heat_map import HeatMap, heat_map
 from slicewise.lab.report.layout import Block, Figure, Table
 from slicewise.lab.report.opening import Film, Number, badge, films, numbers, sentence
@@ -84,6 +84,7 @@ class Story:
     sentence: str
     numbers: Sequence[Number]
     films: Sequence[Film]
+    still: Figure | None  # in place of the films, for readers without scripts
     idea: Idea | None
     works: HeatMap | None
     works_title: str
@@ -106,7 +107,8 @@ def tell(store: Store, every: Sequence[Flows], blocks: dict[str, list[Block]]) -
     trainings = {name: groups(store, name) for name in latents.TITLES}
     trained = [group for some, _ in trainings.values() for group in some]
     timed = [row for _, some in trainings.values() for row in some]
-    statements = claims(store, every, trained, timed)
+    figures = {b.name: b for some in blocks.values() for b in some if isinstance(b, Figure)}
+    statements = claims(store, every, trained, timed, figures)
     total = counted(statements)
     toys = next((flows for flows in every if flows.experiment == "gradient-flow"), None)
     folds = [(title, [b for b in some if isinstance(b, Table) and not b.apart]) for title, some in blocks.items()]  # fmt: skip
@@ -115,6 +117,7 @@ def tell(store: Store, every: Sequence[Flows], blocks: dict[str, list[Block]]) -
         sentence(every, trained, total),
         numbers(every, trained),
         [] if toys is None else films(toys),
+        figures.get("gradient-flow-ways"),
         _idea(every),
         heat_map(every),
         _works_title(every),
@@ -128,8 +131,6 @@ def tell(store: Store, every: Sequence[Flows], blocks: dict[str, list[Block]]) -
 
 
 def _how_flows(every: Sequence[Flows]) -> Iterator[str]:
-    from slicewise.lab.report.flows import how_made
-
     for flows in every:
         yield from (f"{TITLES[flows.experiment]}. {words}" for words in how_made(flows))
 
@@ -184,7 +185,7 @@ def _idea_title(
 ) -> str:
     if apart and max(apart)[0] > 1:
         factor, group, count = max(apart)
-        return f"Every variant wants its own learning rate: on {group} the best ones of {count} variants lie {factor:,.3g} times apart"
+        return f"One learning rate does not serve all variants: on {group} the best ones of {count} lie {times(factor)} times apart"
     if apart:
         return "The same learning rate is best for all variants that were tried"
     rates = by_rate(flows.some(groups_[0], "sw", objective))
@@ -236,7 +237,7 @@ def _limits(every: Sequence[Flows], trained: Sequence[Group]) -> Limits | None:
         ratios,
         failures,
         [v for v in ELEVEN if v in shown],
-        _beaten(endings),
+        _beaten(short),
     )
 
 
@@ -261,21 +262,21 @@ def _limits_title(
     return f"Nothing of that kind in these runs: {', and '.join(nothing)}"
 
 
-def _beaten(endings: Sequence[Ending]) -> str:
+def _beaten(short: Sequence[Ending]) -> str:
     """Say where a searched rate ends closer than computed steps that stop short."""
-    both = [(one, rival) for one in endings if (rival := searched(one.flows, one.group, one.variant)) is not None]  # fmt: skip
-    if not both:
+    if not short:
         return ""
-    closer = [(one, rival) for one, rival in both if not one.reached and rival.best.mean < one.best.mean]  # fmt: skip
+    both = [(one, rival) for one in short if (rival := searched(one.flows, one.group, one.variant)) is not None]  # fmt: skip
+    if not both:
+        return "For none of the flows that stop short were rates searched, so no rate is known that does better."
+    closer = [(one, rival) for one, rival in both if rival.best.mean < one.best.mean]
+    words = f"For {len(both)} of the flows that stop short rates were searched, too; the best rate ends closer in {len(closer)}"
     if not closer:
-        return (
-            f"In none of the {len(both)} cases in which rates were searched, too, does the best of them end closer where "
-            f"computed steps stop short."
-        )
+        return f"{words}."
     one, rival = max(closer, key=lambda pair: pair[0].left / max(pair[1].left, _LOWEST))
     return (
-        f"In {len(closer)} of {len(both)} cases in which rates were searched, too, the best of them ends closer: worst for {one.variant} "
-        f"on {one.group}, {percent(one.left)} left by computed steps and {percent(rival.left)} at the rate {rival.best.rate:g}."
+        f"{words}, most so for {one.variant} on {one.group}: computed steps leave {one.told_left}, the rate {rival.best.rate:g} "
+        f"leaves {rival.told_left}."
     )
 
 
@@ -303,8 +304,3 @@ def _failures(flows: Flows) -> Iterator[str]:
                     how = "computed step" if objective is None else f"{objective} loss"
                     if why.startswith(("failed", "not made")):
                         yield f"{name}, {group}, {variant}, {how}: {why}"
-
-
-def stills(blocks: dict[str, list[Block]], name: str) -> Figure | None:
-    """Return a figure by its name, for readers without scripts."""
-    return next((b for some in blocks.values() for b in some if isinstance(b, Figure) and b.name == name), None)  # fmt: skip

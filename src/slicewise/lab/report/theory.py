@@ -19,7 +19,7 @@ def blocks(store: Store, experiment: str = "theory") -> list[Block]:
     for name, check in CHECKS[experiment].items():
         found = of_one_preset(check, [r for r in rows if r["setting"] == name])
         if found:
-            figures.append(figure(experiment, check, found))
+            figures.append(_figure(experiment, check, found))
             lines.append([check.title, check.statement, check.verdict(found)])
     if not figures:
         return []
@@ -39,8 +39,7 @@ def of_one_preset(check: Check, rows: list[Row]) -> list[Measured]:
     return [Measured(task, by_task[as_json(task)]) for task in found[chosen]]
 
 
-def figure(experiment: str, check: Check, found: list[Measured]) -> Figure:
-    """Draw the measurements of a check."""
+def _figure(experiment: str, check: Check, found: list[Measured]) -> Figure:
     drawing = blank(11, 4.2)
     (whole,) = drawing.subfigures(1, 1, squeeze=False).flat
     check.draw(whole, found)

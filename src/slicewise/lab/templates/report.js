@@ -23,21 +23,28 @@
     const radius = Math.max(1.4, Math.min(3.4, side * Math.sqrt(0.01 / n)));
     const place = (value, at) => at / 2 + (value / 65535 * 4 - 2) * side / 2;
     const circles = (numbers, start, size) => {
+      let outside = 0;
       brush.beginPath();
       for (let i = 0; i < n; i += 1) {
         const x = place(numbers[start + 2 * i], width), y = height - place(numbers[start + 2 * i + 1], height);
-        if (x < 0 || x > width || y < 0 || y > height) continue;
+        if (x < 0 || x > width || y < 0 || y > height) { outside += 1; continue; }
         brush.moveTo(x + size, y);
         brush.arc(x, y, size, 0, 7);
       }
+      return outside;
     };
     circles(target, 0, 1.5 * radius);
     brush.strokeStyle = color("--ring");
     brush.lineWidth = 1;
     brush.stroke();
-    circles(points, from, radius);
+    const outside = circles(points, from, radius);
     brush.fillStyle = color(dot);
     brush.fill();
+    if (outside) {
+      brush.fillStyle = color("--bad");
+      brush.font = "12px system-ui, sans-serif";
+      brush.fillText(`${outside} of ${n} outside`, 2, height - 4);
+    }
   }
 
   const percent = (share) => {
@@ -169,7 +176,7 @@
       svg.append(drawn("path", { d: `M${path}`, fill: "none", stroke: looks[i % 3], "stroke-width": i ? 1.6 : 3, "stroke-dasharray": ["", "6 3", "2 3"][i % 3] }));
       const words = drawn("text", { x: at, y: 13, style: `fill: ${looks[i % 3]}; font-weight: 600` }, name);
       svg.append(words);
-      at += 18 + 6.3 * name.length;
+      at += 18 + 7 * name.length;
     });
     svg.append(drawn("text", { x: left, y: 28 }, "SW₂ on the slices of the step"));
     return svg;
