@@ -13,7 +13,7 @@ from slicewise.lab.experiments.flows import FlowCell
 from slicewise.lab.experiments.gradient_flow import ToyTask
 from slicewise.lab.report import claims, opening, story
 from slicewise.lab.report.claims import Verdict
-from slicewise.lab.report.endings import computed, n_searched, percent, searched, span
+from slicewise.lab.report.endings import computed, distance, n_searched, percent, searched, span
 from slicewise.lab.report.flow_runs import Flows
 from slicewise.lab.report.heat_map import heat_map
 from slicewise.lab.report.page import explained
@@ -111,6 +111,11 @@ def test_a_flow_that_stops_short_changes_the_sentence(tmp_path):
     assert opening.sentence([flows], [], "").endswith("reaches its target in 0 of 1 flows")
     assert opening.numbers([flows], []) == []
     assert opening.sentence([], [], "the claims") == "the claims"
+
+
+def test_a_store_of_searched_rates_alone_has_a_sentence(tmp_path):
+    flows = flows_of(tmp_path, [*SEARCH, result("ebsw", lr=1.0, w2=0.0)])
+    assert opening.sentence([flows], [], "").startswith("Each at the best of its searched learning rates, 1 of 2 flows")  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -215,6 +220,12 @@ def test_a_chart_has_a_line_for_each_variant_and_says_where_runs_diverge():
     assert 'aria-label="&lt;title&gt;"' in svg
 
 
+def test_distances_without_a_known_start_are_not_called_shares():
+    svg = basin({"sw": [Point(1.0, 1500.0), Point(10.0, 0.02)]}, None, None, "", distance)
+    assert "sw, rate 1: 1500 left" in svg
+    assert "%" not in svg
+
+
 def told(tmp_path, results, experiment="gradient-flow", **ask):
     flows = flows_of(tmp_path, results, experiment, **ask)
     return story.tell(flows.store, [flows], {})
@@ -230,7 +241,7 @@ def test_the_idea_is_titled_by_how_far_rates_lie_apart(tmp_path):
 
 def test_the_idea_of_one_variant_and_of_equal_rates(tmp_path):
     (tmp_path / "one").mkdir()
-    assert told(tmp_path / "one", SEARCH).idea.title.endswith("1 of 3 that were tried for sw diverge")  # fmt: skip
+    assert told(tmp_path / "one", SEARCH).idea.title.endswith("1 of 3 that were tried for sw on swiss d=50 diverge")  # fmt: skip
     same = [result("maxsw", lr=lr, w2=w2) for lr, w2 in ((10.0, 0.5), (100.0, 0.01))]
     assert told(tmp_path, [*SEARCH, *same]).idea.title.startswith("The same learning rate is best")
 
@@ -357,6 +368,9 @@ def test_every_check_of_the_theory_that_has_a_rule_is_a_check():
 def test_claims_are_counted():
     some = [claims.Claim("", "", verdict) for verdict in (Verdict.HOLDS, Verdict.HOLDS, Verdict.FAILS, Verdict.PARTLY, Verdict.UNTESTED)]  # fmt: skip
     assert claims.counted(some) == "Of 4 statements of the paper that were tested, 2 hold, 1 in part, 1 do not"  # fmt: skip
+    assert (
+        claims.counted(some[3:]) == "The one statement of the paper that was tested holds in part"
+    )
 
 
 def test_terms_explain_themselves_and_stay_text():

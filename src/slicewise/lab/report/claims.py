@@ -17,7 +17,7 @@ from slicewise.lab.report.best import Best, Row
 from slicewise.lab.report.endings import REACHED
 from slicewise.lab.report.flow_runs import Flows
 from slicewise.lab.report.layout import Figure
-from slicewise.lab.report.reasons import AGREES, ALIKE, OTHER_SIZES, reason
+from slicewise.lab.report.reasons import AGREES, ALIKE, OTHER_SIZES, column_objective, reason
 from slicewise.lab.report.theory import of_one_preset
 from slicewise.lab.report.training_runs import Group
 from slicewise.lab.study import Store
@@ -97,6 +97,8 @@ def counted(found: Sequence[Claim]) -> str:
     judged = [c for c in found if c.verdict in (Verdict.HOLDS, Verdict.PARTLY, Verdict.FAILS)]
     if not judged:
         return "None of the paper's statements was tested by these runs"
+    if len(judged) == 1:
+        return f"The one statement of the paper that was tested {judged[0].verdict.words}"
     count = {v: sum(c.verdict is v for c in judged) for v in Verdict}
     words = (
         f"Of {len(judged)} statements of the paper that were tested, {count[Verdict.HOLDS]} hold"
@@ -119,7 +121,7 @@ def _by_share(share: float) -> Verdict:
 
 
 def _competitive(flows: Flows | None, task: str, where: str) -> Claim:
-    """Judge whether "sw" at its best rate matches or surpasses the others at theirs, on the root, the paper's loss."""
+    """Judge whether "sw" at its best rate matches or surpasses the others at theirs, on the losses of the paper's columns."""
     statement = (
         f"With the right learning rate, plain SW often matches or surpasses its variants ({task})."
     )
@@ -127,7 +129,7 @@ def _competitive(flows: Flows | None, task: str, where: str) -> Claim:
         return Claim(statement, where, Verdict.UNTESTED)
     pairs = []
     for group in flows.groups:
-        best = {v: flows.best(group, v, "root") for v in ELEVEN}
+        best = {v: flows.best(group, v, column_objective(flows.experiment, v)) for v in ELEVEN}
         there = {v: one for v, one in best.items() if one is not None}
         noise = REACHED * flows.starts.get(group, 1.0)
         if "sw" in there:

@@ -62,7 +62,7 @@ class Ending:
     def told_left(self) -> str:
         """What is left, as text."""
         if self.group not in self.flows.starts:
-            return f"W₂ {self.best.mean:.2g}"
+            return f"W₂ {distance(self.best.mean)}"
         return percent(self.left)
 
 
@@ -75,6 +75,11 @@ def percent(share: float) -> str:
     if share < 1e-3:
         return f"{100 * share:.4f}".rstrip("0") + " %"
     return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:,.0f} %"
+
+
+def distance(value: float) -> str:
+    """Return a distance as text, in two digits."""
+    return f"{float(f'{value:.2g}'):g}"
 
 
 def computed(every: Iterable[Flows]) -> list[Ending]:

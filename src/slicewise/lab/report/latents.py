@@ -63,7 +63,7 @@ def blocks(
         made += [
             _ranked(experiment, group, o)
             for o in (*objectives(group), DISPLACEMENT, COMPUTED)
-            if _has(group, o)
+            if _has(group, o) or (o == DISPLACEMENT and group.untrained())
         ]
         made += [*orders(experiment, group), *every_rate(experiment, group)]
         made += _pictures(store, experiment, group)
@@ -257,7 +257,8 @@ def orders(experiment: str, group: Group) -> list[Table]:
     paper = {v: i for i, v in enumerate(sorted(known, key=lambda v: known[v].mean), 1)}
     ours = {name: group.ranks(name) for name in ("w2", "sw2", "energy")}
     lines = []
-    for variant in sorted(ELEVEN, key=lambda v: paper.get(v, 99)):
+    run = [v for v in ELEVEN if group.some(v, "root")]
+    for variant in sorted(run, key=lambda v: paper.get(v, 99)):
         by_w2 = group.best(variant, "root", "w2")
         shown = ["–", "–", "–"]
         if by_w2 is not None:

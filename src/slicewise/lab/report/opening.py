@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from slicewise.lab.data import TOYS, Array
-from slicewise.lab.experiments import FlowCell, ToyTask
+from slicewise.lab.experiments import ELEVEN, FlowCell, ToyTask
 from slicewise.lab.report.best import Best, Row, by_rate
 from slicewise.lab.report.endings import Ending, computed, n_searched, searched, span, times
 from slicewise.lab.report.flow_runs import Flows
@@ -99,6 +99,16 @@ def sentence(every: Sequence[Flows], trained: Sequence[Group], claims: str) -> s
     if counts:
         good, total = (sum(part) for part in zip(*counts, strict=True))
         return f"Trained without a learning rate, {good} of {total} variants do no worse than at the best searched rate"
+    best = [
+        one
+        for flows in every
+        for group in flows.groups
+        for variant in ELEVEN
+        if (one := searched(flows, group, variant)) is not None
+    ]
+    if best:
+        there = sum(one.reached for one in best)
+        return f"Each at the best of its searched learning rates, {there} of {len(best)} flows of sliced Wasserstein and its variants reach their target"
     return claims
 
 

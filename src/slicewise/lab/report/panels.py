@@ -7,7 +7,7 @@ bold.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -42,7 +42,11 @@ class Scale:
 
 
 def basin(
-    lines: Mapping[str, Sequence[Point]], computed: float | None, edge: float | None, title: str
+    lines: Mapping[str, Sequence[Point]],
+    computed: float | None,
+    edge: float | None,
+    title: str,
+    told: Callable[[float], str] = percent,
 ) -> str:
     """Return a chart of what is left of the initial distance over the learning rate, a line for each variant.
 
@@ -51,14 +55,17 @@ def basin(
         computed: what computed steps of "sw" leave; None if there are none.
         edge: the largest stable rate of "sw" by theory.
         title: what the chart shows, for readers who do not see it.
+        told: what is left as text.
     """
     rates = [point.rate for some in lines.values() for point in some]
     low, high = min(rates), max(rates)
     x = Scale(low / 1.25, high * 1.25 if high > low else low * 2, _LEFT, _WIDTH - _RIGHT)
-    tallest = max([1.0, *(p.left for some in lines.values() for p in some if p.left < math.inf)])
+    finite = [p.left for some in lines.values() for p in some if p.left < math.inf]
+    # Where shares of the initial distance are drawn, ten times that is as good as diverged.
+    tallest = min(max([1.0, *finite]), 10.0) if told is percent else max([1e-3, *finite])
     least = min([p.left for some in lines.values() for p in some if p.left > REACHED], default=0.1)
-    y = Scale(min(least / 2, 0.05), min(tallest, 10.0) * 1.1, _HEIGHT - _BOTTOM - _BAND - 4, _TOP + _BAND)  # fmt: skip
-    parts = [*_frame(x, y), *_ticks(x, y)]
+    y = Scale(min(least / 2, 0.05), tallest * 1.1, _HEIGHT - _BOTTOM - _BAND - 4, _TOP + _BAND)  # fmt: skip
+    parts = [*_frame(), *_ticks(x, y, told)]
     if edge is not None and x.low < edge < x.high:
         parts.append(_line(x(edge), _TOP, x(edge), _HEIGHT - _BOTTOM, "edge"))
         parts.append(f'<text class="edge" x="{x(edge) - 4:.1f}" y="{_HEIGHT - _BOTTOM - _BAND - 12}" text-anchor="end">sw stable ◂</text>')  # fmt: skip
@@ -66,15 +73,13 @@ def basin(
         at = y.at + 4 if computed <= REACHED else _height(y, computed)
         parts.append(_line(_LEFT, at, _WIDTH - _RIGHT, at, "computed"))
         words = (
-            "sw, computed step"
-            if computed <= REACHED
-            else f"sw, computed step: {percent(computed)}"
+            "sw, computed step" if computed <= REACHED else f"sw, computed step: {told(computed)}"
         )
         above = at + 14 if computed <= REACHED else at - 6
         parts.append(f'<text class="computed" x="{_WIDTH - _RIGHT - 4}" y="{above:.1f}" text-anchor="end">{words}</text>')  # fmt: skip
     # The bold line is drawn last, above the others.
     for variant in [v for v in lines if v != "sw"] + [v for v in lines if v == "sw"]:
-        parts.append(_variant(variant, lines[variant], x, y))
+        parts.append(_variant(variant, lines[variant], x, y, told))
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(parts)}'
         f"</svg>"
@@ -88,20 +93,22 @@ def _height(y: Scale, left: float) -> float:
     return y.at + 4 + _BAND / 2 if left <= REACHED else y(left)
 
 
-def _variant(variant: str, points: Sequence[Point], x: Scale, y: Scale) -> str:
+def _variant(
+    variant: str, points: Sequence[Point], x: Scale, y: Scale, told: Callable[[float], str]
+) -> str:
     style, name = STYLES[variant], escape(variant)
     at = [(x(point.rate), _height(y, point.left), point) for point in points]
     path = "M" + "L".join(f"{a:.1f},{b:.1f}" for a, b, _ in at)
     dash = f' stroke-dasharray="{" ".join(f"{part:g}" for part in style.dash)}"' if style.dash else ""  # fmt: skip
     marks = "".join(
         f'<path class="mark" d="{style.outline}" transform="translate({a:.1f},{b:.1f}) scale(4)">'
-        f"<title>{name}, rate {point.rate:g}: {'diverges' if point.left == math.inf else f'{percent(point.left)} left'}</title></path>"
+        f"<title>{name}, rate {point.rate:g}: {'diverges' if point.left == math.inf else f'{told(point.left)} left'}</title></path>"
         for a, b, point in at
     )
     return f'<g data-v="{name}"><path class="line" d="{path}"{dash}/>{marks}</g>'
 
 
-def _frame(x: Scale, y: Scale) -> list[str]:
+def _frame() -> list[str]:
     top, bottom = _TOP, _HEIGHT - _BOTTOM
     wide = _WIDTH - _RIGHT - _LEFT
     return [
@@ -113,7 +120,7 @@ def _frame(x: Scale, y: Scale) -> list[str]:
     ]
 
 
-def _ticks(x: Scale, y: Scale) -> list[str]:
+def _ticks(x: Scale, y: Scale, told: Callable[[float], str]) -> list[str]:
     found = []
     powers = range(math.ceil(math.log10(x.low)), math.floor(math.log10(x.high)) + 1)
     every = max(1, math.ceil(len(powers) / 5))
@@ -121,8 +128,11 @@ def _ticks(x: Scale, y: Scale) -> list[str]:
         at = x(10**power)
         words = f"{10**power:,g}" if -4 < power < 5 else f"1e{power:.0f}"
         found.append(f'<text class="tick" x="{at:.1f}" y="{_HEIGHT - _BOTTOM + 15}" text-anchor="middle">{words}</text>')  # fmt: skip
-    for left in (10.0**power for power in range(0, math.ceil(math.log10(y.low)) - 1, -1)):
-        words = percent(left)
+    for left in (
+        10.0**power
+        for power in range(math.floor(math.log10(y.high)), math.ceil(math.log10(y.low)) - 1, -1)
+    ):
+        words = told(left)
         found.append(_line(_LEFT, y(left), _WIDTH - _RIGHT, y(left), "grid"))
         found.append(f'<text class="tick" x="{_LEFT - 5}" y="{y(left) + 4:.1f}" text-anchor="end">{words}</text>')  # fmt: skip
     middle = (_LEFT + _WIDTH - _RIGHT) / 2

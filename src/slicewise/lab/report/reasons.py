@@ -31,9 +31,14 @@ SIZES = {
 }
 
 
+def column_objective(experiment: str, variant: str) -> str:
+    """Return the objective of the paper's column: for colors that of "sw" is the square, all others are the root."""
+    return published_objective(variant) if experiment == "color" else "root"
+
+
 def reason(flows: Flows, group: str, variant: str) -> str:
     """Compare the best rate on the objective of the paper (for colors, "sw" on the square, else the root) with its number."""
-    column = published_objective(variant) if flows.experiment == "color" else "root"
+    column = column_objective(flows.experiment, variant)
     paper, ours = flows.published(variant, group), flows.best(group, variant, column)
     if paper is None:
         return "the paper prints none"

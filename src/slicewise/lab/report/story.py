@@ -10,7 +10,7 @@ from slicewise.lab.experiments import ELEVEN
 from slicewise.lab.report import latents
 from slicewise.lab.report.best import by_rate
 from slicewise.lab.report.claims import Claim, claims, counted
-from slicewise.lab.report.endings import Ending, computed, searched, span, times
+from slicewise.lab.report.endings import Ending, computed, distance, percent, searched, span, times
 from slicewise.lab.report.flow_runs import Flows
 from slicewise.lab.report.flows import TITLES, edges, finite, how_made
 from slicewise.lab.report.heat_map import HeatMap, heat_map
@@ -139,12 +139,13 @@ def _how_flows(every: Sequence[Flows]) -> Iterator[str]:
 
 
 def _idea(every: Sequence[Flows]) -> Idea | None:
-    """Return the charts of the experiment with most of them, on the squared loss where it was searched."""
+    """Return the charts of the first experiment with searched rates, on the loss that more variants were searched on."""
     for flows in every:
-        for objective in ("power", "root"):
-            groups_ = [g for g in flows.groups if finite(flows, g, objective)]
-            if groups_:
-                return _idea_of(flows, objective, groups_)
+        lines = {o: {g: finite(flows, g, o) for g in flows.groups} for o in ("power", "root")}
+        objective = max(lines, key=lambda o: sum(map(len, lines[o].values())))
+        groups_ = [group for group, variants in lines[objective].items() if variants]
+        if groups_:
+            return _idea_of(flows, objective, groups_)
     return None
 
 
@@ -161,16 +162,16 @@ def _idea_of(flows: Flows, objective: str, groups_: Sequence[str]) -> Idea:
         ours = flows.best(group, "sw", None)
         left = None if ours is None or ours.mean == math.inf else ours.mean / start
         title = f"{group}: what is left of the initial distance over the learning rate, {objective} loss"
-        charts.append((group, basin(lines, left, edges(flows, group).get(objective), title)))
+        told = percent if group in flows.starts else distance
+        svg = basin(lines, left, edges(flows, group).get(objective), title, told)
+        charts.append((group, svg))
         variants |= set(lines)
         best = [one.rate for v in lines if (one := flows.best(group, v, objective)) is not None
                 and one.mean < math.inf and one.rate]  # fmt: skip
         if len(best) > 1:
             apart.append((max(best) / min(best), group, len(best)))
-    note = (
-        "What is left of the initial distance (exact W₂) at each rate that was tried, after the same number of steps. Point at a "
-        "line, or at a name, to see whose it is."
-    )
+    measure = "What is left of the initial distance (exact W₂)" if all(g in flows.starts for g in groups_) else "The exact W₂ that is left"  # fmt: skip
+    note = f"{measure} at each rate that was tried, after the same number of steps. Point at a line, or at a name, to see whose it is."
     return Idea(
         _idea_title(apart, flows, objective, groups_),
         objective,
@@ -188,9 +189,10 @@ def _idea_title(
         return f"One learning rate does not serve all variants: on {group} the best ones of {count} lie {times(factor)} times apart"
     if apart:
         return "The same learning rate is best for all variants that were tried"
-    rates = by_rate(flows.some(groups_[0], "sw", objective))
+    variant = next(v for v in ELEVEN if flows.some(groups_[0], v, objective))
+    rates = by_rate(flows.some(groups_[0], variant, objective))
     bad = sum(one.mean == math.inf for one in rates)
-    return f"A learning rate has to be found: {bad} of {len(rates)} that were tried for sw diverge"
+    return f"A learning rate has to be found: {bad} of {len(rates)} that were tried for {variant} on {groups_[0]} diverge"
 
 
 # It works.
