@@ -131,6 +131,13 @@ def test_a_small_demo_says_so(tmp_path, results, words):
     assert opening.badge([flows_of(tmp_path, results)], []) == words
 
 
+def test_a_store_that_is_small_in_part_says_in_which(tmp_path):
+    full = result(lr=1.0, budget=10_000, task={**TASK, "n": 300})
+    digits = result(lr=1.0, experiment="image-flow", setting="mnist", task={"images": ["a"], "n": 50})  # fmt: skip
+    toys = flows_of(tmp_path, [full, digits])
+    assert opening.badge([toys, Flows(toys.store, "image-flow")], []) == "in part a small demo: image-flow"  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
     """A computed flow of twenty particles, and three rates: too small, good, diverging."""

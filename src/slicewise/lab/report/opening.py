@@ -57,18 +57,24 @@ class Film:
 
 def badge(every: Sequence[Flows], trained: Sequence[Group]) -> str:
     """Return "small demo" with its size if the runs are smaller than the paper's; nothing if they are not."""
-    for flows in every:
-        rows = [row for row in flows.rows if row["lr"] is not None] or flows.rows
-        small = [row for row in rows if _is_small(flows.experiment, row)]
-        if small:
-            return f"small demo, n = {small[0]['given']['task']['n']:,}"
-    small_batches = [
-        batch
-        for group in trained
-        if "batch" in group.given.get("task", {})
-        and (batch := group.given["task"]["batch"]) < PAPER_BATCH
-    ]
-    return f"small demo, batches of {small_batches[0]:,}" if small_batches else ""
+    sizes = {flows.experiment: _small(flows) for flows in every if flows.rows}
+    batches = [group.given["task"]["batch"] for group in trained if "batch" in group.given.get("task", {})]  # fmt: skip
+    if batches:
+        small = min(batches) < PAPER_BATCH
+        sizes["trainings"] = f"batches of {min(batches):,}" if small else ""
+    found = {name: size for name, size in sizes.items() if size}
+    if not found:
+        return ""
+    if len(found) == len(sizes):
+        return f"small demo, {next(iter(found.values()))}"
+    return f"in part a small demo: {', '.join(found)}"
+
+
+def _small(flows: Flows) -> str:
+    """Return the number of particles if the runs of an experiment are smaller than the paper's."""
+    rows = [row for row in flows.rows if row["lr"] is not None] or flows.rows
+    small = [row for row in rows if _is_small(flows.experiment, row)]
+    return f"n = {small[0]['given']['task']['n']:,}" if small else ""
 
 
 # The paper's batch size in generation and translation, and its number of particles and steps for images.
@@ -81,7 +87,8 @@ def _is_small(experiment: str, row: Row) -> bool:
         if row["lr"] is not None:
             return bool(other_sizes(experiment, given))
         return bool(given["task"]["n"] < SIZES[experiment].n)
-    return bool(row["lr"] is not None and (given["task"]["n"], given["steps"]) < _IMAGES)
+    n, steps = _IMAGES
+    return bool(given["task"]["n"] < n or (row["lr"] is not None and given["steps"] < steps))
 
 
 def sentence(every: Sequence[Flows], trained: Sequence[Group], claims: str) -> str:
