@@ -11,13 +11,21 @@ import pytest
 from slicewise.lab.experiments import CHECKS, Measured
 from slicewise.lab.experiments.flows import FlowCell
 from slicewise.lab.experiments.gradient_flow import ToyTask
-from slicewise.lab.report import claims, opening, story
-from slicewise.lab.report.claims import Verdict
-from slicewise.lab.report.endings import computed, distance, n_searched, percent, searched, span
 from slicewise.lab.report.flow_runs import Flows
-from slicewise.lab.report.heat_map import heat_map
 from slicewise.lab.report.page import explained
-from slicewise.lab.report.panels import Point, basin
+from slicewise.lab.report.story import chapters as story
+from slicewise.lab.report.story import claims, opening
+from slicewise.lab.report.story.claims import Verdict
+from slicewise.lab.report.story.endings import (
+    computed,
+    distance,
+    n_searched,
+    percent,
+    searched,
+    span,
+)
+from slicewise.lab.report.story.heat_map import heat_map
+from slicewise.lab.report.story.panels import Point, basin
 from slicewise.lab.study.run import Result, Run
 from slicewise.lab.study.store import Store
 from slicewise.lab.study.sweep import sweep

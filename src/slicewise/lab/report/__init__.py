@@ -1,11 +1,9 @@
 """The report of a store: one page that opens offline, with figures and tables as files beside it.
 
-`story` tells what was found, in one screen and four chapters: `opening` has the sentence, the numbers and the films,
-`panels` charts as SVG, `heat_map` all flows with computed steps, `pictures` what slides from before to after, `claims` the
-paper's statements with their verdicts. `page` writes it. `flows`, `latents` and `theory` make the figures (`drawings`, by
-matplotlib) and tables that lie beside it, in the shapes of `layout`. All are made of runs that may be compared (`flow_runs`,
-`training_runs`), at the best of several rates (`best`), by how they ended (`endings`); `reasons` says why a number is not
-the paper's. Matplotlib and Jinja are imported when a report is written.
+`story/` tells what was found, in one screen and four chapters; `page` writes it. `flows`, `latents` and `theory` make the
+figures (`drawings`, by matplotlib) and tables that lie beside it, in the shapes of `layout`. All are made of runs that may
+be compared (`flow_runs`, `training_runs`), at the best of several rates (`best`); `curves` has what several figures draw,
+`reasons` says why a number is not the paper's. Matplotlib and Jinja are imported when a report is written.
 
 Imports judging, steps, support and every earlier room of lab. Used by cli.
 """

@@ -26,7 +26,7 @@ from slicewise.lab.report.layout import (
     as_latex,
     as_markdown,
 )
-from slicewise.lab.report.story import GLOSSARY, Story, tell
+from slicewise.lab.report.story.chapters import GLOSSARY, Story, tell
 from slicewise.lab.report.training_runs import groups
 from slicewise.lab.study import Store
 from slicewise.support import check_writable, write_whole

@@ -14,10 +14,10 @@ import numpy as np
 
 from slicewise.lab.experiments import CHECKS, ELEVEN, TIMED_PREFIX, Check, Measured, column
 from slicewise.lab.report.best import Best, Row
-from slicewise.lab.report.endings import REACHED
 from slicewise.lab.report.flow_runs import Flows
 from slicewise.lab.report.layout import Figure
 from slicewise.lab.report.reasons import AGREES, ALIKE, OTHER_SIZES, column_objective, reason
+from slicewise.lab.report.story.endings import REACHED
 from slicewise.lab.report.theory import of_one_preset
 from slicewise.lab.report.training_runs import Group
 from slicewise.lab.study import Store

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from slicewise.lab.report.endings import REACHED, percent
 from slicewise.lab.report.layout import STYLES
+from slicewise.lab.report.story.endings import REACHED, percent
 
 _WIDTH, _HEIGHT = 360, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 8, 12, 40

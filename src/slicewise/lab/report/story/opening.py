@@ -13,9 +13,9 @@ import numpy as np
 from slicewise.lab.data import TOYS, Array
 from slicewise.lab.experiments import ELEVEN, FlowCell, ToyTask
 from slicewise.lab.report.best import Best, Row, by_rate
-from slicewise.lab.report.endings import Ending, computed, n_searched, searched, span, times
 from slicewise.lab.report.flow_runs import Flows
 from slicewise.lab.report.reasons import SIZES, other_sizes
+from slicewise.lab.report.story.endings import Ending, computed, n_searched, searched, span, times
 from slicewise.lab.report.training_runs import Group, objectives, without_a_rate
 
 # Films show at most this many steps: searched rates may go on for 10,000, of which little would be seen.

@@ -9,15 +9,23 @@ from dataclasses import dataclass, field
 from slicewise.lab.experiments import ELEVEN
 from slicewise.lab.report import latents
 from slicewise.lab.report.best import by_rate
-from slicewise.lab.report.claims import Claim, claims, counted
-from slicewise.lab.report.endings import Ending, computed, distance, percent, searched, span, times
 from slicewise.lab.report.flow_runs import Flows
 from slicewise.lab.report.flows import TITLES, edges, finite, how_made
-from slicewise.lab.report.heat_map import HeatMap, heat_map
 from slicewise.lab.report.layout import Block, Figure, Table
-from slicewise.lab.report.opening import Film, Number, badge, films, numbers, sentence
-from slicewise.lab.report.panels import Point, basin
-from slicewise.lab.report.pictures import Pair, all_pairs
+from slicewise.lab.report.story.claims import Claim, claims, counted
+from slicewise.lab.report.story.endings import (
+    Ending,
+    computed,
+    distance,
+    percent,
+    searched,
+    span,
+    times,
+)
+from slicewise.lab.report.story.heat_map import HeatMap, heat_map
+from slicewise.lab.report.story.opening import Film, Number, badge, films, numbers, sentence
+from slicewise.lab.report.story.panels import Point, basin
+from slicewise.lab.report.story.pictures import Pair, all_pairs
 from slicewise.lab.report.training_runs import Group, NoRate, groups, objectives, without_a_rate
 from slicewise.lab.study import Store
 

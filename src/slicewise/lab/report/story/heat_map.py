@@ -11,12 +11,12 @@ from slicewise.lab.data import Array
 from slicewise.lab.experiments import ELEVEN
 from slicewise.lab.report.best import number
 from slicewise.lab.report.curves import loss_curve
-from slicewise.lab.report.endings import Ending, computed
 from slicewise.lab.report.flow_runs import NOT_ASKED, NOT_RUN, PUBLISHED, Flows
 from slicewise.lab.report.flows import paper_value, remaining
-from slicewise.lab.report.opening import packed_film
-from slicewise.lab.report.pictures import data_uri, start_and_end
 from slicewise.lab.report.reasons import reason
+from slicewise.lab.report.story.endings import Ending, computed
+from slicewise.lab.report.story.opening import packed_film
+from slicewise.lab.report.story.pictures import data_uri, start_and_end
 
 
 @dataclass(frozen=True)
