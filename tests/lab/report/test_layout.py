@@ -12,11 +12,10 @@ from skimage.color import rgb2lab
 
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell
 from slicewise.lab.experiments.gradient_flow import ToyTask
-from slicewise.lab.report import charts
-from slicewise.lab.report.best import Best, best_of, by_rate, steps_of
+from slicewise.lab.report.best import Best, by_rate, steps_of
+from slicewise.lab.report.curves import as_distance, loss_curve
 from slicewise.lab.report.drawings import basins
 from slicewise.lab.report.flow_runs import Flows
-from slicewise.lab.report.flows import summary_section
 from slicewise.lab.report.layout import STYLES, Table, as_csv, as_latex, as_markdown
 from slicewise.lab.report.reasons import reason
 from slicewise.lab.study.run import Result
@@ -93,28 +92,17 @@ def row(lr, w2, **more):
             "measures": {"steps": 7}, "trace": {"at": [1, 7], "loss": [0.25, 0.0]}} | more  # fmt: skip
 
 
-def test_a_basin_draws_what_is_finite_and_tells_it_as_it_is():
-    searched = {"sw": by_rate([row(1.0, 0.0), row(3.0, 1e-3), row(10.0, math.inf)])}
-    spec = charts.basin(searched, {"computed": {"sw": best_of([row(None, 1e-14)])}}, edge=5.0)
-    data = [point for values in spec["datasets"].values() for point in values] if "datasets" in spec else [
-        point for layer in spec["layer"] for point in layer["data"]["values"]]  # fmt: skip
-    drawn = {point["told_rate"]: point for point in data if "told_rate" in point}
-    assert set(drawn) == {"1", "3", "computed"}
-    assert drawn["1"]["told"] == "0.0e+00"
-    assert drawn["1"]["w2"] == charts.LOWEST
-    assert drawn["computed"]["rate"] < 1
-    assert any(point.get("rate") == 5.0 for point in data)
-    assert {param["name"] for param in spec["params"]} >= {"chosen", "moved", "near"}
-
-
 def test_losses_are_told_as_distances():
-    assert charts.as_distance(0.25, row(1.0, 0.1)) == 0.5
-    assert charts.as_distance(0.25, row(1.0, 0.1, objective="root")) == 0.25
+    assert as_distance(0.25, row(1.0, 0.1)) == 0.5
+    assert as_distance(0.25, row(1.0, 0.1, objective="root")) == 0.25
     reference = {"convention": "reference", "task": {"n": 4}}
-    assert charts.as_distance(4.0, row(1.0, 0.1, given=reference)) == 0.5
-    assert charts.as_distance(4.0, row(1.0, 0.1, given=reference, objective="root")) == 0.5
-    assert charts.as_distance(None, row(1.0, 0.1)) is None
-    assert charts.as_distance(math.inf, row(1.0, 0.1)) is None
+    assert as_distance(4.0, row(1.0, 0.1, given=reference)) == 0.5
+    assert as_distance(4.0, row(1.0, 0.1, given=reference, objective="root")) == 0.5
+    assert as_distance(None, row(1.0, 0.1)) is None
+    assert as_distance(math.inf, row(1.0, 0.1)) is None
+    # Of the first seed; a loss of 0 is drawn at the least height.
+    runs = [row(1.0, 0.1, seed=1, trace={"at": [1], "loss": [9.0]}), row(1.0, 0.1)]
+    assert loss_curve(Best(1.0, 0.1, 0.0, runs)) == [(1, 0.5), (7, 1e-16)]
 
 
 def test_rates_in_order_and_steps_in_words():
@@ -168,25 +156,6 @@ def test_seeds_that_differ_are_not_called_slow(tmp_path):
             store.add([Result(run, "out of steps", 1.0, w2=w2, measures=measures)], "here", {})
         words = reason(Flows(store, "gradient-flow"), "swiss d=50", "sw")
     assert "some seeds arrive (1.0e-04), others are stuck (5.0e-02)" in words
-
-
-def test_the_verdict_counts_who_ends_closer(tmp_path):
-    toy = ToyTask("swiss", 2, 20)
-    left = {("sw", None): 1e-12, ("sw", 1.0): 1e-3, ("ebsw", None): 1e-2, ("ebsw", 1.0): 1e-3}
-    cells = [
-        FlowCell("gradient-flow", toy, variant, objective, rates, (0,), 5)
-        for variant in ("sw", "ebsw")
-        for objective, rates in (("power", None), ("root", (1.0,)), ("power", (1.0,)))
-    ]
-    with Store(tmp_path / "runs.db") as store:
-        for run in (run for cell in cells for run in cell.runs):
-            measures = {"steps": 5, "rank": 2}
-            w2 = left[run.variant, run.lr]
-            store.add([Result(run, "limit", 1.0, w2=w2, measures=measures)], "here", {})
-        found = summary_section([Flows(store, "gradient-flow")])
-    numbers = [card.number for card in found.cards]
-    # sw computed, root, power; ebsw ends farther than its best rate.
-    assert numbers == ["1.0e-12", "1.0e-03", "1.0e-03", "1 of 2"]
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from slicewise.lab.experiments import color, gradient_flow, image_flow
-from slicewise.lab.experiments.check import Check, Measured
+from slicewise.lab.experiments.check import Check, Measured, column
 from slicewise.lab.experiments.check_cells import CHECKS, task_from
 from slicewise.lab.experiments.check_cells import cells as check_cells_of
 from slicewise.lab.experiments.color import published_objective, published_rate
-from slicewise.lab.experiments.flows import ELEVEN, TIMED_PREFIX
+from slicewise.lab.experiments.flows import ELEVEN, TIMED_PREFIX, FlowCell
+from slicewise.lab.experiments.gradient_flow import ToyTask
 from slicewise.lab.experiments.latent import presets as latent_presets
 from slicewise.lab.experiments.latent.cells import ADAM, COMPUTED, DISPLACEMENT, UNTRAINED
 from slicewise.lab.experiments.latent.tasks import GENERATION
@@ -37,7 +38,8 @@ from slicewise.problem import Convention
 
 __all__ = [
     "ADAM", "CHECKS", "COMPUTED", "DISPLACEMENT", "ELEVEN", "EXPERIMENTS", "GENERATE", "GENERATION", "TIMED_PREFIX",
-    "TRANSLATE", "UNTRAINED", "Check", "Measured", "Options", "noise_of", "published_objective", "published_rate", "task_from",
+    "TRANSLATE", "UNTRAINED", "Check", "FlowCell", "Measured", "Options", "ToyTask", "column", "noise_of",
+    "published_objective", "published_rate", "task_from",
 ]  # fmt: skip
 
 

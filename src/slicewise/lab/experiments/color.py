@@ -79,6 +79,10 @@ class ColorTask:
     def pictured(self) -> bool:
         return False
 
+    @property
+    def filmed(self) -> bool:
+        return False
+
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
         """Return both palettes; seeds differ in their slices only."""
         x, y = (torch.from_numpy(side) for side in self._pair().palettes(self.n))

@@ -60,6 +60,11 @@ class FlowTask(Protocol):
         """Whether the final particles of runs with a learning rate are stored, too."""
         ...
 
+    @property
+    def filmed(self) -> bool:
+        """Whether the path of every variant is stored, not of "sw" alone."""
+        ...
+
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
         """Return x (n, d) and y (m, d) of one run, in float64."""
         ...
@@ -67,6 +72,14 @@ class FlowTask(Protocol):
     def picture(self, particles: Tensor, seed: int) -> Array:
         """Return what is stored of particles (S, n, d) to draw them."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class RunPath:
+    """What a run looked like after some steps, and its exact distances after some."""
+
+    pictures: Array  # as `FlowTask.picture` makes them
+    w2: Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -103,8 +116,8 @@ class FlowCell:
 
     @property
     def keeps_path(self) -> bool:
-        """Whether the path of the particles is stored, not only their end: for one variant."""
-        return self.rates is None and self.variant == "sw"
+        """Whether the path of the particles is stored, not only their end."""
+        return self.rates is None and (self.variant == "sw" or self.task.filmed)
 
     def device(self, asked: str) -> str:
         return asked
@@ -154,24 +167,7 @@ class FlowCell:
         x, y = (
             torch.stack([pairs[seed][side] for seed in seeds]).to(device, dtype) for side in (0, 1)
         )
-        how: dict[str, Any] = {
-            "objective": self.objective,
-            "seeds": seeds,
-            "reduce": self.reduce,
-            "convention": self.convention,
-            # Sliced steps alone: what is compared is what descending a distance does.
-            "stopping": sw.Stopping(assign=False),
-            "recording": sw.Recording(progress_bar=False),
-        }
-        if self.defaults is not None:
-            how["defaults"] = self.defaults
-        if self.rates is not None:
-            rates = [run.lr for run in runs]
-            how |= {
-                "lr": torch.tensor(rates, dtype=torch.float64),
-                "stopping": sw.Stopping(tolerance=None),
-                "lower_bound": self.lower_bound,
-            }
+        how = self._how(runs)
         if self.alone:
             # Compile kernels, and on a GPU capture graphs, before the time is measured.
             few = {**how, "stopping": sw.Stopping(tolerance=None)}
@@ -188,8 +184,30 @@ class FlowCell:
             for i, run in enumerate(runs)
         ]
         if self.keeps_path:
-            results[0] = self._with_path(results[0], found, x[0], y[0], how)
+            results[0] = self._with_path(results[0], int(found.n_steps[0]), device)
         return results
+
+    def _how(self, runs: Sequence[Run]) -> dict[str, Any]:
+        """Return the settings of `flow` for some runs."""
+        how: dict[str, Any] = {
+            "objective": self.objective,
+            "seeds": [run.seed for run in runs],
+            "reduce": self.reduce,
+            "convention": self.convention,
+            # Sliced steps alone: what is compared is what descending a distance does.
+            "stopping": sw.Stopping(assign=False),
+            "recording": sw.Recording(progress_bar=False),
+        }
+        if self.defaults is not None:
+            how["defaults"] = self.defaults
+        if self.rates is not None:
+            rates = [run.lr for run in runs]
+            how |= {
+                "lr": torch.tensor(rates, dtype=torch.float64),
+                "stopping": sw.Stopping(tolerance=None),
+                "lower_bound": self.lower_bound,
+            }
+        return how
 
     def _flow(
         self, x: Tensor, y: Tensor, checkpoint: Path | None, how: Mapping[str, Any]
@@ -246,23 +264,40 @@ class FlowCell:
             arrays=arrays,
         )
 
-    def _with_path(
-        self, result: Result, found: sw.Flow, x: Tensor, y: Tensor, how: Mapping[str, Any]
-    ) -> Result:
+    def _with_path(self, result: Result, steps: int, device: str) -> Result:
         """Repeat the first run and record its path; not done in the timed call because recording takes time."""
-        steps = int(found.n_steps[0])
         w2_at = log_spaced(steps, 16)
         shown = sorted({*(step for step in self.task.shown if step < steps), steps})
+        path = self.path(result.run, shown, w2_at, device)
+        trace = {**result.trace, "w2_at": w2_at, "w2": path.w2, "shown": shown}
+        return replace(result, trace=trace, arrays={**result.arrays, "way": path.pictures})
+
+    def path(
+        self, run: Run, shown: Sequence[int], w2_at: Sequence[int], device: str = "cpu"
+    ) -> RunPath:
+        """Make a run again, as far as the last of some steps, and record it there.
+
+        Args:
+            run: one of `runs`.
+            shown: the steps after which particles are pictured.
+            w2_at: the steps after which the exact distance is measured.
+            device: "cpu" or "cuda"; the same as that of the run gives the same particles.
+        """
+        x, y = (side.to(device, getattr(torch, self.dtype)) for side in self.task.samples(run.seed))
         once: dict[str, Any] = {
-            **how,
-            "seeds": result.run.seed,
-            "stopping": sw.Stopping(tolerance=None),  # as many steps as the run made
+            **self._how([run]),
+            "seeds": run.seed,
+            "stopping": sw.Stopping(tolerance=None),  # as many steps as are asked for
             "recording": sw.Recording(w2_at=w2_at, particles_at=shown, progress_bar=False),
         }
-        history = sw.flow(x, y, self.variant, max_steps=steps, **once).history
-        trace = {**result.trace, "w2_at": w2_at, "w2": history.w2.tolist(), "shown": shown}
-        picture = self.task.picture(history.particles, result.run.seed)
-        return replace(result, trace=trace, arrays={**result.arrays, "way": picture})
+        if "lr" in once:
+            once["lr"] = run.lr
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", sw.NotArrivedWarning)  # its end is that of the run
+            most = max(*shown, *w2_at)
+            history = sw.flow(x, y, self.variant, max_steps=most, **once).history
+        picture = self.task.picture(history.particles, run.seed)
+        return RunPath(picture, history.w2.tolist())
 
 
 def timed_cells(

@@ -67,6 +67,10 @@ class ToyTask:
     def pictured(self) -> bool:
         return False
 
+    @property
+    def filmed(self) -> bool:
+        return True
+
     def samples(self, seed: int) -> tuple[Tensor, Tensor]:
         pair = toy(self.name, self.n, self.d, seed)
         return pair.x, pair.y

@@ -41,6 +41,10 @@ class _ImageTask:
     def pictured(self) -> bool:
         return True
 
+    @property
+    def filmed(self) -> bool:
+        return False
+
 
 @dataclass(frozen=True)
 class DigitTask(_ImageTask):

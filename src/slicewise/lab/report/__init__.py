@@ -1,9 +1,9 @@
-"""The report of a store: one page that opens offline, with its figures and tables as files beside it.
+"""The report of a store: one page that opens offline, with figures and tables as files beside it.
 
-`page` puts sections together: `flows` (with its summary), `latents`, `theory`. They are made of the blocks of `layout`, of
-`charts` (Vega-Lite) and `drawings` (matplotlib), from runs that may be compared (`flow_runs`, `training_runs`), at the best of
-several rates (`best`); `reasons` says why a number is not the paper's. Altair, matplotlib and Jinja are imported when a report
-is written.
+`story/` tells what was found, in one screen and four chapters; `page` writes it. `flows`, `latents` and `theory` make the
+figures (`drawings`, by matplotlib) and tables that lie beside it, in the shapes of `layout`. All are made of runs that may
+be compared (`flow_runs`, `training_runs`), at the best of several rates (`best`); `curves` has what several figures draw,
+`reasons` says why a number is not the paper's. Matplotlib and Jinja are imported when a report is written.
 
 Imports judging, steps, support and every earlier room of lab. Used by cli.
 """

@@ -10,7 +10,7 @@ import numpy as np
 from slicewise.lab.data import Array
 from slicewise.lab.images import BLUE, GRAY, ORANGE, blank
 from slicewise.lab.report.best import Best, Row
-from slicewise.lab.report.charts import LOWEST, REMAINING, columns_left_of
+from slicewise.lab.report.curves import LOWEST, REMAINING, columns_left_of
 from slicewise.lab.report.layout import STYLES
 
 if TYPE_CHECKING:

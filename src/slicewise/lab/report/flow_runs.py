@@ -13,13 +13,16 @@ from slicewise.lab.study import Store, as_json
 # The tables of the paper with remaining distances.
 PUBLISHED = {"gradient-flow": "gradient_flow_best", "color": "color_transfer_best"}
 
+NOT_ASKED, NOT_RUN = "not asked for", "not run"
+
 
 class Flows:
     """The flows of one experiment, in groups that may be compared.
 
     A group is a setting with whatever tells it from others of that name (size, convention, dtype, machine). `groups` has the
-    settings by the names of groups, `rows` all runs but those that were timed, which are in `timed`; `other_variants` names
-    variants in the store that are not the paper's.
+    settings by the names of groups, `rows` all runs but those that were timed, which are in `timed`; `starts` has the exact
+    distance of a group before the first step, if it is known; `other_variants` names variants in the store that are not the
+    paper's.
     """
 
     def __init__(self, store: Store, experiment: str) -> None:
@@ -33,6 +36,12 @@ class Flows:
         self.timed = [row for row in rows if row["setting"].startswith(TIMED_PREFIX)]
         self.rows = [row for row in rows if not row["setting"].startswith(TIMED_PREFIX)]
         self.groups = {row["group"]: row["setting"] for row in self.rows}
+        self.starts = _starts(self.rows)
+
+    @property
+    def asked_or_run(self) -> bool:
+        """Whether there is anything to show: runs, or cells that should have some."""
+        return bool(self.rows or self.timed or self.asked)
 
     def some(self, group: str, variant: str, objective: str | None) -> list[Row]:
         """Return the runs of a variant at searched rates on an objective, or with computed steps if it is None."""
@@ -54,6 +63,13 @@ class Flows:
     def best(self, group: str, variant: str, objective: str | None) -> Best | None:
         """Return the best rate of a variant on an objective, or the computed step if it is None."""
         return best_of(self.some(group, variant, objective))
+
+    def was_asked(self, group: str, variant: str) -> bool:
+        """Return whether a group has runs of a variant, or should have."""
+        if any((row["group"], row["variant"]) == (group, variant) for row in self.rows):
+            return True
+        words = [self.why_missing(group, variant, how) for how in (None, *self.objectives(group))]
+        return any(one not in (NOT_ASKED, NOT_RUN) for one in words)
 
     def published(self, variant: str, group: str) -> Published | None:
         """Return the number of the paper for a variant and group."""
@@ -84,7 +100,7 @@ class Flows:
             return f"failed: {' '.join(next(filter(None, errors)).split())}"
         if errors:
             return "not made yet: the sweep was stopped"
-        return "not asked for" if self.asked else "not run"
+        return NOT_ASKED if self.asked else NOT_RUN
 
     def missing_settings(self) -> dict[str, str]:
         """Return the settings that were asked for but have no runs, and why."""
@@ -95,6 +111,16 @@ class Flows:
             said = " ".join(row["error"].split())
             found[row["setting"]] = f"failed: {said}" if said else "not made yet"
         return found
+
+
+def _starts(rows: list[Row]) -> dict[str, float]:
+    """Return the exact distance of each group before the first step, from a run whose path was recorded."""
+    found: dict[str, float] = {}
+    for row in rows:
+        trace = row["trace"]
+        if trace.get("w2_at", [None])[0] == 0 and trace.get("w2", [0])[0]:
+            found.setdefault(row["group"], float(trace["w2"][0]))
+    return found
 
 
 def _order(row: Row) -> tuple[int, int, str]:

@@ -1,4 +1,4 @@
-"""The sections on flows: a summary, and for each experiment distances over rates, paths, ends, tables and times.
+"""Figures and tables of flows: for each experiment a summary, distances over rates, paths, ends and times.
 
 Numbers stand beside the paper's where it prints any.
 """
@@ -13,21 +13,11 @@ from slicewise.lab.data import Array
 from slicewise.lab.experiments import ELEVEN, TIMED_PREFIX, published_objective, published_rate
 from slicewise.lab.images import gallery, photographs
 from slicewise.lab.published import find, published
-from slicewise.lab.report import charts, drawings
+from slicewise.lab.report import drawings
 from slicewise.lab.report.best import Best, Row, by_rate, number, spread, steps_of
-from slicewise.lab.report.flow_runs import PUBLISHED, Flows
-from slicewise.lab.report.layout import (
-    Block,
-    Card,
-    Chart,
-    Charts,
-    Figure,
-    Heading,
-    Section,
-    Table,
-    as_figure,
-    file_name,
-)
+from slicewise.lab.report.curves import loss_curves
+from slicewise.lab.report.flow_runs import NOT_ASKED, NOT_RUN, PUBLISHED, Flows
+from slicewise.lab.report.layout import Block, Figure, Table, as_figure, file_name
 from slicewise.lab.report.reasons import other_sizes, reason
 
 TITLES = {
@@ -37,21 +27,16 @@ TITLES = {
 }
 
 
-def section(flows: Flows) -> Section | None:
-    """Return the section of one experiment on flows; None if there is nothing to show."""
-    absent = flows.missing_settings()
-    if not flows.rows and not flows.timed and not absent:
-        return None
-    blocks: list[Block] = [*_paths(flows)]
+def blocks(flows: Flows) -> list[Block]:
+    """Return the figures and tables of one experiment on flows."""
+    found: list[Block] = [*_summary_table(flows), *_paths(flows)]
     for group in flows.groups:
-        blocks += [Heading(group), *_basin(flows, group), *_convergence(flows, group)]
-        blocks += [_table(flows, group), *_ends(flows, group), *every_rate(flows, group)]
-    times = runtimes(flows)
-    blocks += [Heading("Time"), *times] if times else []
-    return Section(TITLES[flows.experiment], _words(flows), blocks, chosen=True)
+        found += [*_basin(flows, group), *_convergence(flows, group), _table(flows, group)]
+        found += [*_ends(flows, group), *every_rate(flows, group)]
+    return [*found, *runtimes(flows)]
 
 
-def _words(flows: Flows) -> list[str]:
+def how_made(flows: Flows) -> list[str]:
     """Describe how the runs were made."""
     rated = [row["given"] for row in flows.rows if row["lr"] is not None]
     computed = [row["given"] for row in flows.rows if row["lr"] is None]
@@ -94,7 +79,7 @@ def paper_value(flows: Flows, variant: str, group: str) -> str:
 def _table(flows: Flows, group: str) -> Table:
     objectives = flows.objectives(group)
     lines = []
-    for variant in ELEVEN:
+    for variant in (v for v in ELEVEN if flows.was_asked(group, v)):
         computed = flows.best(group, variant, None)
         shown = [variant, remaining(flows, group, variant, None)]
         shown.append("–" if computed is None else steps_of(computed))
@@ -114,29 +99,24 @@ def _table(flows: Flows, group: str) -> Table:
     return Table(f"{flows.experiment}-{file_name(group)}", title, header, lines, note)
 
 
-def _basin(flows: Flows, group: str) -> list[Charts]:
+def _basin(flows: Flows, group: str) -> list[Figure]:
     searched = {
         objective: found
         for objective in flows.objectives(group)
-        if (found := _finite(flows, group, objective))
+        if (found := finite(flows, group, objective))
     }
     if not searched:
         return []
     every = {v: flows.best(group, v, None) for v in ELEVEN}
     computed = {v: one for v, one in every.items() if one is not None and one.mean < float("inf")}
     name = f"{flows.experiment}-{file_name(group)}-basin"
-    there = edges(flows, group)
     alt = f"{group}: remaining exact W2 over the learning rate, a line for each variant"
     caption = (
-        "Exact W₂ that remains, over the learning rate. Left of the line: computed steps, without a rate. A line "
-        "ends where the runs diverge."
+        f"{group}. Exact W₂ that remains, over the learning rate. Left of the line: computed steps, without a rate. A line "
+        f"ends where the runs diverge."
     )
-    some = [
-        Chart(f"{o} objective", charts.basin(variants, {"computed": computed}, there.get(o)))
-        for o, variants in searched.items()
-    ]
-    drawn = drawings.basins(searched, {"computed": computed}, there)
-    return [Charts(some, caption, as_figure(drawn, name, alt, f"{group}. {caption}"))]
+    drawn = drawings.basins(searched, {"computed": computed}, edges(flows, group))
+    return [as_figure(drawn, name, alt, caption)]
 
 
 def _reduced(flows: Flows, group: str) -> str:
@@ -147,7 +127,7 @@ def _reduced(flows: Flows, group: str) -> str:
     return f", in {max(ranks):.0f} dimensions" if ranks and rated and ranks != set(rated) else ""
 
 
-def _finite(flows: Flows, group: str, objective: str) -> dict[str, list[Best]]:
+def finite(flows: Flows, group: str, objective: str) -> dict[str, list[Best]]:
     """Return the results at each rate by variant, without variants that diverged at every rate."""
     every = {v: by_rate(flows.some(group, v, objective)) for v in ELEVEN}
     return {
@@ -157,31 +137,27 @@ def _finite(flows: Flows, group: str, objective: str) -> dict[str, list[Best]]:
     }
 
 
-def _convergence(flows: Flows, group: str) -> list[Charts]:
+def _convergence(flows: Flows, group: str) -> list[Figure]:
     hows: dict[str, str | None] = {"step computed": None}
     hows |= {f"best rate, {objective}": objective for objective in flows.objectives(group)}
-    some, drawn = [], {}
+    drawn = {}
     for title, objective in hows.items():
         best: Mapping[str, Best] = {
             v: one
             for v in ELEVEN
             if (one := flows.best(group, v, objective)) is not None and one.mean < float("inf")
         }
-        points = charts.loss_curves(best)
+        points = loss_curves(best)
         if points:
             drawn[title] = points
-            some.append(Chart(title, charts.convergence(points)))
-    caption = (
-        "The loss of the first seed over its steps, as a distance. Variants weight slices differently: compare how lines "
-        "fall, not their heights."
-    )
-    if not some:
+    if not drawn:
         return []
-    name = f"{flows.experiment}-{file_name(group)}-way"
-    still = as_figure(
-        drawings.convergence(drawn), name, f"{group}: {caption}", f"{group}. {caption}"
+    caption = (
+        f"{group}. The loss of the first seed over its steps, as a distance. Variants weight slices differently: compare how "
+        f"lines fall, not their heights."
     )
-    return [Charts(some, caption, still)]
+    name = f"{flows.experiment}-{file_name(group)}-way"
+    return [as_figure(drawings.convergence(drawn), name, caption, caption)]
 
 
 def edges(flows: Flows, group: str) -> dict[str, float]:
@@ -273,7 +249,9 @@ def _runtime(flows: Flows, whole_group: str, rows: dict[str, Row]) -> Table:
         paper = find(table, variant, setting, "runtime_s")
         theirs = "–" if paper is None else f"{paper.mean:.2f} ± {paper.std:.2f}"
         if variant not in rows:
-            lines.append([variant, flows.why_untimed(whole_group, variant), "–", theirs, "–"])
+            why = flows.why_untimed(whole_group, variant)
+            if why not in (NOT_ASKED, NOT_RUN):
+                lines.append([variant, why, "–", theirs, "–"])
             continue
         steps = rows[variant]["measures"]["steps"]
         seconds = rows[variant]["seconds"] * whole / max(steps, 1)
@@ -343,7 +321,7 @@ def every_rate(flows: Flows, group: str) -> list[Table]:
         "sum of squares does. W₂ of colors from 0 to 255. The photographs are not the paper's."
     )
     title = f"{group}: every rate"
-    return [Table(f"color-{file_name(group)}-rates", title, header, lines, note, folded=True)]
+    return [Table(f"color-{file_name(group)}-rates", title, header, lines, note, apart=True)]
 
 
 def _by_published_rate(flows: Flows, group: str, variant: str, objective: str) -> dict[float, Best]:
@@ -361,62 +339,10 @@ def _in_colors(best: Best) -> str:
     return f"{best.mean:.3f} ± {best.std:.3f}" if len(best.runs) > 1 else f"{best.mean:.3f}"
 
 
-# The first section of the page: the computed step, the best searched rates and the paper's numbers.
+# The computed step of "sw", the best searched rates and the paper's numbers, in all groups.
 
 
-def summary_section(every: list[Flows]) -> Section | None:
-    """Return the first section: computed steps against the best searched rates and the paper; None if there are no runs."""
-    tables = [table for flows in every if (table := _summary_table(flows)) is not None]
-    if not tables:
-        return None
-    words = [
-        "Computed steps need no learning rate: each is computed from the slices it draws. The table has the distance that "
-        "remains, beside that of the best of all searched rates and that of the paper."
-    ]
-    cards = [card for flows in every for card in _cards(flows)]
-    return Section("Computed steps against searched rates", words, tables, cards)
-
-
-def _cards(flows: Flows) -> list[Card]:
-    """Return the largest remaining distance of "sw", and how often no searched rate is better."""
-    name = TITLES[flows.experiment].lower()
-    computed = _each(flows, "sw", None)
-    if not computed:
-        return []
-    worst = max(best.mean for best in computed.values())
-    of = _worst_of(computed)
-    steps = steps_of(Best(None, 0.0, 0.0, [run for best in computed.values() for run in best.runs]))
-    cards = [Card(number(worst), f"{name}: W₂ that remains with computed steps, after {steps} steps (sw{of})")]  # fmt: skip
-    for objective in ("root", "power"):
-        searched = _each(flows, "sw", objective)
-        if searched:
-            most = number(max(best.mean for best in searched.values()))
-            tried = sum(len(flows.some(group, "sw", objective)) for group in searched)
-            cards.append(Card(most, f"{name}: W₂ that remains at the best rate on the {objective}, found by {tried:,} runs (sw{_worst_of(searched)})"))  # fmt: skip
-    return cards + _counts(flows, name)
-
-
-def _counts(flows: Flows, name: str) -> list[Card]:
-    """Count, over variants and settings, how often no searched rate on the root, the paper's objective, is better."""
-    both = []
-    for case in ((group, variant) for group in flows.groups for variant in ELEVEN):
-        computed, rated = flows.best(*case, None), flows.best(*case, "root")
-        if computed is not None and rated is not None:
-            both.append(computed.mean <= rated.mean)
-    words = f"{name}: variants and settings in which computed steps end no farther than the best rate on the root"
-    return [Card(f"{sum(both)} of {len(both)}", words)] if both else []
-
-
-def _worst_of(found: dict[str, Best]) -> str:
-    return f", the worst of {len(found)} settings" if len(found) > 1 else ""
-
-
-def _each(flows: Flows, variant: str, objective: str | None) -> dict[str, Best]:
-    found = {group: flows.best(group, variant, objective) for group in flows.groups}
-    return {group: best for group, best in found.items() if best is not None}
-
-
-def _summary_table(flows: Flows) -> Table | None:
+def _summary_table(flows: Flows) -> list[Table]:
     """Return a table for "sw" in every group."""
     lines = []
     for group in flows.groups:
@@ -432,7 +358,7 @@ def _summary_table(flows: Flows) -> Table | None:
         shown += [remaining(flows, group, "sw", objective) for objective in ("root", "power")]
         lines.append([*shown, paper_value(flows, "sw", group)])
     if not lines:
-        return None
+        return []
     header = [
         "sw on",
         "step computed: W₂ that remains",
@@ -442,7 +368,7 @@ def _summary_table(flows: Flows) -> Table | None:
         "the paper",
     ]
     title = TITLES[flows.experiment]
-    return Table(f"{flows.experiment}-verdict", title, header, lines, _sizes(flows))
+    return [Table(f"{flows.experiment}-verdict", title, header, lines, _sizes(flows))]
 
 
 def _sizes(flows: Flows) -> str:

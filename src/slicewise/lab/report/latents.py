@@ -1,4 +1,4 @@
-"""The sections on generation and translation: rankings of the variants, distances over rates, samples and times.
+"""Figures and tables of generation and translation: rankings of the variants, distances over rates, samples and times.
 
 Numbers stand beside the paper's where it prints any.
 """
@@ -12,26 +12,15 @@ from slicewise.judging import MIN_VARIANCE_RATIO
 from slicewise.lab.experiments import COMPUTED, DISPLACEMENT, ELEVEN, TIMED_PREFIX
 from slicewise.lab.images import gallery
 from slicewise.lab.published import Published, find, published
-from slicewise.lab.report import charts, drawings
+from slicewise.lab.report import drawings
 from slicewise.lab.report.best import Best, Row
-from slicewise.lab.report.layout import (
-    Block,
-    Chart,
-    Charts,
-    Figure,
-    Heading,
-    Section,
-    Table,
-    as_figure,
-    file_name,
-)
+from slicewise.lab.report.layout import Block, Figure, Table, as_figure, file_name
 from slicewise.lab.report.training_runs import (
     NAMES,
     PAPER_NAMES,
     Group,
     Samples,
     count_no_worse,
-    groups,
     is_eligible,
     mean,
     objectives,
@@ -64,28 +53,25 @@ _COLLAPSED = f" (variance < {MIN_VARIANCE_RATIO:g})"
 _PAPER_SIZES = (512, 2048)
 
 
-def section(store: Store, experiment: str) -> Section | None:
-    """Return the section of one of the two experiments; None if there are no runs."""
-    found, timed = groups(store, experiment)
-    if not found and not timed:
-        return None
-    blocks: list[Block] = []
+def blocks(
+    store: Store, experiment: str, found: Sequence[Group], timed: Sequence[Row]
+) -> list[Block]:
+    """Return the figures and tables of one of the two experiments."""
+    made: list[Block] = []
     for group in found:
-        blocks += [Heading(group.words), *_basins(experiment, group)]
-        blocks += no_rate(experiment, group)
-        blocks += [
+        made += [*_basins(experiment, group), *no_rate(experiment, group)]
+        made += [
             _ranked(experiment, group, o)
             for o in (*objectives(group), DISPLACEMENT, COMPUTED)
-            if o != COMPUTED or _has(group, COMPUTED)
+            if _has(group, o) or (o == DISPLACEMENT and group.untrained())
         ]
-        blocks += [*orders(experiment, group), *every_rate(experiment, group)]
-        blocks += _pictures(store, experiment, group)
-    tables = times(experiment, timed)
-    blocks += [Heading("Time"), *tables] if tables else []
-    return Section(TITLES[experiment], _words(found), blocks, chosen=True)
+        made += [*orders(experiment, group), *every_rate(experiment, group)]
+        made += _pictures(store, experiment, group)
+    return [*made, *times(experiment, timed)]
 
 
-def _words(found: Sequence[Group]) -> list[str]:
+def how_made(found: Sequence[Group]) -> list[str]:
+    """Describe how the runs were made, and how they may be compared."""
     words = [
         "The latents are not the paper's, and neither are the networks, which it does not describe: compare the order of "
         "the methods, where basins lie and how wide they are, and ratios of times; not distances.",
@@ -101,7 +87,7 @@ def _words(found: Sequence[Group]) -> list[str]:
     return words
 
 
-def _basins(experiment: str, group: Group) -> list[Charts]:
+def _basins(experiment: str, group: Group) -> list[Figure]:
     made = []
     for measure, words in (("sw2", "SW₂ on held-out data"), ("w2", "exact W₂ on held-out data")):
         searched = {
@@ -123,15 +109,12 @@ def _basins(experiment: str, group: Group) -> list[Charts]:
             if (marks := _marks(group, objective, measure))
         }
         left = f" Left of the line: {' and '.join(beside)}, for all." if beside else ""
-        caption = f"{words} over the learning rate.{left} A line ends where runs diverge."
-        some_charts = [
-            Chart(f"{words}, {o} objective", charts.basin(lines, beside, None, measure=words))
-            for o, lines in searched.items()
-        ]
+        caption = (
+            f"{group.words}. {words} over the learning rate.{left} A line ends where runs diverge."
+        )
         drawn = drawings.basins(searched, beside, {}, measure=words)
         name = f"{experiment}-{file_name(group.words)}-basin-{measure}"
-        still = as_figure(drawn, name, f"{group.words}: {caption}", f"{group.words}. {caption}")
-        made.append(Charts(some_charts, caption, still))
+        made.append(as_figure(drawn, name, caption, caption))
     return made
 
 
@@ -155,7 +138,7 @@ def no_rate(experiment: str, group: Group) -> list[Table]:
     if not found["sw2"]:
         return []
     lines = []
-    for variant in ELEVEN:
+    for variant in (v for v in ELEVEN if any(v in some for some in found.values())):
         line = [variant]
         for measure, some in found.items():
             one = some.get(variant)
@@ -212,9 +195,8 @@ def _ranked(experiment: str, group: Group, objective: str) -> Table:
         least = group.least(variant, objective)
         if least is not None:
             lines.append(line(variant, least, f"{_rate(least)}, cannot win"))
-        else:
-            why = "diverged" if group.some(variant, objective) else "not run"
-            lines.append([variant, why, *["–"] * (len(measures) + 1), *beside(variant, None)])
+        elif group.some(variant, objective):
+            lines.append([variant, "diverged", *["–"] * (len(measures) + 1), *beside(variant, None)])  # fmt: skip
     for row in group.untrained():
         shown = [format_measure(mean([row], name), name) for name in measures]
         over = _over_floor(group, value(row, "sw2"))
@@ -275,7 +257,8 @@ def orders(experiment: str, group: Group) -> list[Table]:
     paper = {v: i for i, v in enumerate(sorted(known, key=lambda v: known[v].mean), 1)}
     ours = {name: group.ranks(name) for name in ("w2", "sw2", "energy")}
     lines = []
-    for variant in sorted(ELEVEN, key=lambda v: paper.get(v, 99)):
+    run = [v for v in ELEVEN if group.some(v, "root")]
+    for variant in sorted(run, key=lambda v: paper.get(v, 99)):
         by_w2 = group.best(variant, "root", "w2")
         shown = ["–", "–", "–"]
         if by_w2 is not None:
@@ -319,7 +302,7 @@ def every_rate(experiment: str, group: Group) -> list[Table]:
     header = ["variant", "rate", "W₂", "SW₂", "energy", "variance"] + ["the paper: W₂"] * bool(printed)  # fmt: skip
     note = "Means over seeds, on the root, means over samples; ∞ where a seed diverged."
     name = f"{experiment}-{file_name(group.words)}-rates"
-    return [Table(name, f"{group.words}: every rate", header, lines, note, folded=True)]
+    return [Table(name, f"{group.words}: every rate", header, lines, note, apart=True)]
 
 
 def _all(runs: Sequence[Row], measure: str) -> float:

@@ -1,16 +1,13 @@
-"""What a report is made of: sections of charts, figures and tables; how variants are drawn; tables for other programs.
-
-No block knows how the page shows it: `page.py` does that.
-"""
+"""What a report is made of: figures and tables, as blocks of the page and as files; how variants are drawn."""
 
 from __future__ import annotations
 
 import csv
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
 
@@ -32,23 +29,6 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """An interactive chart: a Vega-Lite specification with its data."""
-
-    title: str
-    spec: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Charts:
-    """Charts side by side, and a figure for printing and for pages without scripts."""
-
-    charts: Sequence[Chart]
-    caption: str
-    still: Figure | None = None
-
-
-@dataclass(frozen=True)
 class Table:
     """A table of text; the first column names the row."""
 
@@ -57,36 +37,10 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
-    folded: bool = False  # whether it is shown on request only
+    apart: bool = False  # whether it is a file only, too long for the page
 
 
-@dataclass(frozen=True)
-class Card:
-    """One number in large type, and what it is."""
-
-    number: str
-    words: str
-
-
-@dataclass(frozen=True)
-class Heading:
-    """The heading of a part of a section."""
-
-    title: str
-
-
-Block = Figure | Charts | Table | Heading
-
-
-@dataclass(frozen=True)
-class Section:
-    """A section of the page: words, cards and blocks."""
-
-    title: str
-    words: Sequence[str] = ()
-    blocks: Sequence[Block] = field(default_factory=list)
-    cards: Sequence[Card] = ()
-    chosen: bool = False  # whether readers can choose the variants that are drawn
+Block = Figure | Table
 
 
 def as_figure(

@@ -1,33 +1,33 @@
-"""Write the report of a store: index.html, which needs no other file, and its figures and tables as files."""
+"""Write the report of a store: index.html, which needs no other file, and figures and tables as files beside it."""
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from slicewise.lab.errors import UserError
+from slicewise.lab.report import flows as of_flows
 from slicewise.lab.report import latents, theory
 from slicewise.lab.report.best import Row
 from slicewise.lab.report.flow_runs import Flows
-from slicewise.lab.report.flows import TITLES, summary_section
-from slicewise.lab.report.flows import section as flow_section
 from slicewise.lab.report.layout import (
     STYLES,
-    Chart,
-    Charts,
+    Block,
     Figure,
-    Heading,
-    Section,
     Table,
     as_csv,
     as_latex,
     as_markdown,
-    file_name,
 )
+from slicewise.lab.report.story.chapters import GLOSSARY, Story, tell
+from slicewise.lab.report.training_runs import groups
 from slicewise.lab.study import Store
 from slicewise.support import check_writable, write_whole
 
@@ -52,10 +52,12 @@ def write_report(store: str | Path, out: str | Path) -> Path:
             raise UserError(f"{store} holds no runs yet: `slicewise reproduce all` makes some")
         with _written_to(folder):  # before drawing, which takes a while
             check_writable(folder)
-        sections = [*_sections(kept), *_closing_sections(rows)]
-    page = _page(sections, len(rows), Path(store), max(row["finished"] for row in rows))
+        flows = [found for name in of_flows.TITLES if (found := Flows(kept, name)).asked_or_run]
+        blocks = _blocks(kept, flows)
+        story = tell(kept, flows, blocks)
+    page = _page(story, rows, Path(store))
     with _written_to(folder):
-        for name, content in _apart(_beside(sections)):
+        for name, content in _apart(_beside(blocks)):
             write_whole(folder / name, content)
         write_whole(folder / "index.html", page)
     return folder / "index.html"
@@ -71,12 +73,14 @@ def _written_to(folder: Path) -> Iterator[None]:
         ) from wrong
 
 
-def _sections(store: Store) -> list[Section]:
-    flows = [Flows(store, experiment) for experiment in TITLES]
-    trained = [latents.section(store, experiment) for experiment in latents.TITLES]
-    found = [summary_section(flows), *map(flow_section, flows), *trained]
-    found += [theory.section(store, experiment) for experiment in theory.TITLES]
-    return [part for part in found if part is not None]
+def _blocks(store: Store, every: Sequence[Flows]) -> dict[str, list[Block]]:
+    """Return the figures and tables of all experiments that have any, by their titles."""
+    found = {of_flows.TITLES[flows.experiment]: of_flows.blocks(flows) for flows in every}
+    for name, title in latents.TITLES.items():
+        found[title] = latents.blocks(store, name, *groups(store, name))
+    for name, title in theory.TITLES.items():
+        found[title] = theory.blocks(store, name)
+    return {title: some for title, some in found.items() if some}
 
 
 def _apart(files: Iterable[tuple[str, str | bytes]]) -> Iterable[tuple[str, str | bytes]]:
@@ -88,23 +92,22 @@ def _apart(files: Iterable[tuple[str, str | bytes]]) -> Iterable[tuple[str, str 
         yield (name if used[name] == 1 else f"{stem}-{used[name]}.{kind}"), content
 
 
-def _beside(sections: Sequence[Section]) -> Iterable[tuple[str, str | bytes]]:
+def _beside(blocks: Mapping[str, Sequence[Block]]) -> Iterable[tuple[str, str | bytes]]:
     """Return every figure and table as files, and all tables in one Markdown file."""
     tables = []
-    for block in (block for part in sections for block in part.blocks):
-        figure = block.still if isinstance(block, Charts) else block
-        if isinstance(figure, Figure):
-            yield f"{figure.name}.png", figure.png
-            yield f"{figure.name}.svg", figure.svg
-        elif isinstance(figure, Table):
-            tables.append(figure)
-            yield f"{figure.name}.csv", as_csv(figure)
-            yield f"{figure.name}.tex", as_latex(figure)
+    for block in (block for some in blocks.values() for block in some):
+        if isinstance(block, Figure):
+            yield f"{block.name}.png", block.png
+            yield f"{block.name}.svg", block.svg
+        else:
+            tables.append(block)
+            yield f"{block.name}.csv", as_csv(block)
+            yield f"{block.name}.tex", as_latex(block)
     whole = (f"## {one.title}\n\n{as_markdown(one)}\n{one.note}\n" for one in tables)
     yield "tables.md", "\n".join(whole)
 
 
-def _page(sections: Sequence[Section], n_runs: int, store: Path, finished: str) -> str:
+def _page(story: Story, rows: Sequence[Row], store: Path) -> str:
     from jinja2 import Environment, PackageLoader
 
     environment = Environment(
@@ -112,57 +115,46 @@ def _page(sections: Sequence[Section], n_runs: int, store: Path, finished: str) 
     )
     environment.filters["inline"] = lambda png: base64.b64encode(png).decode()
     environment.filters["data"] = as_script_data
-    environment.filters["anchor"] = file_name
-    for kind in (Table, Charts, Heading):
-        environment.tests[kind.__name__.lower()] = lambda block, kind=kind: isinstance(block, kind)
-    drawn = any(isinstance(block, Charts) for part in sections for block in part.blocks)
+    environment.filters["terms"] = explained
+    environment.tests["table"] = lambda block: isinstance(block, Table)
     return environment.get_template("report.html").render(
-        sections=sections,
+        story=story,
         styles=STYLES,
+        data=_data(story),
+        machines=_machines(rows),
         store=store.name,
-        n_runs=n_runs,
-        finished=finished,
-        vega=_vega() if drawn else "",
+        n_runs=len(rows),
+        finished=max(row["finished"] for row in rows),
     )
 
 
-def as_script_data(chart: Chart) -> str:
-    """Return the specification as JSON that is safe inside a script element: `<` is escaped."""
-    text = json.dumps(chart.spec, allow_nan=False, separators=(",", ":"))
+def _data(story: Story) -> dict[str, Any]:
+    """Return what the script of the page draws."""
+    return {
+        "films": [asdict(film) for film in story.films],
+        "behind": {} if story.works is None else story.works.behind,
+    }
+
+
+def as_script_data(data: Mapping[str, Any]) -> str:
+    """Return data as JSON that is safe inside a script element: `<` is escaped."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _vega() -> str:
-    """Return the JavaScript that draws the charts, so that the page needs no network."""
-    import altair
-    import vl_convert
+def explained(words: str) -> Any:
+    """Return text with its terms, written as [[term|words]], as elements that explain themselves."""
+    from markupsafe import Markup, escape
 
-    major = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
-    bundle = vl_convert.javascript_bundle(vl_version=major)  # type: ignore[call-arg]  # its stubs require more arguments
-    return bundle.replace("</script", "<\\/script")
+    def one(found: re.Match[str]) -> str:
+        return f'<span class="term" tabindex="0" data-tip="{escape(GLOSSARY[found[1]])}">{found[2]}</span>'
 
-
-_CONVENTIONS = [
-    ("W₂", "exact, between all particles and the target, in double precision: not W₂², and not an estimate"),
-    ("power", "the loss is SW₂², a mean over particles and slices"),
-    ("root", "the loss is SW₂, its square root, as the paper's scripts have it: with a constant rate it oscillates and never converges"),
-    ("mean convention", "losses are means over particles; a rate h moves each particle by 2 h / n times its displacement (power)"),
-    ("reference convention", "the scale of the published scripts: a sum over particles, times their number"),
-    ("step computed", "no rate: the step that minimizes the loss on the slices drawn, with fixed matchings"),
-    ("best rate", "the rate with the least mean W₂ over seeds, as in the paper; ± is the standard deviation over seeds"),
-    ("diverged", "counts as infinitely far"),
-    ("edge of sw by theory", "n L d / (L + d − 1): beyond this rate the squared loss of L fresh slices in d dimensions diverges"),
-    ("seconds", "the time of the batch over its number of runs, unless a run was timed by itself"),
-]  # fmt: skip
+    # Escaping leaves the brackets as they are; what stands in them is escaped already.
+    return Markup(re.sub(r"\[\[(\w+)\|([^\]]+)\]\]", one, str(escape(words))))
 
 
-def _closing_sections(rows: Sequence[Row]) -> list[Section]:
-    """Return the last sections: the words used, and the machines."""
-    words = Table("conventions", "Words", ["word", "meaning"], [list(one) for one in _CONVENTIONS])
-    return [Section("Conventions", (), [words]), _environment(rows)]
-
-
-def _environment(rows: Sequence[Row]) -> Section:
+def _machines(rows: Sequence[Row]) -> Table:
+    """Return a table of the machines and versions that runs were made with."""
     machines: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         packages = ", ".join(f"{name} {version}" for name, version in sorted(row["versions"].items()))  # fmt: skip
@@ -178,6 +170,4 @@ def _environment(rows: Sequence[Row]) -> Section:
         for (device, packages), some in sorted(machines.items())
     ]
     header = ["machine", "with", "runs", "hours", "the last at (UTC)"]
-    return Section(
-        "Environment", (), [Table("environment", "Machines and versions", header, lines)]
-    )
+    return Table("environment", "Machines and versions", header, lines)

@@ -10,6 +10,8 @@ from slicewise.lab.report.best import Best, by_rate, number
 from slicewise.lab.report.flow_runs import Flows
 
 ALIKE = 2.0  # numbers within this factor agree
+# How reasons begin where numbers agree, and where they cannot be compared.
+AGREES, OTHER_SIZES = "agrees", "made with smaller sizes"
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,14 @@ SIZES = {
 }
 
 
+def column_objective(experiment: str, variant: str) -> str:
+    """Return the objective of the paper's column: for colors that of "sw" is the square, all others are the root."""
+    return published_objective(variant) if experiment == "color" else "root"
+
+
 def reason(flows: Flows, group: str, variant: str) -> str:
     """Compare the best rate on the objective of the paper (for colors, "sw" on the square, else the root) with its number."""
-    column = published_objective(variant) if flows.experiment == "color" else "root"
+    column = column_objective(flows.experiment, variant)
     paper, ours = flows.published(variant, group), flows.best(group, variant, column)
     if paper is None:
         return "the paper prints none"
@@ -39,11 +46,11 @@ def reason(flows: Flows, group: str, variant: str) -> str:
         return ""
     given, sizes = ours.runs[0]["given"], SIZES[flows.experiment]
     if other_sizes(flows.experiment, given):
-        return "made with smaller sizes: see below"
+        return OTHER_SIZES
     also = "; other photographs" if flows.experiment == "color" else ""
     theirs = max(paper.mean, sizes.rounded)
     if (paper.mean - sizes.rounded) / ALIKE <= ours.mean <= (paper.mean + sizes.rounded) * ALIKE:
-        return f"agrees, within a factor of {ALIKE:g}{also}"
+        return f"{AGREES}, within a factor of {ALIKE:g}{also}"
     noise = given.get("noise") or noise_of(given["task"])
     if noise is not None and max(ours.mean, theirs) <= noise:
         return f"both below the resolution of single precision, {number(noise)}{also}"

@@ -1,35 +1,30 @@
-"""The sections on theory and on estimators: each statement, its measurements and its figure."""
+"""Checks of theory and of estimators: each statement, its measurements and its figure."""
 
 from __future__ import annotations
 
 from slicewise.lab.experiments import CHECKS, Check, Measured, task_from
 from slicewise.lab.images import blank
 from slicewise.lab.report.best import Row
-from slicewise.lab.report.layout import Block, Figure, Section, Table, as_figure
+from slicewise.lab.report.layout import Block, Figure, Table, as_figure
 from slicewise.lab.study import Store, as_json
 
-TITLES = {
-    "theory": "Statements of the theory, measured",
-    "estimators": "Estimators: bias, variance and time",
-}
+TITLES = {"theory": "Theory, measured", "estimators": "Estimators: bias, variance and time"}
 
 
-def section(store: Store, experiment: str = "theory") -> Section | None:
-    """Return the section of an experiment of checks; None if none was run."""
+def blocks(store: Store, experiment: str = "theory") -> list[Block]:
+    """Return a table of the statements with their measurements, and a figure of each; nothing if none was run."""
     rows = store.rows(experiment=experiment)
-    blocks: list[Block] = []
-    verdicts = []
+    figures: list[Block] = []
+    lines = []
     for name, check in CHECKS[experiment].items():
         found = of_one_preset(check, [r for r in rows if r["setting"] == name])
-        if not found:
-            continue
-        blocks.append(_figure(experiment, check, found))
-        verdicts.append([check.title, check.statement, check.verdict(found)])
-    if not blocks:
-        return None
-    header = ["", "the statement", "measured"]
-    table = Table(f"{experiment}-verdicts", "What holds", header, verdicts)
-    return Section(TITLES[experiment], (), [table, *blocks])
+        if found:
+            figures.append(_figure(experiment, check, found))
+            lines.append([check.title, check.statement, check.verdict(found)])
+    if not figures:
+        return []
+    header = ["", "tested", "measured"]
+    return [Table(f"{experiment}-verdicts", TITLES[experiment], header, lines), *figures]
 
 
 def of_one_preset(check: Check, rows: list[Row]) -> list[Measured]:
@@ -48,5 +43,4 @@ def _figure(experiment: str, check: Check, found: list[Measured]) -> Figure:
     drawing = blank(11, 4.2)
     (whole,) = drawing.subfigures(1, 1, squeeze=False).flat
     check.draw(whole, found)
-    words = f"{check.title}. {check.statement}"
-    return as_figure(drawing, f"{experiment}-{check.name}", check.title, words)
+    return as_figure(drawing, f"{experiment}-{check.name}", check.title, check.title)
