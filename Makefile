@@ -34,8 +34,8 @@ slow: $(READY) ## run the tests that take longer
 cluster: $(READY) ## run the tests on a Ray cluster of two nodes, started here
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m cluster tests/lab/study/test_ray.py tests/stats/test_ray_tables.py
 
-browser: $(READY) ## test the report and the page of a flow in Chromium, if it is on the path; that of report/runs.db, if it exists
-	$(BIN)/python -m pytest -p no:xdist -m browser tests/lab/report/test_browser.py tests/lab/images/test_film_page.py
+browser: $(READY) ## test the report, the page of a flow and the playground in Chromium, if it is on the path; that of report/runs.db, if it exists
+	$(BIN)/python -m pytest -p no:xdist -m browser tests/lab/report/test_browser.py tests/lab/images/test_film_page.py tests/lab/play
 
 pot-tests: $(READY) ## run POT's own tests against slicewise.pot; SOURCE=a checkout of POT, whose test folder is used
 	@test -d "$(SOURCE)/test/sliced" || { echo "skipped: no POT tests at SOURCE='$(SOURCE)'; give SOURCE=folder of a checkout of POT"; exit 0; }; \
