@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow cluster browser pot-tests gpu sanitize bench bench-pot bench-threads bench-gpu bench-color bench-steps bench-networks bench-stats bench-laws claims examples faces check format dist clean
+.PHONY: help setup demo test slow cluster browser pot-tests gpu sanitize bench bench-pot bench-threads bench-gpu bench-color bench-steps bench-networks bench-stats bench-laws claims examples faces check format dist lowest release-check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -111,6 +111,16 @@ dist: $(READY) ## build sdist and wheel; install the wheel into an empty environ
 	build/empty/bin/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt dist/*.whl
 	cd build && empty/bin/python -W error ../.ci/use_wheel.py
+
+lowest: ## test with the lowest versions that pyproject.toml admits, in an environment of their own
+	@test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
+	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt torch
+	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt \
+		--editable '.[lab,metric,tables]' pytest pytest-xdist hypothesis
+	OMP_NUM_THREADS=1 build/lowest/bin/python -m pytest -n 2 -m 'not slow and not cluster and not browser' $(TESTS)
+
+release-check: check dist ## all checks of a release that need no network; TAG=v0.2.0 compares it with the versions
+	$(BIN)/python .ci/release_check.py $(if $(TAG),--tag $(TAG))
 
 clean: ## remove everything that was built
 	rm -rf $(VENV) dist build report .pytest_cache .mypy_cache .ruff_cache .hypothesis
