@@ -41,7 +41,9 @@ def versions(tag: str | None) -> Iterator[str]:
 def floors(tag: str | None) -> Iterator[str]:
     """Yield requirements whose floor `make lowest` does not test."""
     del tag
-    lowest = dict(re.findall(r"(?m)^([\w-]+)==(\S+)$", (ROOT / "constraints-lowest.txt").read_text()))
+    lowest = dict(
+        re.findall(r"(?m)^([\w-]+)==(\S+)$", (ROOT / "constraints-lowest.txt").read_text())
+    )
     lowest = {name.lower(): version for name, version in lowest.items()}
     text = (ROOT / "pyproject.toml").read_text()
     extras = text[text.index("[project.optional-dependencies]") : text.index("\ndev = [")]
@@ -63,7 +65,16 @@ def reproducible(tag: str | None) -> Iterator[str]:
     for _ in range(2):
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run(
-                [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", folder, str(ROOT)],
+                [
+                    sys.executable,
+                    "-m",
+                    "build",
+                    "--no-isolation",
+                    "--wheel",
+                    "--outdir",
+                    folder,
+                    str(ROOT),
+                ],
                 env={**os.environ, "SOURCE_DATE_EPOCH": epoch},
                 capture_output=True,
                 check=True,
@@ -84,7 +95,9 @@ def metadata(tag: str | None) -> Iterator[str]:
     for field in ("Summary", "License-Expression", "Requires-Python", "Description-Content-Type"):
         if not found[field]:
             yield f"the wheel's metadata have no {field}"
-    if "direct_url" in str(found) or any(" @ " in one for one in found.get_all("Requires-Dist", [])):
+    if "direct_url" in str(found) or any(
+        " @ " in one for one in found.get_all("Requires-Dist", [])
+    ):
         yield "a requirement names an address, which a registry refuses"
 
 
@@ -93,10 +106,18 @@ def review(tag: str | None) -> Iterator[str]:
     del tag
     asked = {
         "repo-review": ["."],
-        "zizmor": ["--offline", "--no-progress", "--min-severity=medium", "--config=.github/zizmor.yml", ".github"],
+        "zizmor": [
+            "--offline",
+            "--no-progress",
+            "--min-severity=medium",
+            "--config=.github/zizmor.yml",
+            ".github",
+        ],
     }
     for tool, arguments in asked.items():
-        program = shutil.which(tool, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+        program = shutil.which(
+            tool, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        )
         if program is None:
             print(f"  left out: {tool} is not installed (pip install '.[release]')")
             continue

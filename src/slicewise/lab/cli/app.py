@@ -23,7 +23,7 @@ from slicewise.lab.cli.runs import report, runs
 from slicewise.lab.cli.transfer import transfer
 from slicewise.lab.cli.variants import variants
 from slicewise.lab.errors import UserError
-from slicewise.support import meant
+from slicewise.support import did_you_mean, meant
 
 # What a bare `slicewise` prints: a line for each thing that people come for.
 GREETING = """slicewise {version}: sliced-Wasserstein distances, and what is done with them
@@ -38,10 +38,14 @@ GREETING = """slicewise {version}: sliced-Wasserstein distances, and what is don
 
 slicewise --help lists all commands, slicewise COMMAND --help their options and examples."""
 
+# How alike words are, by difflib's ratio, of which one is offered for the other.
+CLOSE = 0.75
+
 app = typer.Typer(
     name="slicewise",
     help="Compute sliced-Wasserstein distances, move samples along them, and reproduce the study of their variants.",
     invoke_without_command=True,
+    suggest_commands=False,  # its own suggestions need only a few letters in common
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -97,15 +101,22 @@ def run(arguments: list[str]) -> int:
     try:
         status = command.main(arguments, prog_name="slicewise", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader, `head` say, has what it wanted. What is still buffered goes nowhere, also when Python exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit) as ended:
+        # The reader, `head` say, has what it wanted; typer exits when it notices first.
+        if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        # What is still buffered goes nowhere, also when Python exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
         return PIPE_CLOSED
     except typer.TyperException as wrong:
         _keep_close_suggestions(wrong)
         message = wrong.format_message() if hasattr(wrong, "format_message") else str(wrong)
         context = getattr(wrong, "ctx", None)
         path = "slicewise" if context is None else context.command_path
+        if message.startswith("No such command"):
+            word = next((word for word in arguments if not word.startswith("-")), "")
+            near = did_you_mean(meant(word, getattr(command, "commands", ()), cutoff=CLOSE))
+            message = f"{message} {near}"
         return _fail(message, hint=f"{path} --help lists the options")
     except typer.Abort:
         return STOPPED
@@ -129,7 +140,7 @@ def _keep_close_suggestions(wrong: typer.TyperException) -> None:
     """Leave out options that only share a few letters with what was written."""
     written, offered = getattr(wrong, "option_name", None), getattr(wrong, "possibilities", None)
     if written and offered:
-        vars(wrong)["possibilities"] = meant(written, offered, cutoff=0.75)
+        vars(wrong)["possibilities"] = meant(written, offered, cutoff=CLOSE)
 
 
 def _fail(message: str, hint: str = "") -> int:
