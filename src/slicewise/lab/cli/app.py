@@ -106,7 +106,7 @@ def run(arguments: list[str]) -> int:
         if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):
             raise
         # What is still buffered goes nowhere, also when Python exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return PIPE_CLOSED
     except typer.TyperException as wrong:
         _keep_close_suggestions(wrong)
