@@ -9,7 +9,7 @@ CODE := src tests benchmarks examples docs/conf.py docs/check_site.py docs/_exte
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow cluster browser pot-tests gpu sanitize bench bench-pot bench-threads bench-gpu bench-color bench-steps bench-networks bench-stats bench-laws claims examples faces check format docs dist clean
+.PHONY: help setup demo test slow cluster browser pot-tests gpu sanitize bench bench-pot bench-threads bench-gpu bench-color bench-steps bench-networks bench-stats bench-laws claims examples faces check format docs dist lowest release-check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -36,8 +36,8 @@ slow: $(READY) ## run the tests that take longer
 cluster: $(READY) ## run the tests on a Ray cluster of two nodes, started here
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m cluster tests/lab/study/test_ray.py tests/stats/test_ray_tables.py
 
-browser: $(READY) ## test the report and the page of a flow in Chromium, if it is on the path; that of report/runs.db, if it exists; the site, if it is built
-	$(BIN)/python -m pytest -p no:xdist -m browser tests/lab/report/test_browser.py tests/lab/images/test_film_page.py tests/lab/test_site.py
+browser: $(READY) ## test the report, the page of a flow and the playground in Chromium, if it is on the path; that of report/runs.db, if it exists; the site, if it is built
+	$(BIN)/python -m pytest -p no:xdist -m browser tests/lab/report/test_browser.py tests/lab/images/test_film_page.py tests/lab/test_site.py tests/lab/play
 
 pot-tests: $(READY) ## run POT's own tests against slicewise.pot; SOURCE=a checkout of POT, whose test folder is used
 	@test -d "$(SOURCE)/test/sliced" || { echo "skipped: no POT tests at SOURCE='$(SOURCE)'; give SOURCE=folder of a checkout of POT"; exit 0; }; \
@@ -122,6 +122,16 @@ dist: $(READY) ## build sdist and wheel; install the wheel into an empty environ
 	build/empty/bin/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt dist/*.whl
 	cd build && empty/bin/python -W error ../.ci/use_wheel.py
+
+lowest: ## test with the lowest versions that pyproject.toml admits, in an environment of their own
+	@test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
+	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt torch
+	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt \
+		--editable '.[lab,metric,tables]' pytest pytest-xdist hypothesis
+	OMP_NUM_THREADS=1 build/lowest/bin/python -m pytest -n 2 -m 'not slow and not cluster and not browser' $(TESTS)
+
+release-check: check dist ## all checks of a release that need no network; TAG=v0.2.0 compares it with the versions
+	$(BIN)/python .ci/release_check.py $(if $(TAG),--tag $(TAG))
 
 clean: ## remove everything that was built
 	rm -rf $(VENV) dist build report docs/gallery docs/reference/api docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis

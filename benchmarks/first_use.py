@@ -28,7 +28,18 @@ SOURCE = Path(__file__).parents[1] / "src"
 # What the interpreter and other packages take, for comparison.
 FLOORS = ("pass", "import typer", "import numpy", "import torch")
 SUBCOMMANDS = (
-    *("distance", "plan", "drift", "flow", "transfer", "variants", "latents", "reproduce", "runs"),
+    *(
+        "distance",
+        "plan",
+        "drift",
+        "flow",
+        "transfer",
+        "variants",
+        "play",
+        "latents",
+        "reproduce",
+        "runs",
+    ),
     *("report", "bench"),
 )
 # Calls that are answered before any work begins; none of the files is there.
@@ -54,7 +65,16 @@ CALLS = (
     "report none.db",
 )
 # Lines at which TAB is pressed.
-COMPLETED = ("", "dist", "flow --", "flow -v eb", "reproduce g")
+COMPLETED = (
+    "",
+    "dist",
+    "flow --",
+    "flow -v eb",
+    "reproduce g",
+    "runs --variant rp",
+    "runs --experiment g",
+    "transfer --space o",
+)
 
 
 def completion(line: str) -> dict[str, str]:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_extensions")]
 
 import slicewise  # noqa: E402
+from slicewise.lab.play import playground_page  # noqa: E402
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 project = "slicewise"
 author = "The slicewise developers"
@@ -91,3 +96,9 @@ html_show_search_summary = False
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 copybutton_exclude = ".linenos, .gp, .go"
+
+
+def setup(app: Sphinx) -> None:
+    """Put the playground, one page that needs no other file, beside those that Sphinx writes."""
+    page = Path(app.outdir) / "play.html"
+    app.connect("build-finished", lambda *_: page.write_text(playground_page(), encoding="utf-8"))

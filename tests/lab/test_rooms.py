@@ -21,6 +21,7 @@ ROOMS = [
     "study",
     "experiments",
     "report",
+    "play",
     "cli",
 ]
 FOLDERS = ROOMS[2:]

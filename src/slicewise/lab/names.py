@@ -30,6 +30,9 @@ DTYPES = ("float64", "float32")
 # Those of `slicewise.color.LOOKS`.
 LOOKS = ("natural", "exact", "linear")
 
+# Those of `slicewise.color.spaces.SPACES`.
+SPACES = ("srgb", "linear", "oklab", "cielab")
+
 TOYS = ("swiss", "8gaussians", "knot")
 
 THEORY = "theory"

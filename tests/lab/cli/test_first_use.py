@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import typer
 import slicewise as sw
 from benchmarks.first_use import CALLS, COMPLETED, SUBCOMMANDS, completion
 from slicewise import color
+from slicewise.color.spaces import SPACES
 from slicewise.distance import Objective
 from slicewise.lab import names
 from slicewise.lab.cli.app import app
@@ -57,7 +59,14 @@ def test_no_torch_before_the_work(tmp_path):
         assert imported == [], call
         if call == "--version":
             assert (status, out, err) == (0, f"slicewise {sw.__version__}\n", "")
-        elif not call or "--help" in call:
+        elif not call:
+            # Bare, it greets: a few commands that are there, and where to find the rest.
+            greeted = set(re.findall(r"^  slicewise (\w+)", out, re.MULTILINE))
+            assert len(greeted) >= 5
+            assert greeted <= set(SUBCOMMANDS)
+            assert "slicewise --help" in out
+            assert (status, err) == (0, "")
+        elif "--help" in call:
             assert "Usage: slicewise" in out, call
         else:
             assert (status, out) == (2, ""), call
@@ -75,7 +84,9 @@ def test_no_torch_at_tab(tmp_path):
     assert shown["dist"] == {"distance"}
     assert shown["flow --"] >= {"--variant", "--steps", "--toy", "--help"}
     assert shown["flow -v eb"] == {"ebsw", "ebrpsw"}
-    assert shown["reproduce g"] == {"gradient-flow", "generate"}
+    assert shown["reproduce g"] == shown["runs --experiment g"] == {"gradient-flow", "generate"}
+    assert shown["runs --variant rp"] == {"rpsw"}
+    assert shown["transfer --space o"] == {"oklab"}
 
 
 def test_work_takes_torch(tmp_path):
@@ -93,6 +104,7 @@ def test_the_words_offered_are_those_there_are():
     assert tuple(sw.VARIANTS) == names.VARIANTS
     assert get_args(Objective) == names.OBJECTIVES
     assert color.LOOKS == names.LOOKS
+    assert tuple(SPACES) == names.SPACES
     assert tuple(TOYS) == names.TOYS
     assert tuple(EXPERIMENTS) == names.EXPERIMENTS
     users = {user for some in names.OPTION_USERS.values() for user in some}

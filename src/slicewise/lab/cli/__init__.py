@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["DRIFT", "PARTLY", "STOPPED", "USAGE", "main"]
+__all__ = ["DRIFT", "PARTLY", "PIPE_CLOSED", "STOPPED", "USAGE", "main"]
 
-# Exit statuses: an error that a person can correct, work that was done in part, drift that was found, an interruption.
-USAGE, PARTLY, DRIFT, STOPPED = 2, 1, 3, 130
+# Exit statuses: an error that a person can correct, work that was done in part, drift that was found, an interruption, and
+# output that nobody reads any more (as the shell reports SIGPIPE).
+USAGE, PARTLY, DRIFT, STOPPED, PIPE_CLOSED = 2, 1, 3, 130, 141
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: the words after `slicewise`; those of this process by default.
 
     Returns:
-        The exit status: 0, or one of PARTLY, USAGE, DRIFT and STOPPED. Errors are printed in one line, without a traceback.
+        The exit status: 0, or one of PARTLY, USAGE, DRIFT, STOPPED and PIPE_CLOSED. Errors are printed in one line, without a traceback.
     """
     try:
         from slicewise.lab.cli.app import run

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from slicewise.lab import names
+from slicewise.lab.cli.common.options import one_of
 from slicewise.lab.errors import UserError
 from slicewise.support import check_choice, write_whole
 
@@ -19,12 +21,33 @@ HELP = """List the runs of a store, or export them.
   slicewise runs --csv m.csv --means    a line for each rate of flows
 """
 
+# Where `slicewise reproduce` writes by default, and where `make demo` does.
+PLACES = (Path("runs.db"), Path("report") / "runs.db")
+StoreFile = Annotated[
+    Path | None,
+    typer.Argument(
+        help="The SQLite file. \\[default: runs.db, else report/runs.db]", show_default=False
+    ),
+]
+
+
+def _found(store: Path | None) -> Path:
+    """Return the store that was named, or the one that is there."""
+    if store is not None:
+        return store
+    return next((place for place in PLACES if place.exists()), PLACES[0])
+
 
 def runs(
-    store: Annotated[Path, typer.Argument(help="The SQLite file.")] = Path("runs.db"),
-    experiment: Annotated[str | None, typer.Option(help="Only this experiment.")] = None,
+    store: StoreFile = None,
+    experiment: Annotated[
+        str | None,
+        typer.Option(help="Only this experiment.", autocompletion=one_of(names.EXPERIMENTS)),
+    ] = None,
     setting: Annotated[str | None, typer.Option(help="Only this setting.")] = None,
-    variant: Annotated[str | None, typer.Option(help="Only this variant.")] = None,
+    variant: Annotated[
+        str | None, typer.Option(help="Only this variant.", autocompletion=one_of(names.VARIANTS))
+    ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="List every run instead of a summary.")
     ] = False,
@@ -46,7 +69,7 @@ def runs(
 
     from slicewise.lab.study import Store, as_csv, as_json, means_as_csv
 
-    with Store.reading(store) as kept:
+    with Store.reading(_found(store)) as kept:
         for name, value in wanted.items():
             check_choice(f"--{name}", value, kept.values_of(name))
         rows = kept.rows(**wanted)
@@ -126,7 +149,7 @@ def _short(value: float | None) -> str:
 
 
 def report(
-    store: Annotated[Path, typer.Argument(help="The SQLite file.")] = Path("runs.db"),
+    store: StoreFile = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report.")] = Path(
         "report"
     ),
@@ -134,6 +157,7 @@ def report(
     """Write the report of a store: an HTML page with its figures and tables."""
     from slicewise.lab.study import Store
 
+    store = _found(store)
     Store.reading(store).close()  # a store that is not there is missed before the work begins
 
     from slicewise.lab.report import write_report

@@ -23,7 +23,7 @@ from slicewise.lab.cli.common.output import (
 from slicewise.lab.cli.common.samples import check_seed
 from slicewise.lab.data import check_there, printable
 from slicewise.lab.errors import UserError
-from slicewise.lab.names import LOOKS
+from slicewise.lab.names import LOOKS, SPACES
 from slicewise.support import check_choice, progress_bar, write_whole
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ def transfer(
     space: Annotated[
         str | None,
         typer.Option(
-            metavar="srgb|oklab|cielab|linear",
+            metavar="|".join(SPACES),
+            autocompletion=options.one_of(SPACES),
             help="The color space in which colors are compared. \\[default: oklab for exact, else srgb]",
         ),
     ] = None,

@@ -14,6 +14,16 @@ from slicewise.lab.cli.common.output import print_json, print_lines
 if TYPE_CHECKING:
     from slicewise.variants import Variant
 
+# What to choose, in the order in which people ask; docs/estimators.md has the measurements behind it.
+WHICH_ONE = (
+    ("sw", "the default: unbiased, a metric, with the computed step as good as the others"),
+    ("orthosw", "less noise at the same cost, once there are as many slices as dimensions"),
+    ("rqsw", "least noise in two or three dimensions"),
+    ("lcvsw", "least noise with fewer slices than dimensions, where the means differ"),
+    ("maxsw", "the one direction in which two sets differ most"),
+    ("ebsw", "slices that cost more count more, without an ascent"),
+    ("ssw", "directions, or other samples on a sphere"),
+)
 LETTERS = "L = n_slices, T = n_steps, R = restarts; n samples a side, d dimensions, D dimensions of what is sliced"
 
 
@@ -95,18 +105,28 @@ def _say_all(everything: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for facts in everything:
-        metric = "a metric" if facts["metric"] else "not a metric"
-        what = Text(facts["summary"])
-        what.append(f"\n{metric}; {facts['cost']}\n{_written(facts['options'])}", "dim")
-        what.append(f"\n{facts['recipe']}", "cyan")
-        table.add_row(facts["name"], what)
     console = Console(highlight=False)
+    console.print(Text("Which one?", "bold"))
+    answers = Table.grid(padding=(0, 2))
+    answers.add_column(style="bold", no_wrap=True)
+    answers.add_column(overflow="fold")
+    for name, when in WHICH_ONE:
+        answers.add_row(f"  {name}", when)
+    console.print(answers)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in ("variant", "what it computes", "metric", "cost"):
+        fixed = heading in ("variant", "metric")
+        table.add_column(heading, no_wrap=fixed, overflow="fold")
+    for facts in everything:
+        metric = "yes" if facts["metric"] else "no"
+        what = Text(facts["summary"])
+        what.append(f"\n{_written(facts['options'])}", "dim")
+        table.add_row(Text(facts["name"], "bold"), what, metric, facts["cost"])
+    console.print()
     console.print(table)
-    console.print(Text(f"\n{LETTERS}. Details: slicewise variants NAME"))
+    console.print(
+        Text(f"\n{LETTERS}.\nRecipe, properties and published options: slicewise variants NAME")
+    )
 
 
 def _say_one(facts: dict[str, Any]) -> None:
