@@ -272,7 +272,14 @@ class Trainer:
                     )
                 else:
                     weights = held_weights(recipe, problem, found.slices, settings.objective)
-                    held = held_loss(problem, found.slices, weights, found.value, found.gradient)
+                    held = held_loss(
+                        problem,
+                        found.slices,
+                        weights,
+                        found.value,
+                        found.gradient,
+                        sought=recipe.seeks_slices,
+                    )
                 value, *rest = held.ahead(x, trial)
                 others = tuple(rest)
         if self.stacked:
