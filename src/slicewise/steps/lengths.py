@@ -57,7 +57,7 @@ class Share(NamedTuple):
 
 
 # For a training whose number of steps is known, and for one that may end at any time.
-BOUNDED, UNBOUNDED = Share(0.5, 1.9, 4.0), Share(0.75)
+BOUNDED, UNBOUNDED = Share(0.75, 1.9, 1.0), Share(0.75)
 # How much of a smoothed number stays at each measurement, less at the first ones: slopes, signal, sizes and curvatures.
 _KEPT_SLOPE, _KEPT_SIGNAL, _KEPT_SIZE, _YOUNG = 0.92, 0.96, 0.8, 8
 # A first step is this much of the computed one, and no more than twice the first trial; then lengths at most double. A
