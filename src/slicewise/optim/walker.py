@@ -78,6 +78,9 @@ class Walker:
         self._n_weights = sum(w[0].numel() if stacked else w.numel() for w in weights)
         self.alive = torch.ones(runs, dtype=torch.bool, device=device)
         self._largest = largest
+        self._size: Tensor | None = (
+            None  # a step that changes the weights by their norm, if it was asked for
+        )
         self._lengths = StepLength(runs, device, BOUNDED if bounded else UNBOUNDED)
         # Weights of one kind are followed as one long vector: a step is then a few operations.
         alike = len({(w.dtype, w.device) for w in self.weights}) == 1
@@ -181,7 +184,8 @@ class Walker:
     @torch.no_grad()
     def trial(self) -> Tensor:
         """The length at which the curvature is to be measured, (*runs,)."""
-        return self._lengths.trial(_FIRST_TRIAL * self._whole())
+        self._size = self._whole()
+        return self._lengths.trial(_FIRST_TRIAL * self._size)
 
     def _whole(self) -> Tensor:
         """The length of a step that changes the weights by their norm, (*runs,): directions are of unit length."""
@@ -200,7 +204,7 @@ class Walker:
             trial,
             bend=measured.bend,
             expected=measured.expected,
-            largest=_LARGEST_CHANGE * self._whole(),
+            largest=None if self._size is None else _LARGEST_CHANGE * self._size,
         )
 
     def load(self, numbers: Tensor) -> None:

@@ -57,9 +57,10 @@ class Share(NamedTuple):
 
 
 # For a training whose number of steps is known, and for one that may end at any time.
-BOUNDED, UNBOUNDED = Share(0.75, 1.9, 1.0), Share(0.75)
+BOUNDED, UNBOUNDED = Share(0.75, 1.9, 2.0), Share(0.75)
 # How much of a smoothed number stays at each measurement, less at the first ones: slopes, signal, sizes and curvatures.
-_KEPT_SLOPE, _KEPT_SIGNAL, _KEPT_SIZE, _YOUNG = 0.92, 0.96, 0.8, 8
+_KEPT_SLOPE, _KEPT_SIGNAL, _KEPT_SIZE, _YOUNG = 0.92, 0.96, 0.8, 10
+_TINY = torch.finfo(torch.float32).tiny
 # A first step is this much of the computed one, and no more than twice the first trial; then lengths at most double. A
 # limit that is not reached sinks slowly.
 _FIRST, _GROWTH, _SINKING = 0.1, 2.0, 0.95
@@ -86,8 +87,7 @@ def best_length(slope: Tensor, curvature: Tensor) -> Tensor:
     >>> best_length(torch.tensor([3.0, -1.0]), torch.tensor([2.0, 2.0]))
     tensor([1.5000, 0.0000])
     """
-    falls = (slope > 0) & (curvature > 0)
-    return torch.where(falls, slope / torch.where(falls, curvature, 1), 0)
+    return torch.where(curvature > 0, slope.clamp(min=0) / curvature, 0)
 
 
 def settled_share(share: Share) -> float:
@@ -121,12 +121,12 @@ class LengthState(NamedTuple):
     """What a `StepLength` keeps between steps: one number each for every run, of shape (*runs,)."""
 
     taken: Tensor  # number of slopes that were taken in
-    size: Tensor  # norm of the gradient, when a slope was last taken in
-    usual: Tensor  # the same, smoothed: a mean of logarithms
+    usual: Tensor  # norm of the gradient, smoothed: a mean of logarithms
     slope: Tensor  # smoothed n, in units of the gradient's norm
     curvature: Tensor  # smoothed c, a mean of logarithms; 0 before any was measured
     found: Tensor  # c as it was measured last
     expected: Tensor  # c along the last direction, as the next batch should see it; 0 if it was not measured there
+    size: Tensor  # norm of the gradient, when a slope was last taken in
     own: Tensor  # n of the last direction whose slope was taken in
     fresh: Tensor  # smoothed slope along such directions, by the batches after them, in units of the gradient's norm
     lagged: Tensor  # smoothed n of the same directions, in the same units
@@ -135,7 +135,9 @@ class LengthState(NamedTuple):
     limit: Tensor  # of the next one
 
 
-# Slopes along directions that were followed, by the batches after them and by their own.
+# Numbers that are computed in pairs: of a new gradient, and slopes along directions that were followed, by the batches
+# after them and by their own.
+_NEW = slice(LengthState._fields.index("size"), LengthState._fields.index("own") + 1)
 _BOTH = slice(LengthState._fields.index("fresh"), LengthState._fields.index("lagged") + 1)
 
 
@@ -154,6 +156,7 @@ class StepLength:
 
     def __init__(self, runs: tuple[int, ...], device: torch.device, share: Share = BOUNDED) -> None:
         self.share = share
+        self._share: Tensor | None = None  # at the present step
         # All numbers lie in one tensor, written at the end of each step: a CUDA graph can go on from it.
         self.numbers = torch.zeros(len(LengthState._fields), *runs, device=device)
         self.state = LengthState(*self.numbers.unbind(0))
@@ -162,12 +165,13 @@ class StepLength:
         """Take up the numbers of another one, in the tensor that is there."""
         self.numbers.copy_(numbers)
         self.state = LengthState(*self.numbers.unbind(0))
+        self._share = None
 
     def __getstate__(self) -> dict[str, object]:
         return {"share": self.share, "numbers": self.numbers}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        self.__dict__.update(state, _share=None)
         self.state = LengthState(*self.numbers.unbind(0))
 
     def look_back(self, fresh: Tensor) -> None:
@@ -189,26 +193,22 @@ class StepLength:
         """
         old = self.state
         fine = own.isfinite() & (size > 0)
-        own = torch.where(fine, own, old.own).float()
-        size = torch.where(fine, size, old.size).float()
-        rate = torch.where(size > 0, own / torch.where(size > 0, size, 1), 0)
-        slope = torch.where(
-            old.taken == 0, rate, torch.lerp(rate, old.slope, self._kept(_KEPT_SLOPE))
-        )
-        kept = self._kept(_KEPT_SIZE)
-        usual = torch.where(old.taken == 0, size, _between(size, old.usual, kept))
+        new = torch.where(fine, torch.stack([size, own]).float(), self.numbers[_NEW])
+        size, own = new.unbind(0)
+        rate = own / size.clamp(min=_TINY)
         self.state = old._replace(
-            taken=old.taken + 1,
+            taken=old.taken + fine,
             size=size,
-            usual=usual,
-            slope=slope,
+            usual=_between(size, old.usual, self._kept(_KEPT_SIZE)),
+            slope=torch.lerp(rate, old.slope, self._kept(_KEPT_SLOPE)),
             own=own,
             expected=torch.zeros_like(own),
         )
+        self._share = None
 
     def _kept(self, most: float) -> Tensor:
-        """How much of a smoothed number stays: little at first."""
-        return (1 - _YOUNG / (2 + _YOUNG + self.state.taken)).clamp(max=most)
+        """How much of a smoothed number stays: nothing at first."""
+        return (self.state.taken / (_YOUNG + self.state.taken)).clamp(max=most)
 
     def best(self) -> Tensor:
         """Estimate t*, the length at which the loss of a batch is least along the present direction, (*runs,)."""
@@ -219,13 +219,14 @@ class StepLength:
 
     def signal(self) -> Tensor:
         """Estimate ρ, the part of the slope that is not noise, between 0 and 1; 1 while nothing is known."""
-        known = self.state.lagged > 0
-        ratio = self.state.fresh / torch.where(known, self.state.lagged, 1)
-        return torch.where(known, ratio.clamp(0, 1), 1)
+        ratio = self.state.fresh / self.state.lagged
+        return torch.where(self.state.lagged > 0, ratio.clamp(0, 1), 1)
 
     def _wanted(self) -> Tensor:
-        """Which share of t* to take, (*runs,)."""
-        return self.share.of(self.signal())
+        """Which share of t* to take, (*runs,); the same before and after the curvature is measured."""
+        if self._share is None:
+            self._share = self.share.of(self.signal())
+        return self._share
 
     def trial(self, first: Tensor) -> Tensor:
         """Choose the length at which the curvature is measured: about that of the step.
@@ -260,25 +261,24 @@ class StepLength:
         """
         old = self.state
         first = old.curvature <= 0
-        steep = old.own.abs() / torch.where(trial > 0, trial, 1)
+        steep = old.own.abs() / trial.clamp(min=_TINY)
         found = torch.where(curvature.isfinite(), curvature.float(), steep / _RETREAT)
         # A parabola that does not curve up says no more than that its minimum is far away.
         least = torch.where(first, steep * _FIRST, _LEAST_CURVATURE * old.curvature)
         found = torch.where(first & (found > 0), found, torch.maximum(found, least))
-        kept = self._kept(_KEPT_SIZE)
-        smooth = torch.where(first, found, _between(found, old.curvature, kept))
-        new = old._replace(curvature=smooth, found=found)
+        kept = torch.where(first, 0, self._kept(_KEPT_SIZE))
+        new = old._replace(curvature=_between(found, old.curvature, kept), found=found)
         self.state = new
         careful = torch.minimum(_FIRST * self.best(), _GROWTH * trial)
         limit = torch.where(first, careful, old.limit)
         if bend is not None:
             # Beyond this, outputs saturate or explode: the parabola says nothing about them.
-            straight = trial * (_STRAIGHT / bend.clamp(min=_STRAIGHT))
-            limit = torch.where(bend > _STRAIGHT, torch.minimum(limit, straight), limit)
+            limit = torch.where(bend > _STRAIGHT, (trial * _STRAIGHT / bend).minimum(limit), limit)
         if largest is not None:
             limit = torch.minimum(limit, largest)
-        seen = found if expected is None else torch.where(expected > 0, expected.float(), found)
-        seen = torch.where(seen.isfinite(), seen, found)
+        seen = found
+        if expected is not None:
+            seen = torch.where((expected > 0) & (expected < torch.inf), expected.float(), found)
         self.state = new._replace(expected=seen, limit=limit)
 
     def length(self, shrink: float | Tensor = 1.0, *, anew: bool = True) -> Tensor:
@@ -302,5 +302,4 @@ class StepLength:
 
 def _between(new: Tensor, old: Tensor, kept: Tensor) -> Tensor:
     """A mean of logarithms: numbers that change by orders of magnitude are followed, single large ones hardly."""
-    ratio = old / torch.where(new > 0, new, 1)
-    return torch.where(new > 0, new * ratio**kept, old)
+    return new ** (1 - kept) * old**kept
