@@ -59,8 +59,8 @@ class Computed(torch.optim.Optimizer):
         params: Parameters, or parameter groups. A group may have `factor` (default 1.0): how much further its
             parameters move than others. The first group's `lr` (1.0) multiplies every computed length, for schedulers.
         direction: "adam" (the default), "momentum" or "gradient".
-        total_steps: Number of steps of the training, if it is known: the second half then shrinks to nothing, which
-            removes the noise of the batches. None averages the weights instead, see `averaged`.
+        total_steps: Number of steps of the training, if it is known: the steps of the second half then shrink to a
+            hundredth, which removes the noise of the batches. None averages the weights instead, see `averaged`.
         derivatives: How the curvature is measured: "forward" (forward-mode differentiation), "difference" (values
             alone; for networks without forward derivatives, such as LSTMs), or "auto": forward, and differences once
             that has failed.

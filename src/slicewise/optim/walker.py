@@ -55,9 +55,9 @@ class Walker:
         ValueError: For an unknown direction.
     """
 
-    # The curvature is measured in each of the first steps, then in every fourth: it changes slowly. `LATER` is a step
+    # The curvature is measured in each of the first steps, then in every eighth: it changes slowly. `LATER` is a step
     # after the first ones that measures, where CUDA graphs begin.
-    MEASURED_FIRST, MEASURED_EVERY, LATER = 33, 4, 40
+    MEASURED_FIRST, MEASURED_EVERY, LATER = 33, 8, 40
 
     def __init__(
         self,

@@ -19,20 +19,22 @@ noise) and 1 (none). The step that makes the expected loss of the next batch sma
 
 **Why not ρ t* itself.** It is the best step if it were the last. But where a loss is steep along some directions and flat
 along others, t* is that of the steep ones, and progress along the flat ones needs long steps. Up to s = 2 ρ t* the
-expected loss of the next batch does not rise. A momentum that meets such steps averages what goes back and forth along
-steep directions, and goes on along flat ones; on quadratics with little noise, steps just short of 2 t* do as well as
-the best constant rate, and t* itself up to 20 times worse. What goes back and forth, and the noise, is removed at the end.
-So s = k ρ^a t* (`Share`) with k just below two. In a stationary state the loss neither rises nor falls, so that
-s = 2 ρ t*; hence ρ^(1−a) = k/2, and the length settles at `settled_share` of t*. With a = 1 it would shrink for good.
+expected loss of the next batch does not rise. Momentum averages what such steps do back and forth along steep
+directions, and goes on along flat ones: on quadratics of condition 10⁴ with little noise, steps just short of 2 t* do as
+well as the best constant rate, and t* itself leaves some 20 times the loss. What goes back and forth is removed at the
+end, with the noise. So steps take the `Share` ρ^a (1 + (k − 1) ρ^b) of t*:
 
-With a known number of steps k = 1.9 and a = 0.9, which settles at 1.2 t*, and lengths shrink to a hundredth over the
-second half, as fast at any scale: how small they have to become differs with the noise. With an unknown number k = 1 and
-a = 3/4, which settles at t*/8, and averaged weights.
+- without noise (ρ near 1) k = 1.9, just short of 2;
+- where noise rules, ρ^a. In a stationary state the loss neither rises nor falls, which is at s = 2 ρ t*; hence lengths
+  settle where the share is 2 ρ, at `settled_share`: t*/8 for a = 3/4. With a = 1 they would shrink for good.
+
+With a known number of steps lengths shrink to a hundredth over the second half, by the same factor in each step: which
+scale of lengths removes the noise is not known beforehand. With an unknown number k = 1, and weights are averaged.
 
 **What is smoothed.** At the start of a training gradients and curvatures may fall by a factor of a million within some
 dozens of steps. Slopes are therefore averaged in units of the gradient's norm, and multiplied by the norm of now, which
 is smoothed itself unless it shrinks; norms and curvatures are averaged as logarithms. Slopes and curvature are measured
-in every fourth step, after the first ones.
+in every eighth step, after the first ones.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class Share(NamedTuple):
 # For a training whose number of steps is known, and for one that may end at any time.
 BOUNDED, UNBOUNDED = Share(0.75, 1.9, 2.0), Share(0.75)
 # How much of a smoothed number stays at each measurement, less at the first ones: slopes, signal, sizes and curvatures.
-_KEPT_SLOPE, _KEPT_SIGNAL, _KEPT_SIZE, _YOUNG = 0.92, 0.96, 0.8, 10
+_KEPT_SLOPE, _KEPT_SIGNAL, _KEPT_SIZE, _YOUNG = 0.92, 0.96, 0.8, 8
 _TINY = torch.finfo(torch.float32).tiny
 # A first step is this much of the computed one, and no more than twice the first trial; then lengths at most double. A
 # limit that is not reached sinks slowly.
@@ -207,8 +209,9 @@ class StepLength:
         self._share = None
 
     def _kept(self, most: float) -> Tensor:
-        """How much of a smoothed number stays: nothing at first."""
-        return (self.state.taken / (_YOUNG + self.state.taken)).clamp(max=most)
+        """How much of a smoothed number stays: nothing at first, then little."""
+        taken = self.state.taken
+        return torch.where(taken > 0, 1 - _YOUNG / (2 + _YOUNG + taken), 0).clamp(max=most)
 
     def best(self) -> Tensor:
         """Estimate t*, the length at which the loss of a batch is least along the present direction, (*runs,)."""
