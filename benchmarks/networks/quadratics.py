@@ -114,11 +114,11 @@ def measure(steps: int) -> dict[str, list[dict[str, float]]]:
     def over_seeds(left: Tensor) -> Tensor:
         return left.log().reshape(-1, SEEDS).mean(dim=1).exp()
 
-    rates = torch.stack([over_seeds(by_rate(r, steps, Quadratics(*columns))) for r in RATES])  # type: ignore[arg-type]
+    rates = torch.stack([over_seeds(by_rate(r, steps, Quadratics(*columns))) for r in RATES])
     best = rates.min(dim=0).values
     found = {}
     for name, (share, decay) in RULES.items():
-        ratios = over_seeds(by_rule(share, decay, steps, Quadratics(*columns))) / best  # type: ignore[arg-type]
+        ratios = over_seeds(by_rule(share, decay, steps, Quadratics(*columns))) / best
         found[name] = [
             {"condition": k, "noise": noise, "over the best rate": round(ratio, 3)}
             for (k, noise, _), ratio in zip(every[::SEEDS], ratios.tolist(), strict=True)
