@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import random
 import sys
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.networks import autoencoders, overhead, report, store, training
+from benchmarks.networks import autoencoders, overhead, report, rules, store, training
 from benchmarks.networks.settings import (
     COUNTS,
     DEVELOPMENT_SEED,
@@ -42,6 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
     words = "of the settings; the default was looked at by nobody who made the rule"
     parser.add_argument("--grid-seed", type=int, help=words)
     parser.add_argument("--part", default="1/1", help="i/n: the i-th of n shares of the settings")
+    words = "in random order, so that what is finished when it is stopped is a sample of the grid"
+    parser.add_argument("--shuffled", action="store_true", help=words)
     parser.add_argument("--tasks", nargs="+", choices=tuple(COUNTS), default=tuple(COUNTS))
     parser.add_argument("--sides", nargs="+", choices=training.SIDES, default=training.SIDES[:3])
     parser.add_argument("--numbers", nargs="+", type=int, help="settings of these numbers alone")
@@ -49,7 +52,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--digits", type=Path, help="file of digits, where scikit-learn is missing")
     parser.add_argument("--merge", nargs="+", type=Path, help="write the record of these files")
     parser.add_argument("--overhead", action="store_true", help="time steps instead")
+    parser.add_argument(
+        "--share",
+        nargs=3,
+        type=float,
+        metavar=("A", "K", "B"),
+        help="develop: steps of ρ^A (1 + (K − 1) ρ^B) t*",
+    )
+    parser.add_argument(
+        "--measured-every", type=int, metavar="N", help="develop: after first steps"
+    )
     asked = parser.parse_args(arguments)
+    rules.developed(asked.share, asked.measured_every)
     device = torch.device(asked.device)
     stamp = datetime.date.today().isoformat()
     if asked.overhead:
@@ -73,7 +87,12 @@ def main(arguments: list[str] | None = None) -> int:
             some = [one for one in some if one.number in asked.numbers]
         extent = training.QUICK if asked.quick else training.Extent()
         done = {} if asked.again else store.read(_files(asked.out, word))
-        measure(shares(some, parts)[part - 1], asked, file, device, extent, done)
+        if asked.shuffled:
+            random.Random(asked.grid_seed).shuffle(some)
+            mine = some[part - 1 :: parts]
+        else:
+            mine = shares(some, parts)[part - 1]
+        measure(mine, asked, file, device, extent, done)
         if parts > 1:
             return 0
         files = list(_files(asked.out, word))

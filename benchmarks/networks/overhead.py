@@ -76,7 +76,8 @@ def _steps(size: Size, device: torch.device) -> int:
     if device.type == "cuda":
         return 640
     weights = size.width**2 * (size.depth - 2) + size.width * (size.d + 8)
-    return max(6, min(200, int(0.5 / (6 * weights * size.batch / 40e9))))
+    every = Walker.MEASURED_EVERY  # as many steps that measure as there are in the long run
+    return every * max(1, min(25, int(0.5 / (6 * weights * size.batch / 40e9)) // every))
 
 
 # Steps that are not timed: the first ones of a computed training measure more often, and graphs are captured after them.

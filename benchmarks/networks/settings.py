@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 # Of the grid that is reported: chosen before any of its trainings was run. Rules are developed on other seeds: 20261118
-# was reported for an earlier rule, and then developed on.
-GRID_SEED = 20261119
+# and 20261119 were reported for earlier rules, and then developed on.
+GRID_SEED = 20261120
 DEVELOPMENT_SEED = 20261117
 COUNTS = {"generator": 40, "translator": 18, "autoencoder": 6}
 NOISE = 8

@@ -12,7 +12,15 @@ import torch
 
 import slicewise as sw
 from benchmarks.networks import __main__ as command
-from benchmarks.networks import autoencoders, report, rules, samples, store, training
+from benchmarks.networks import (
+    autoencoders,
+    quadratics,
+    report,
+    rules,
+    samples,
+    store,
+    training,
+)
 from benchmarks.networks.settings import BATCHES, DEPTHS, DIMENSIONS, SLICES, WIDTHS, grid, seconds
 
 CPU = torch.device("cpu")
@@ -23,7 +31,7 @@ def test_the_grid_is_the_one_that_was_drawn_first():
     settings = grid()
     assert settings == grid()
     names = "\n".join(one.name for one in settings)
-    assert hashlib.sha256(names.encode()).hexdigest()[:12] == "33ef1498d741"
+    assert hashlib.sha256(names.encode()).hexdigest()[:12] == "ee95b6ebd392"
     assert len(settings) == 64
     for field, values in (
         ("width", WIDTHS),
@@ -158,3 +166,38 @@ def test_what_diverged_is_null_in_strict_json(tmp_path):
     later = tmp_path / "a.jsonl"
     later.write_text(json.dumps({**row, "made": kept["made"] + 1, "rates": [1.0]}) + "\n")
     assert store.read([later, file])[key]["rates"] == [1.0]
+
+
+def test_long_steps_pay_on_ill_conditioned_quadratics_without_noise_and_cost_little_with_it():
+    """Constant rates first; then the rule, and shares of t* that do not follow the noise."""
+    cases = [(1e4, noise, seed) for noise in (1e-3, 1.0) for seed in range(3)]
+
+    def problems():
+        return quadratics.Quadratics(*(list(column) for column in zip(*cases, strict=True)))
+
+    def over_seeds(left):
+        return left.log().reshape(2, 3).mean(dim=1).exp()
+
+    rates = [
+        over_seeds(quadratics.by_rate(rate, 300, problems())) for rate in quadratics.RATES[::2]
+    ]
+    best = torch.stack(rates).min(dim=0).values
+    found = {
+        name: over_seeds(quadratics.by_rule(*quadratics.RULES[name], 300, problems())) / best
+        for name in ("the rule", "t*, to a hundredth", "1.9 t*, to a hundredth")
+    }
+    rule, short, long = found.values()
+    assert long[0] < rule[0] < short[0]  # little noise
+    assert rule[1] < short[1] < long[1]  # much of it
+    assert rule[0] < 2
+    assert rule[1] < 1.1
+
+
+def test_a_grid_in_random_order_is_shared_out_whole(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(command, "measure", lambda settings, *_: seen.append(settings))
+    for part in ("1/3", "2/3", "3/3"):
+        command.main(["--out", str(tmp_path), "--shuffled", "--part", part])
+    numbers = [[one.number for one in some] for some in seen]
+    assert sorted(number for some in numbers for number in some) == list(range(64))
+    assert numbers[0] != sorted(numbers[0])

@@ -178,7 +178,7 @@ def ddp(rank, size):
 
     # A loss of each rank: their mean is minimized, and differentiated forward.
     model, optimizer = as_ddp(rank, size, own, norm=True, max_norm=0.1)
-    assert optimizer._forward
+    assert optimizer._derivatives.forward
     assert_alike(model, *alone(mean_of_both, norm=True, max_norm=0.1))
     for buffer in ("running_mean", "num_batches_tracked"):
         assert getattr(model[1], buffer).abs().sum() > 0
@@ -191,7 +191,7 @@ def ddp(rank, size):
 
     logging.getLogger("slicewise").setLevel(logging.ERROR)
     model, optimizer = as_ddp(rank, size, missing_on_one)
-    assert not optimizer._forward
+    assert not optimizer._derivatives.forward
     assert_alike(model, *alone(mean_of_both, **by_values))
     with pytest.raises(RuntimeError, match="another process" if rank == 0 else "jvp|forward"):
         as_ddp(rank, size, missing_on_one, derivatives="forward")

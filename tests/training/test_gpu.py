@@ -59,15 +59,22 @@ def test_computed_lengths_by_graph_are_those_by_hand(variant, stacked):
     def network():
         return Stack([generator(0), generator(1)]) if stacked else generator()
 
+    def nudged(some):
+        with torch.no_grad():
+            for parameter in some.parameters():
+                parameter.mul_(1 + 1e-13)
+        return some
+
     how = {**HOW, "max_steps": Walker.LATER + 6 * 16, "seeds": [0, 1] if stacked else 0}
-    by_hand, by_graph = (train(network(), TARGET, variant, graph=g, **how) for g in (False, True))
-    early = Walker.LATER + 16
-    assert torch.allclose(by_hand.losses[:early], by_graph.losses[:early], rtol=1e-4)
-    ends = [one.losses[-10:].mean().item() for one in (by_hand, by_graph)]
-    assert max(ends) < by_hand.losses[0].mean()
-    # The one slice of maxsw is found by an ascent, which amplifies rounding; that this parts the two is not shown.
-    if variant != "maxsw":
-        assert ends[0] == pytest.approx(ends[1], rel=0.1)
+    by_hand, by_graph = (
+        train(network(), TARGET, variant, graph=g, **how).losses for g in (False, True)
+    )
+    # Ascents amplify rounding (test_train.py shows it without a graph): how far weights that are off by 1e-13 get apart
+    # says how far a graph may be off, up to each step.
+    other = train(nudged(network()), TARGET, variant, graph=False, **how).losses
+    apart = (other / by_hand - 1).abs().cummax(dim=0).values
+    assert ((by_graph / by_hand - 1).abs() <= 1e-5 + 100 * apart).all()
+    assert by_graph[-10:].mean() < by_graph[0].mean()
 
 
 def test_a_stack_by_graph_is_a_loop_by_hand():

@@ -69,7 +69,7 @@ def held_for(
             along = (moves * gradient).sum(dim=(-2, -1))
             factor = torch.where(size > 0, along / torch.where(size > 0, size, 1), 0)
             weights, gradient = weights * factor.unsqueeze(-1), moves
-        return held_loss(problem, slices, weights, value, gradient)
+        return held_loss(problem, slices, weights, value, gradient, sought=recipe.seeks_slices)
 
 
 def held_weights(recipe: Recipe, problem: Problem, slices: Tensor, objective: Objective) -> Tensor:

@@ -10,8 +10,8 @@ Imports `steps`, `distance` and the rooms before them. Used by `training`.
 from slicewise.optim.computed import Computed
 from slicewise.optim.trial import (
     Ahead,
+    Derivatives,
     Measured,
-    NoForwardDerivative,
     Randomness,
     measured_curvature,
     untouched,
@@ -22,8 +22,8 @@ __all__ = [
     "DIRECTIONS",
     "Ahead",
     "Computed",
+    "Derivatives",
     "Measured",
-    "NoForwardDerivative",
     "Randomness",
     "Walker",
     "half_decay",

@@ -24,8 +24,8 @@ from slicewise.optim.ranks import (
 from slicewise.optim.trial import (
     N_AVERAGED,
     Ahead,
+    Derivatives,
     Measured,
-    NoForwardDerivative,
     Randomness,
     measured_curvature,
     modules_with,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("slicewise")
 Direction = Literal["adam", "momentum", "gradient"]
-Derivatives = Literal["auto", "forward", "difference"]
+HowDerived = Literal["auto", "forward", "difference"]
 Closure = Callable[[], Tensor]
 
 
@@ -59,8 +59,8 @@ class Computed(torch.optim.Optimizer):
         params: Parameters, or parameter groups. A group may have `factor` (default 1.0): how much further its
             parameters move than others. The first group's `lr` (1.0) multiplies every computed length, for schedulers.
         direction: "adam" (the default), "momentum" or "gradient".
-        total_steps: Number of steps of the training, if it is known: the second half then shrinks to nothing, which
-            removes the noise of the batches. None averages the weights instead, see `averaged`.
+        total_steps: Number of steps of the training, if it is known: the steps of the second half then shrink to a
+            hundredth, which removes the noise of the batches. None averages the weights instead, see `averaged`.
         derivatives: How the curvature is measured: "forward" (forward-mode differentiation), "difference" (values
             alone; for networks without forward derivatives, such as LSTMs), or "auto": forward, and differences once
             that has failed.
@@ -92,7 +92,7 @@ class Computed(torch.optim.Optimizer):
         direction: Direction = "adam",
         *,
         total_steps: int | None = None,
-        derivatives: Derivatives = "auto",
+        derivatives: HowDerived = "auto",
         max_norm: float | None = None,
         group: ProcessGroup | Literal[False] | None = None,
     ) -> None:
@@ -104,8 +104,6 @@ class Computed(torch.optim.Optimizer):
         for one in self.param_groups:
             check_number("factor", one["factor"], above=0, or_equal=True)
         self.total_steps, self.max_norm = total_steps, max_norm
-        self._forward = derivatives != "difference"
-        self._may_fall_back = derivatives == "auto"
         self.parameters = [p for one in self.param_groups for p in one["params"] if p.requires_grad]
         if not self.parameters:
             raise ValueError(
@@ -114,8 +112,11 @@ class Computed(torch.optim.Optimizer):
         self.group = checked_group(group, self.parameters)
         self._together = Together(self.group)
         self._is_sharded = any(is_sharded(p) for p in self.parameters)
-        if self._is_sharded:
-            self._forward = False  # shards are gathered by hooks that know nothing of tangents
+        self._derivatives = Derivatives(
+            # Shards are gathered by hooks that know nothing of tangents.
+            forward=derivatives != "difference" and not self._is_sharded,
+            may_fall_back=derivatives == "auto",
+        )
         self.walker = Walker(self.parameters, direction, bounded=total_steps is not None)
         self.n_steps = 0
         self._passes: list[_Pass] = []
@@ -351,18 +352,14 @@ class Computed(torch.optim.Optimizer):
         return gradients, steepness
 
     def _curvature(self, trial: Tensor) -> Measured:
-        if self._forward and all(one.can_be_held for one in self._passes):
-            try:
+        def measure(forward: bool) -> Measured:
+            if forward:
                 return self._measured_forward(trial)
-            except (NoForwardDerivative, FailedElsewhereError) as missing:
-                if not self._may_fall_back:
-                    raise
-                self._forward = False
-                _log.warning(
-                    "no forward derivatives of this network (%s): the curvature is measured by differences",
-                    missing,
-                )
-        return self._measured(trial, self._together.mean, forward=False)
+            return self._measured(trial, self._together.mean, forward=False)
+
+        if all(one.can_be_held for one in self._passes):
+            return self._derivatives.measured(measure)
+        return measure(False)
 
     def _measured_forward(self, trial: Tensor) -> Measured:
         """Measure by forward derivatives; where one process has none, all of them fail alike."""
@@ -401,7 +398,7 @@ class Computed(torch.optim.Optimizer):
                 if self._needs_grad or "does not require grad" not in str(wrong):
                     raise
                 # The closure differentiates something itself, such as a penalty on gradients.
-                self._needs_grad, self._forward = True, False
+                self._needs_grad, self._derivatives.forward = True, False
                 with torch.enable_grad():
                     found = [one.again(None) for one in self._passes]
         values, *others = zip(*found, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,9 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from slicewise.optim.ranks import local
+from slicewise.optim.ranks import FailedElsewhereError, local
 from slicewise.optim.walker import Walker
 
+_log = logging.getLogger("slicewise")
 # torch has one level of dual numbers for all threads.
 _one_at_a_time = threading.RLock()
 # How many numbers of a measurement are averaged over ranks.
@@ -43,6 +45,43 @@ class Measured(NamedTuple):
 
 class NoForwardDerivative(NotImplementedError):
     """An operation of a network cannot be differentiated forward."""
+
+
+class Derivatives:
+    """How the curvature of a network's loss is measured: by forward derivatives, until these have failed once.
+
+    Args:
+        forward: Whether to try forward derivatives at all.
+        may_fall_back: Whether to measure by differences where they are missing, or to raise.
+    """
+
+    def __init__(self, *, forward: bool = True, may_fall_back: bool = True) -> None:
+        self.forward, self.may_fall_back = forward, may_fall_back
+
+    def measured(
+        self, measure: Callable[[bool], Measured], *, tried_twice: bool = True
+    ) -> Measured:
+        """Measure, by differences where there are no forward derivatives.
+
+        Args:
+            measure: Measures, with forward derivatives or without.
+            tried_twice: Whether it may be called again; within a capture nothing can be.
+
+        Raises:
+            NoForwardDerivative: If there are none and it is not to be called again.
+        """
+        if self.forward:
+            try:
+                return measure(True)
+            except (NoForwardDerivative, FailedElsewhereError) as missing:
+                if not (self.may_fall_back and tried_twice):
+                    raise
+                self.forward = False
+                _log.warning(
+                    "no forward derivatives of this network (%s): the curvature is measured by differences",
+                    missing,
+                )
+        return measure(False)
 
 
 def measured_curvature(

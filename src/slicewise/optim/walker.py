@@ -29,8 +29,14 @@ _EPSILON = 1e-5
 
 
 def half_decay(progress: float) -> float:
-    """The factor of lengths in a training of known length: 1 in the first half, then linearly to 0."""
-    return min(1.0, 2 * (1 - progress))
+    """The factor of lengths in a training of known length: 1 in the first half, then down to a hundredth; 0 at its end.
+
+    It falls by the same factor in each step: which scale of the lengths removes the noise is not known, so that as many
+    steps are made at one as at another.
+    """
+    if progress >= 1:
+        return 0.0
+    return min(1.0, 10.0 ** (2 - 4 * progress))
 
 
 class Walker:
@@ -49,9 +55,9 @@ class Walker:
         ValueError: For an unknown direction.
     """
 
-    # The curvature is measured in each of the first steps, then in every fourth: it changes slowly. `LATER` is a step
+    # The curvature is measured in each of the first steps, then in every eighth: it changes slowly. `LATER` is a step
     # after the first ones that measures, where CUDA graphs begin.
-    MEASURED_FIRST, MEASURED_EVERY, LATER = 33, 4, 36
+    MEASURED_FIRST, MEASURED_EVERY, LATER = 33, 8, 40
 
     def __init__(
         self,
@@ -72,6 +78,9 @@ class Walker:
         self._n_weights = sum(w[0].numel() if stacked else w.numel() for w in weights)
         self.alive = torch.ones(runs, dtype=torch.bool, device=device)
         self._largest = largest
+        self._size: Tensor | None = (
+            None  # a step that changes the weights by their norm, if it was asked for
+        )
         self._lengths = StepLength(runs, device, BOUNDED if bounded else UNBOUNDED)
         # Weights of one kind are followed as one long vector: a step is then a few operations.
         alike = len({(w.dtype, w.device) for w in self.weights}) == 1
@@ -148,8 +157,8 @@ class Walker:
         along = self.state["along"]
         if self.measures_at(step - 1):
             self._lengths.look_back(-self.inner(gradients, along) * steepness)
-        squared = self.inner(gradients, gradients)
-        unit = self._scaled(gradients, _inverse(squared).sqrt())
+        size = self._norm(gradients)
+        unit = self._scaled(gradients, _inverse(size))
         if self.direction == "gradient":
             torch._foreach_copy_(along, unit)
         else:
@@ -167,19 +176,20 @@ class Walker:
                 self.along[i].mul_(factor)
         # Of unit length, so that slopes and curvatures of several steps can be averaged. For the same reason Adam's
         # moments need no correction for their first steps: it would change the length alone.
-        self._scale(along, -_inverse(self.inner(along, along)).sqrt())
+        self._scale(along, -_inverse(self._norm(along)))
         if self.measures_at(step):
             own = -self.inner(gradients, along) * steepness
-            self._lengths.observe(own, squared.sqrt() * steepness)
+            self._lengths.observe(own, size * steepness)
 
     @torch.no_grad()
     def trial(self) -> Tensor:
         """The length at which the curvature is to be measured, (*runs,)."""
-        return self._lengths.trial(_FIRST_TRIAL * self._whole())
+        self._size = self._whole()
+        return self._lengths.trial(_FIRST_TRIAL * self._size)
 
     def _whole(self) -> Tensor:
         """The length of a step that changes the weights by their norm, (*runs,): directions are of unit length."""
-        size = self.inner(self.weights, self.weights).sqrt().float()
+        size = self._norm(self.weights).float()
         return torch.where(size > 0, size, 1)
 
     def slope(self) -> Tensor:
@@ -194,7 +204,7 @@ class Walker:
             trial,
             bend=measured.bend,
             expected=measured.expected,
-            largest=_LARGEST_CHANGE * self._whole(),
+            largest=None if self._size is None else _LARGEST_CHANGE * self._size,
         )
 
     def load(self, numbers: Tensor) -> None:
@@ -229,17 +239,26 @@ class Walker:
         """The inner product of two sets of tensors like the weights, over all ranks that share them, (*runs,)."""
         if self.stacked:
             return (some[0] * others[0]).sum(dim=1)
-        if some is others and len(some) > 1:
-            found = torch.stack(torch._foreach_norm([_wide(one) for one in some])).float().square()
+        pairs = [(_wide(a), _wide(b)) for a, b in zip(some, others, strict=True)]
+        if pairs[0][0].is_cuda:  # as for stacks, in kernels that a CUDA graph is known to hold
+            each = [(a * b).sum().float() for a, b in pairs]
         else:
-            pairs = [(_wide(a), _wide(b)) for a, b in zip(some, others, strict=True)]
-            if pairs[0][0].is_cuda:  # as for stacks, in kernels that a CUDA graph is known to hold
-                found = torch.stack([(a * b).sum().float() for a, b in pairs])
-            else:
-                found = torch.stack([torch.dot(a, b).float() for a, b in pairs])
-        if self._shards is None:
-            return found.sum()
-        return self._shards.sum(found)
+            each = [torch.dot(a, b).float() for a, b in pairs]
+        if self._shards is not None:
+            return self._shards.sum(torch.stack(each))
+        return each[0] if len(each) == 1 else torch.stack(each).sum()
+
+    def _norm(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The norm of a set of tensors like the weights, over all ranks that share them, (*runs,)."""
+        if self.stacked:
+            return torch.linalg.vector_norm(tensors[0], dim=1)
+        wide = [_wide(one) for one in tensors]
+        if self._shards is not None:
+            squares = torch.stack(torch._foreach_norm(wide)).float().square()
+            return self._shards.sum(squares).sqrt()
+        if len(wide) == 1:
+            return torch.linalg.vector_norm(wide[0])
+        return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(wide)))
 
     def _scaled(self, tensors: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
         """Tensors times a number, or in a stack one for each network."""
@@ -249,12 +268,16 @@ class Walker:
         return list(torch._foreach_mul(list(tensors), factor))
 
     def _scale(self, tensors: list[Tensor], factor: Tensor) -> None:
-        torch._foreach_copy_(tensors, self._scaled(tensors, factor))
+        factor = factor.to(tensors[0].dtype)
+        if self.stacked:
+            tensors[0].mul_(factor.unsqueeze(1))
+        else:
+            torch._foreach_mul_(tensors, factor)
 
 
-def _inverse(number: Tensor) -> Tensor:
-    """The inverse of numbers, and 0 of 0."""
-    return torch.where(number > 0, 1 / torch.where(number > 0, number, 1), 0)
+def _inverse(norm: Tensor) -> Tensor:
+    """The inverse of norms, and 0 of 0."""
+    return torch.where(norm > torch.finfo(norm.dtype).tiny, norm.reciprocal(), 0)
 
 
 def _wide(tensor: Tensor) -> Tensor:

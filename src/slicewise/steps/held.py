@@ -35,6 +35,7 @@ class HeldLoss:
         gradient: Its gradient there, (*batch, n, d), slice weights differentiated if the loss does so.
         slices: Directions, (*batch, L, d).
         curvatures: Second derivatives along the slices, (*batch, L, n) or broadcastable to it.
+        sought: Whether slices were sought that make the loss large, not drawn.
     """
 
     x: Tensor
@@ -42,6 +43,7 @@ class HeldLoss:
     gradient: Tensor
     slices: Tensor
     curvatures: Tensor
+    sought: bool = False
 
     def __call__(self, x: Tensor) -> Tensor:
         """Compute the held loss at samples x (*batch, n, d); return (*batch,)."""
@@ -78,7 +80,8 @@ class HeldLoss:
         mean = seen / (trial[..., None, None] if trial.dim() else trial)
         curvature = (self.curvatures * ahead.square()).sum(dim=(-2, -1))
         bent = curvature * self._bend(seen, mean, ahead)
-        return forward_ad.make_dual(value, slope), curvature, bent, self.expected(tangent)
+        expected = curvature if self.sought else self.expected(tangent)
+        return forward_ad.make_dual(value, slope), curvature, bent, expected
 
     def _bend(self, seen: Tensor, mean: Tensor, ahead: Tensor) -> Tensor:
         """How far outputs are from linear in a step, as odds (*batch,), from what the slices see (*batch, L, n) of it.
@@ -99,11 +102,14 @@ class HeldLoss:
         return bend / (1 - bend)
 
     def expected(self, change: Tensor) -> Tensor:
-        """Compute the second derivative along a change that slices drawn afresh would show on average; return (*batch,).
+        """Compute the second derivative along a change that slices found afresh would show on average; return (*batch,).
 
         A change that was made to suit these slices is steeper along them than along others. Uniform slices see |δ|²/d
-        of any change on average.
+        of any change on average. A loss whose slices are sought is the largest over all slices: it lies above the one
+        with slices held and touches it here, so that it curves at least as much.
         """
+        if self.sought:
+            return self.curvature(change)
         each = (change * change).sum(dim=-1).unsqueeze(-2)  # (*batch, 1, n)
         return (self.curvatures * each).sum(dim=(-2, -1)) / change.shape[-1]
 
@@ -118,7 +124,13 @@ class HeldLoss:
 
 
 def held_loss(
-    problem: Problem, slices: Tensor, weights: Tensor, value: Tensor, gradient: Tensor
+    problem: Problem,
+    slices: Tensor,
+    weights: Tensor,
+    value: Tensor,
+    gradient: Tensor,
+    *,
+    sought: bool = False,
 ) -> HeldLoss:
     """Expand a loss around the samples of a problem.
 
@@ -128,6 +140,7 @@ def held_loss(
         weights: Derivative of the loss in the cost of each slice, slice weights held, (*batch, L).
         value: The loss, (*batch,).
         gradient: Its gradient in x, (*batch, n, d).
+        sought: Whether slices were sought that make the loss large.
 
     Returns:
         The loss with plans held.
@@ -143,7 +156,7 @@ def held_loss(
     curvatures = problem.p * weights.abs().unsqueeze(-1) * masses
     if problem.p != 2:
         curvatures = curvatures * curvature_on_lines(problem, slices)
-    return HeldLoss(problem.x, value, gradient, slices, curvatures)
+    return HeldLoss(problem.x, value, gradient, slices, curvatures, sought)
 
 
 def curvature_on_lines(problem: Problem, slices: Tensor) -> Tensor:

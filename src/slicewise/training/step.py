@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -31,8 +30,8 @@ from slicewise.flows import (
 )
 from slicewise.optim import (
     Ahead,
+    Derivatives,
     Measured,
-    NoForwardDerivative,
     Randomness,
     Walker,
     measured_curvature,
@@ -53,7 +52,6 @@ from slicewise.training.optimizers import (
 from slicewise.training.settings import TrainingSettings
 from slicewise.transport import project, sorted_lines
 
-_log = logging.getLogger("slicewise")
 # No more bytes of the target than this are gathered and sorted ahead of a graph of steps.
 _MAX_BYTES_AHEAD = 2**30
 
@@ -98,7 +96,7 @@ class Trainer:
         if isinstance(optimizer, ComputedOptimizer):
             self.walker = optimizer.walker
         self.largest_weight = largest_weight(target)
-        self._forward_mode = True  # whether the network has forward derivatives, as far as is known
+        self._derivatives = Derivatives(forward=settings.recipe.lift is None)
         self.n_steps = 0
         self.slicer_state: State = {}
         self._problem = self._first_problem(backend)
@@ -272,7 +270,14 @@ class Trainer:
                     )
                 else:
                     weights = held_weights(recipe, problem, found.slices, settings.objective)
-                    held = held_loss(problem, found.slices, weights, found.value, found.gradient)
+                    held = held_loss(
+                        problem,
+                        found.slices,
+                        weights,
+                        found.value,
+                        found.gradient,
+                        sought=recipe.seeks_slices,
+                    )
                 value, *rest = held.ahead(x, trial)
                 others = tuple(rest)
         if self.stacked:
@@ -305,22 +310,11 @@ class Trainer:
         trial = walker.trial()
         before = value if self.stacked else value.squeeze(0)
         given = (walker, self.parameters, again, before, trial)
-        measured: Measured | None = None
-        if self._forward_mode and self.settings.recipe.lift is None:
-            try:
-                measured = measured_curvature(*given, forward=True)
-            except NoForwardDerivative as missing:
-                if not isinstance(t, int):
-                    raise  # within a capture nothing can be tried twice
-                self._forward_mode = False
-                _log.warning(
-                    "no forward derivatives of a %s (%s): the curvature is measured by differences",
-                    type(self.network).__name__,
-                    missing,
-                )
-        if measured is None:
-            measured = measured_curvature(*given, forward=False)
-        walker.measure(measured, trial)
+
+        def measure(forward: bool) -> Measured:
+            return measured_curvature(*given, forward=forward)
+
+        walker.measure(self._derivatives.measured(measure, tried_twice=isinstance(t, int)), trial)
 
     def _optimizer_step(self, moment: Moment) -> None:
         """Make a step of the optimizer, with the decay of this moment."""

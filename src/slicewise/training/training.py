@@ -151,7 +151,7 @@ def train(
             own rate, and "auto" is ignored.
         decay: Factor of the rate over the training: "linear", "cosine", "tail" (linear over the last 30 % of the
             steps), or a function of the fraction of steps made. None is 1; where lengths are computed, it is 1 in the
-            first half and falls linearly to 0 in the second.
+            first half and falls to a hundredth in the second, by the same factor in each step.
         clip: Largest norm of a gradient; in a stack, of each network's.
         ema: Average the weights over steps with this factor, e.g. 0.999; see `Training.ema_network`.
         precision: "tf32" for matrix products on a CUDA device, "bf16" for the network; weights and loss stay as they

@@ -27,7 +27,7 @@ ADAM = "adam"
 COMPUTED = "computed"
 UNTRAINED = "untrained"
 # Raise it when `train(lr="auto")` computes another step: it is in the keys of runs without a rate, which are then made again.
-COMPUTED_VERSION = "3"
+COMPUTED_VERSION = "4"
 
 
 @dataclass(frozen=True)
