@@ -31,7 +31,7 @@ from slicewise.support import write_whole
 # Films as a camera on a tripod makes them: a still photograph, over which a disk cut from another one passes.
 FILMS = (("rocket", "coffee", "china"), ("china", "astronaut", "coffee"))  # still, disk, target
 _SIZE, _RATE, _SECONDS = (1280, 720), 25, 10
-_QUICK_SIZE, _QUICK_SECONDS = (320, 180), 1
+_QUICK_SIZE = (320, 180)
 _NOISE = 2.0  # levels of 255, drawn anew for every frame
 _FLAT = 0.5  # largest gradient of the still, in levels per pixel, after a mean over 9 × 9 pixels
 _DISK = 0.12  # radius, as a fraction of the width
@@ -108,12 +108,13 @@ def _squares(image: Array) -> Array:
     return np.asarray(cut.reshape(height, _SQUARE, width, _SQUARE, -1).mean((1, 3)))
 
 
-def measured(names: tuple[str, str, str], quick: bool, folder: Path) -> dict[str, Any]:
+def measured(
+    names: tuple[str, str, str], size: tuple[int, int], seconds: int, folder: Path
+) -> dict[str, Any]:
     """Make a film, let the command change it, and compare both."""
     from PIL import Image
 
     images = photographs()
-    size, seconds = (_QUICK_SIZE, _QUICK_SECONDS) if quick else (_SIZE, _SECONDS)
     still, disk = (fitted_to(images[name], size) for name in names[:2])
     target, source, out = folder / "target.png", folder / "film.mp4", folder / "new.mp4"
     Image.fromarray(images[names[2]]).save(target)
@@ -144,7 +145,9 @@ def measured(names: tuple[str, str, str], quick: bool, folder: Path) -> dict[str
         "seconds_by_command": json.loads(told.stdout)["seconds"],
         "peak_of_children_bytes": 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,
         **changes,
-        "ratio": {key: changes["result"][key] / changes["source"][key] for key in changes["source"]},  # fmt: skip
+        "ratio": {
+            key: changes["result"][key] / changes["source"][key] for key in changes["source"]
+        },
     }
 
 
@@ -173,11 +176,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--label", default=datetime.date.today().isoformat(), help="of the file")
     parser.add_argument("--quick", action="store_true", help="one small film: to see that it runs")
+    parser.add_argument("--seconds", type=int, default=_SECONDS, help="of each film")
     given = parser.parse_args(arguments)
+    size, seconds = (_QUICK_SIZE, 1) if given.quick else (_SIZE, given.seconds)
     rows = []
     for names in FILMS[: 1 if given.quick else None]:
         with tempfile.TemporaryDirectory() as folder:
-            rows.append(measured(names, given.quick, Path(folder)))
+            rows.append(measured(names, size, seconds, Path(folder)))
         print(json.dumps(rows[-1]), flush=True)
     stem = "color-film-quick" if given.quick else f"color-film-{given.label}"
     write_whole(given.out / f"{stem}.json", json.dumps(rows, indent=1) + "\n")

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 # Pixels of the longer side of the sample of the image.
-_SIDE = 512
+_SIDE = 480
 # Two maps are fitted around each pixel of the sample, and blended. The broad one uses every fourth pixel: squares of 33 ×
 # 33 pixels. It moves grain, blotches and the blocks of JPEG along with what is around them. The fine one uses squares of
 # 9 × 9, and keeps what is sharp.
@@ -78,9 +78,7 @@ def _local_maps(image: Tensor, moves: Tensor) -> Tensor:
     stride = min(_STRIDE, max(1, round(max(height, width) / _STRIDE_SIDE)))
     first = min(stride // 2, height - 1, width - 1)
     some = slice(first, None, stride)
-    broad = _guided(
-        image[:, some, some], moves[:, some, some], _BROAD_CALM, _BROAD_SLOPE
-    )
+    broad = _guided(image[:, some, some], moves[:, some, some], _BROAD_CALM, _BROAD_SLOPE)
     broad = _enlarge(broad, stride, range(width), axis=2)
     broad = _enlarge(broad, stride, range(height), axis=1)
     fine = _guided(image, moves, _FINE_CALM, _FINE_SLOPE)

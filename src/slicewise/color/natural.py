@@ -25,7 +25,9 @@ _OF_LINEAR, _OF_SOURCE = 2.0, 3.0
 _LIMITED = ("seams", "hue_jumps", "grain", "halos")
 # Pixels and even slices by which the distance to the target is computed.
 _PIXELS, _SLICES = 4096, 32
-_STEPS_BACK = 2  # smoothnesses that may cost more than the best before them, until the rest are not tried
+_STEPS_BACK = (
+    2  # smoothnesses that may cost more than the best before them, until the rest are not tried
+)
 
 
 class Shown(NamedTuple):

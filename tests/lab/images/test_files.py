@@ -162,7 +162,9 @@ def test_heic_is_read_upright_with_what_it_tells(tmp_path):
     about[0x010F] = "a camera"
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     made = Image.fromarray(smooth)
-    made.save(tmp_path / "a.heic", quality=-1, chroma=444, exif=about.tobytes(), icc_profile=profile)
+    made.save(
+        tmp_path / "a.heic", quality=-1, chroma=444, exif=about.tobytes(), icc_profile=profile
+    )
     picture = read_picture(tmp_path / "a.heic")
     assert picture.pixels.shape == smooth.shape
     assert np.abs(picture.pixels.astype(int) - smooth).max() <= 3  # rounded in YCbCr, and back
