@@ -41,7 +41,8 @@ _ROUNDS = {"natural": 2, "exact": 3}
 # `natural` starts from the linear map, which is half of the way.
 _STEPS = {"natural": 50, "exact": 150}
 _EXACT_SMOOTHNESS = 1.0
-_CORRECTIONS = 1  # rounds of `natural` that start from the pixels as they are shown
+_CORRECTIONS = 5  # rounds of `natural`, at most, that start from the pixels as they are shown
+_LEAST_GAIN = 4.0  # levels of 255 by which such a round must be better for another to follow
 _FIRST_SMOOTHNESS = 30.0  # of the first of two rounds of `natural`
 _PALETTE_PIXELS = 20_000
 _MOMENT_PIXELS = 2**15
@@ -217,12 +218,16 @@ class ColorTransfer:
                 judge = Judge(source.copies, linear, y)
                 best = follow_target(base, fit, judge)
                 # What the local maps hold back is asked for again, from where they left the pixels of the copies.
+                # One such round is enough for most images; one that is all grain gains by several.
                 for _ in range(_CORRECTIONS if self.palette is None else 0):
                     found = self._flow(best.field, source, target, generator, space, judge)
                     field = fit(best.smoothness, best.field)
-                    if (cost := judge.cost(field)) >= best.cost:
+                    cost = judge.cost(field)
+                    gain = best.cost - cost
+                    if gain > 0:
+                        best = best._replace(field=field, cost=cost)
+                    if gain <= _LEAST_GAIN:
                         break
-                    best = best._replace(field=field, cost=cost)
                 field = best.field
                 tick(rounds + 1, "")
         return field
