@@ -33,7 +33,7 @@ class Artifacts(NamedTuple):
         halos: Gradient within 6 pixels of silhouettes of the source, on either side of them.
         clipped: Fraction of pixels of which a channel became 0 or 1.
         steepness: The gradient itself where the source is smooth (after the blur of 1.5 pixels). A stronger contrast
-            raises it as a seam does; it is reported, and not used to choose a map.
+            raises it as a seam does.
     """
 
     seams: float
