@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -13,15 +15,17 @@ from slicewise.color import (
     ColorTransfer,
     RegionTransfer,
     SourceRegions,
+    color_transfer,
     feather,
     match_colors,
     transfer,
 )
 from slicewise.color.comfyui import NODE_CLASS_MAPPINGS, SlicewiseMatchColors
 from slicewise.color.field import SIDE, look_up
-from slicewise.color.guided import LocalMaps, guide
+from slicewise.color.guided import _PAIRS, LocalMaps, _solve, guide
+from slicewise.color.images import SmallCopy
 from slicewise.color.linear import MAX_GAIN, bounded_transport, linear_transport
-from slicewise.color.natural import follow_target
+from slicewise.color.natural import _PRICE, Judge, follow_target
 from slicewise.color.spaces import into_gamut, to_cielab
 from slicewise.lab.images.frames import palette_w2
 
@@ -148,6 +152,32 @@ class TestGuided:
         assert (image + to_red(image))[10, 9, 0] == 1.0
         assert guide(image, to_red)[10, 9, 0] < 0.75
 
+    def test_planes_are_solved_as_matrices_are(self):
+        generator = torch.Generator().manual_seed(0)
+        roots = torch.randn(5, 4, 3, 3, generator=generator)
+        matrices = roots @ roots.mT + 0.01 * torch.eye(3)
+        right = torch.randn(5, 4, 3, 3, generator=generator)
+        planes = [matrices[..., i, j] for i, j in _PAIRS]
+        found = _solve(planes, right.permute(2, 3, 0, 1)).permute(2, 3, 0, 1)
+        torch.testing.assert_close(found, torch.linalg.solve(matrices, right), atol=1e-4, rtol=1e-3)
+
+    def test_blotches_of_a_calm_area_are_not_magnified(self):
+        """Of a kind that squares of 9 × 9 pixels do not average: waves of 24 pixels."""
+        wave = 0.004 * torch.sin(torch.arange(512) * 2 * math.pi / 24)
+        image = (0.5 + wave[:, None] + wave[:96]).unsqueeze(-1).expand(512, 96, 3).contiguous()
+        moved = guide(image, lambda c: 4 * (c - 0.5))
+        assert moved.std() < 1.5 * image.std()
+
+    def test_a_small_star_stays_sharp(self):
+        """A field of stars is not blurred: a bright dot goes where its own color goes, not where the night goes."""
+        generator = torch.Generator().manual_seed(0)
+        image = (0.05 + 0.02 * torch.randn(128, 128, 3, generator=generator)).clamp(0, 1)
+        image[64:67, 64:67] = 0.9
+        moved = guide(image, lambda c: 0.4 * (1 - c))
+        night = float(moved[:40].mean())
+        assert float(moved[65, 65].mean()) > night + 0.8 * (0.94 - night)
+        assert float(moved[75, 75].mean()) == pytest.approx(night, abs=0.05)
+
     def test_blocks_agree_with_every_pixel(self):
         """On a smooth image a sample of its pixels says what all of them do."""
         image = sky(64, 96)
@@ -162,26 +192,58 @@ class TestGuided:
 
 
 class TestNatural:
-    def test_it_goes_as_far_as_it_is_let(self):
+    def test_the_field_that_costs_least_is_taken(self):
         base = torch.zeros(SIDE, SIDE, SIDE, 3)
+
+        class Priced:
+            """Costs by how far the first displacement is from one that is wanted, up to a limit."""
+
+            def __init__(self, wanted, limit=math.inf):
+                self.wanted, self.limit = wanted, limit
+
+            def cost(self, field):
+                move = float(field.max())
+                return math.inf if move > self.limit else abs(move - self.wanted)
+
         tried = []
-
-        class UpTo:
-            def __init__(self, most):
-                self.most = most
-
-            def accepts(self, field):
-                return float(field.max()) <= self.most
 
         def fit(smoothness, start):
             tried.append(smoothness)
             return torch.full_like(base, 1 / smoothness)
 
-        assert float(follow_target(base, fit, UpTo(2.0)).max()) == 1.0
+        found = follow_target(base, fit, Priced(2.0))
+        assert (found.smoothness, float(found.field.max()), found.cost) == (1.0, 1.0, 1.0)
         assert tried == [300.0, 100.0, 30.0, 10.0, 3.0, 1.0]
-        found = float(follow_target(base, fit, UpTo(0.2)).max())
-        assert 0.15 < found <= 0.2  # between 1/10 and 1/3, by bisection
-        assert float(follow_target(base, fit, UpTo(0.0)).max()) == 0
+        tried.clear()
+        assert follow_target(base, fit, Priced(0.0)).field is base
+        assert tried == [300.0, 100.0, 30.0]  # each cost more than the one before
+        assert follow_target(base, fit, Priced(2.0, limit=0.2)).smoothness == 10.0
+
+    def test_a_judge_prices_distance_and_steepness(self):
+        image = sky(64, 96)
+        copy = SmallCopy(image, torch.ones(64, 96, dtype=torch.bool))
+        still = torch.zeros(SIDE, SIDE, SIDE, 3, dtype=torch.float64)
+        away = still + 0.1
+        judge = Judge([copy], still, image.reshape(-1, 3))
+        steepness = SourceRegions(image).compare(image).steepness
+        assert judge.cost(still) == pytest.approx(_PRICE * steepness, abs=1.0)
+        # Every channel moves by 25.5 levels: W_2 is √3 times that, and a little less where it clips.
+        more = judge.cost(away) - judge.cost(still)
+        assert 0.9 * 25.5 * math.sqrt(3) < more < 1.1 * 25.5 * math.sqrt(3)
+        step = still.clone()
+        step[SIDE // 2 :, :, :, 0] = 0.3
+        assert judge.cost(step) == math.inf  # a seam, where the linear map has none
+
+    def test_a_judge_shows_pixels_as_they_will_be(self):
+        image = sky(64, 96)
+        seen = torch.zeros(64, 96, dtype=torch.bool)
+        seen[:, :30] = True
+        field = torch.full((SIDE, SIDE, SIDE, 3), 0.05, dtype=torch.float64)
+        judge = Judge([SmallCopy(image, seen)], field, image.reshape(-1, 3))
+        before, after = judge.shown(field, torch.tensor([0.0, 0.5, 0.9999]))
+        assert torch.equal(before[0], image[0, 0].double())
+        torch.testing.assert_close(after, before + 0.05, atol=1e-4, rtol=0)
+        assert torch.equal(before[2], image[63, 29].double())
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("source", "target"), [("chelsea", "coffee"), ("rocket", "astronaut")])
@@ -193,6 +255,16 @@ class TestNatural:
         }
         assert left["exact"] <= left["natural"] + 1
         assert left["natural"] < left["linear"]
+
+    def test_what_local_maps_hold_back_is_asked_for_again(self, monkeypatch):
+        """A field of stars, which is mostly grain, comes nearer by rounds that start from the pixels as they are shown."""
+        night, target = small("hubble_deep_field", 6), small("coffee", 6)
+        left = []
+        for rounds in (0, 5):
+            monkeypatch.setattr(color_transfer, "_CORRECTIONS", rounds)
+            moved = transfer(night, target, n_pixels=500, generator=0)
+            left.append(palette_w2(moved, target, 1, n=500, repeats=2))
+        assert left[1] < left[0] - 2
 
     def test_a_sky_keeps_its_smoothness(self):
         image = (sky(120, 160).numpy() * 255).round().astype(np.uint8)

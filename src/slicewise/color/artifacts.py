@@ -33,7 +33,7 @@ class Artifacts(NamedTuple):
         halos: Gradient within 6 pixels of silhouettes of the source, on either side of them.
         clipped: Fraction of pixels of which a channel became 0 or 1.
         steepness: The gradient itself where the source is smooth (after the blur of 1.5 pixels). A stronger contrast
-            raises it as a seam does; it is reported, and not used to choose a map.
+            raises it as a seam does.
     """
 
     seams: float
@@ -106,18 +106,21 @@ def _gradient(image: Tensor) -> Tensor:
 
 def _hue_difference(image: Tensor) -> Tensor:
     """The larger ΔH (1, 1, H, W) of CIELAB to the pixel on the right and to the one below."""
-    found = torch.zeros_like(image[:, :1])
+    opponents = image[:, 1:]
+    chroma = opponents.square().sum(1, keepdim=True).sqrt_()
+    found = torch.zeros_like(chroma)
     height, width = image.shape[-2:]
     for down, right in ((0, _APART), (_APART, 0)):
         if height <= down or width <= right:
             continue
-        first = image[..., : height - down, : width - right]
-        second = image[..., down:, right:]
-        chroma = first[:, 1:].norm(dim=1), second[:, 1:].norm(dim=1)
-        apart = (first[:, 1:] - second[:, 1:]).square().sum(1) - (chroma[0] - chroma[1]).square()
+
+        def apart(plane: Tensor, down: int = down, right: int = right) -> Tensor:
+            moved = plane[..., down:, right:] - plane[..., : height - down, : width - right]
+            return moved.square_().sum(1, keepdim=True)
+
         part = found[..., : height - down, : width - right]
-        part.copy_(torch.maximum(part, apart.clamp(min=0).sqrt().unsqueeze(1)))
-    return found
+        torch.maximum(part, apart(opponents) - apart(chroma), out=part)  # squares; 0 at least
+    return found.sqrt_()
 
 
 def _blur(image: Tensor, sigma: float) -> Tensor:

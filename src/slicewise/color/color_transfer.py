@@ -39,8 +39,10 @@ _SPACES = {"natural": "srgb", "exact": "oklab", "linear": "srgb"}
 # third round still brings the palettes closer, a fourth does not (docs/log.md).
 _ROUNDS = {"natural": 2, "exact": 3}
 # `natural` starts from the linear map, which is half of the way.
-_STEPS = {"natural": 80, "exact": 150}
+_STEPS = {"natural": 50, "exact": 150}
 _EXACT_SMOOTHNESS = 1.0
+_CORRECTIONS = 5  # rounds of `natural`, at most, that start from the pixels as they are shown
+_LEAST_GAIN = 4.0  # levels of 255 by which such a round must be better for another to follow
 _FIRST_SMOOTHNESS = 30.0  # of the first of two rounds of `natural`
 _PALETTE_PIXELS = 20_000
 _MOMENT_PIXELS = 2**15
@@ -192,6 +194,7 @@ class ColorTransfer:
             _EXACT_SMOOTHNESS if self.look == "exact" else _FIRST_SMOOTHNESS
         )
         field, rounds = base, 1 if self.palette is not None else _ROUNDS[self.look]
+        judged = self.look == "natural" and self.smoothness is None
 
         def fit(smoothness: float, start: Tensor) -> Tensor:
             beyond = found.moves - look_up(base, found.colors)
@@ -203,16 +206,30 @@ class ColorTransfer:
                 start=start - base,
             )
 
-        with show_progress(rounds, progress_bar, "fit") as tick:
+        with show_progress(rounds + judged, progress_bar, "fit") as tick:
             for done in range(1, rounds + 1):
                 found = self._flow(field, source, target, generator, space)
-                if done == rounds and self.look == "natural" and self.smoothness is None:
-                    enter = SPACES[space].enter
-                    linear = linear_field(linear_transport(enter(x), enter(y)), space)
-                    field = follow_target(base, fit, Judge(source.copies, linear))
-                else:
+                if done < rounds or not judged:
                     field = fit(smoothness, field)
                 tick(done, "")
+            if judged:
+                enter = SPACES[space].enter
+                linear = linear_field(linear_transport(enter(x), enter(y)), space)
+                judge = Judge(source.copies, linear, y)
+                best = follow_target(base, fit, judge)
+                # What the local maps hold back is asked for again, from where they left the pixels of the copies.
+                # One such round is enough for most images; one that is all grain gains by several.
+                for _ in range(_CORRECTIONS if self.palette is None else 0):
+                    found = self._flow(best.field, source, target, generator, space, judge)
+                    field = fit(best.smoothness, best.field)
+                    cost = judge.cost(field)
+                    gain = best.cost - cost
+                    if gain > 0:
+                        best = best._replace(field=field, cost=cost)
+                    if gain <= _LEAST_GAIN:
+                        break
+                field = best.field
+                tick(rounds + 1, "")
         return field
 
     def _flow(
@@ -222,8 +239,9 @@ class ColorTransfer:
         target: PixelSampler,
         generator: torch.Generator,
         space: str,
+        judge: Judge | None = None,
     ) -> _Moves:
-        """Let pixels flow to the target from where the field takes them."""
+        """Let pixels flow to the target from where the field takes them, or from where a judge sees them."""
         enter, leave = SPACES[space]
         n = self.n_pixels if self.palette is None else _PALETTE_PIXELS
         jitter = torch.rand(n, generator=generator, dtype=torch.float64)
@@ -237,7 +255,10 @@ class ColorTransfer:
             x, x_weights = kmeans_palette(enter(x), self.palette, seed)
             y, y_weights = kmeans_palette(enter(y), self.palette, seed)
             x, y = leave(x), leave(y)
-        start = (x + look_up(field, x)).clamp(0, 1)
+        start, before = (x + look_up(field, x)).clamp(0, 1), x
+        if judge is not None:
+            x, start = judge.shown(field, places)
+            before = start - look_up(field, x)  # what they miss is added to what the field does
         found = flow(
             enter(start),
             enter(y),
@@ -253,7 +274,7 @@ class ColorTransfer:
         weights = (
             torch.full((len(x),), 1 / len(x), dtype=x.dtype) if x_weights is None else x_weights
         )
-        return _Moves(x, leave(found.particles) - x, weights, spread)
+        return _Moves(x, leave(found.particles) - before, weights, spread)
 
     @_renamed
     def transform(

@@ -2,73 +2,135 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from slicewise.color.artifacts import Artifacts, SourceRegions
 from slicewise.color.field import look_up
 from slicewise.color.guided import guide
 from slicewise.color.images import SmallCopy
+from slicewise.distance import sliced_wasserstein
 
 # Smoothnesses that are tried, from close to the linear map to close to the target.
 LADDER = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
-# How many times that of the linear map, or of the source itself, a measure of artifacts may be. Over many images the
-# means are then about those of the linear map: most measures stay far below their limits (docs/log.md).
-_OF_LINEAR, _OF_SOURCE = 1.2, 1.4
-_JUDGED = ("seams", "hue_jumps", "grain", "halos")
-_BISECTIONS = 3
+# Levels of 255 that colors must come nearer to the target's for each ΔE per pixel that smooth regions become steeper.
+# In the mean over many images this is the best choice for the steepness it leads to (docs/color.md has the front).
+_PRICE = 15.0
+# How many times that of the linear map, or of the source itself, the other measures may be.
+_OF_LINEAR, _OF_SOURCE = 2.0, 3.0
+_LIMITED = ("seams", "hue_jumps", "grain", "halos")
+# Pixels and even slices by which the distance to the target is computed.
+_PIXELS, _SLICES = 4096, 32
+_STEPS_BACK = (
+    2  # smoothnesses that may cost more than the best before them, until the rest are not tried
+)
+
+
+class Shown(NamedTuple):
+    """Some pixels of the copies, as they are and as a map shows them."""
+
+    before: Tensor  # (n, 3), float64
+    after: Tensor  # (n, 3)
+
+
+class Costs(Protocol):
+    """Whatever prices a map."""
+
+    def cost(self, field: Tensor) -> float:
+        """Return what is disliked about a field (S, S, S, 3); infinity if it may not be used."""
+        ...
 
 
 class Judge:
-    """Tells whether a map is as free of artifacts as the linear map on some small copies of the source.
+    """Prices a map by small copies of the source: how far their colors are from the target, and artifacts.
 
-    Every measure of `Artifacts` but clipping may be 1.2 times that of the unbounded linear map applied to each pixel,
-    or 1.4 times that of the source, whichever is more.
+    The price is √3 times SW_2 to the target's colors, in levels of 255 (an isotropic difference then costs its W_2), and
+    15 levels for each ΔE per pixel by which smooth regions are steep. Seams, hue jumps, grain and halos may be twice those
+    of the unbounded linear map applied to each pixel, or three times those of the source, whichever is more.
     """
 
-    def __init__(self, copies: Sequence[SmallCopy], linear: Tensor) -> None:
-        """Prepare the copies, given the field (S, S, S, 3) of the linear map."""
+    def __init__(self, copies: Sequence[SmallCopy], linear: Tensor, target: Tensor) -> None:
+        """Prepare the copies, given the field (S, S, S, 3) of the linear map and colors (m, 3) of the target."""
         self._copies = [copy.colors for copy in copies]
+        self._seen = [copy.seen for copy in copies]
         self._regions = [SourceRegions(*copy) for copy in copies]
         self._limits = []
         for copy, regions in zip(self._copies, self._regions, strict=True):
             before = regions.compare(copy)
             after = regions.compare((copy + look_up(linear, copy)).clamp(0, 1))
-            self._limits.append({name: _limit(name, before, after) for name in _JUDGED})
+            self._limits.append({name: _limit(name, before, after) for name in _LIMITED})
+        self._target = _some(255 * target.double(), _PIXELS)
 
-    def accepts(self, field: Tensor) -> bool:
-        """Whether no measure of any copy, moved by a field (S, S, S, 3), is above its limit."""
-        for copy, regions, limits in zip(self._copies, self._regions, self._limits, strict=True):
-            found = regions.compare(guide(copy, lambda c: look_up(field, c)).clamp(0, 1))
+    def cost(self, field: Tensor) -> float:
+        """Return the price of a field (S, S, S, 3); infinity if an artifact of a copy is above its limit."""
+        moved = [self._moved(copy, field) for copy in self._copies]
+        steepness = 0.0
+        for copy, regions, limits in zip(moved, self._regions, self._limits, strict=True):
+            found = regions.compare(copy)
             if any(getattr(found, name) > limit for name, limit in limits.items()):
-                return False
-        return True
+                return math.inf
+            steepness += found.steepness / len(moved)
+        colors = _some(255 * torch.cat(self._visible(moved)).double(), _PIXELS)
+        # Slices are the same for all fields.
+        apart = float(sliced_wasserstein(colors, self._target, "qsw", n_slices=_SLICES))
+        return math.sqrt(3) * apart + _PRICE * steepness
+
+    def shown(self, field: Tensor, places: Tensor) -> Shown:
+        """Return the pixels of the copies at places (n,) in [0, 1), and what a field makes of them."""
+        before = torch.cat(self._visible(self._copies))
+        after = torch.cat(self._visible([self._moved(copy, field) for copy in self._copies]))
+        index = (places * len(before)).long().clamp(max=len(before) - 1)
+        return Shown(before[index].double(), after[index].double())
+
+    def _moved(self, copy: Tensor, field: Tensor) -> Tensor:
+        return guide(copy, lambda colors: look_up(field, colors)).clamp(0, 1)
+
+    def _visible(self, copies: Sequence[Tensor]) -> list[Tensor]:
+        """The pixels (n, 3) of each copy that are seen, or all where none is."""
+        return [
+            copy[seen] if bool(seen.any()) else copy.reshape(-1, 3)
+            for copy, seen in zip(copies, self._seen, strict=True)
+        ]
 
 
 def _limit(name: str, before: Artifacts, after: Artifacts) -> float:
     return max(_OF_LINEAR * getattr(after, name), _OF_SOURCE * getattr(before, name))
 
 
-def follow_target(base: Tensor, fit: Callable[[float, Tensor], Tensor], judge: Judge) -> Tensor:
-    """Return the field nearest to the target that the judge accepts.
+def _some(colors: Tensor, n: int) -> Tensor:
+    """n of the colors (m, 3), evenly spaced; some twice if there are fewer."""
+    return colors[(torch.arange(n) * len(colors)).div(n, rounding_mode="floor")]
+
+
+class Chosen(NamedTuple):
+    """A field, how smooth it is, and its price."""
+
+    field: Tensor  # (S, S, S, 3)
+    smoothness: float
+    cost: float
+
+
+def follow_target(base: Tensor, fit: Callable[[float, Tensor], Tensor], judge: Costs) -> Chosen:
+    """Return the field that costs least.
 
     Args:
-        base: The field (S, S, S, 3) of the bounded linear map: what is left if nothing beyond it is accepted.
+        base: The field (S, S, S, 3) of the bounded linear map: what is left if all beyond it cost more.
         fit: Returns the field of a smoothness, given one to start from.
-        judge: Of artifacts.
+        judge: Of artifacts, and of the distance to the target.
     """
-    accepted = tried = base
+    best = Chosen(base, LADDER[0], judge.cost(base))
+    tried, worse = base, 0
     for smoothness in LADDER:
         tried = fit(smoothness, tried)
-        if not judge.accepts(tried):
-            break
-        accepted = tried
-    else:
-        return accepted
-    low, high = 0.0, 1.0
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        between = accepted + middle * (tried - accepted)
-        low, high = (middle, high) if judge.accepts(between) else (low, middle)
-    return accepted + low * (tried - accepted)
+        cost = judge.cost(tried)
+        if cost < best.cost:
+            best, worse = Chosen(tried, smoothness, cost), 0
+        else:
+            worse += 1
+            if worse > _STEPS_BACK:
+                break
+    return best

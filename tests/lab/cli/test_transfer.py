@@ -9,11 +9,13 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tifffile
+import torch
 from PIL import Image
 from skimage import data
 from skimage.color import rgb2lab
@@ -21,6 +23,7 @@ from skimage.color import rgb2lab
 import slicewise
 from slicewise.color.color_transfer import ColorTransfer, transfer
 from slicewise.lab.cli import main
+from slicewise.lab.cli.transfer import recolored
 from slicewise.lab.images.frames import palette_sw2, palette_w2
 from slicewise.lab.images.movies import Movie
 from slicewise.support.files import write_whole
@@ -411,6 +414,35 @@ def test_movies_need_ffmpeg_or_say_so(capsys, monkeypatch):
     assert "pip install 'slicewise[video]'" in refused(capsys, *given)
     assert "--mask is for photographs" in refused(capsys, *given, "--mask", "cat.png")
     assert "--out a.png" in refused(capsys, *given[:3], "-o", "a.png")
+
+
+def test_frames_of_a_movie_come_in_order_by_the_map_of_their_shot():
+    read = []
+
+    class Adds:
+        def __init__(self, number):
+            self.number = number
+
+        def transform(self, frame, strength):
+            time.sleep(
+                0.02 if frame[0, 0, 0] % 2 else 0
+            )  # later frames are done before earlier ones
+            return frame + np.uint8(strength * self.number)
+
+    def frames():
+        for index in range(7):
+            read.append(index)
+            yield np.full((2, 2, 3), index, np.uint8)
+
+    shots = [range(3), range(3, 4), range(4, 7)]
+    threads = torch.get_num_threads()
+    found = recolored(frames(), shots, [Adds(10), Adds(20), Adds(30)], {"strength": 2})
+    before, after = next(found)
+    assert len(read) <= threads + 1  # few are in memory
+    pairs = [(before, after), *found]
+    assert [int(one[0, 0, 0]) for one, _ in pairs] == list(range(7))
+    assert [int(one[0, 0, 0]) for _, one in pairs] == [20, 21, 22, 43, 64, 65, 66]
+    assert torch.get_num_threads() == threads
 
 
 @pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is not installed")

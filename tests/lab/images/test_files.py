@@ -152,6 +152,44 @@ def test_avif_is_read_and_written(tmp_path):
     assert np.abs(read_picture(tmp_path / "b.avif").pixels.astype(int) - smooth).mean() <= 2
 
 
+def test_heic_is_read_upright_with_what_it_tells(tmp_path):
+    heif = pytest.importorskip("pillow_heif", reason="pillow-heif reads HEIC")
+    heif.register_heif_opener()
+    smooth = np.zeros((24, 40, 3), np.uint8)  # lighter to the right, bluer downwards
+    smooth[..., 0] = np.linspace(0, 255, 40)
+    smooth[..., 2] = np.linspace(0, 255, 24)[:, None]
+    about = Image.Exif()
+    about[0x010F] = "a camera"
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    made = Image.fromarray(smooth)
+    made.save(
+        tmp_path / "a.heic", quality=-1, chroma=444, exif=about.tobytes(), icc_profile=profile
+    )
+    picture = read_picture(tmp_path / "a.heic")
+    assert picture.pixels.shape == smooth.shape
+    assert np.abs(picture.pixels.astype(int) - smooth).max() <= 3  # rounded in YCbCr, and back
+    assert picture.profile == profile
+    (tmp_path / "b.jpg").write_bytes(encode_picture(picture, ".jpg"))
+    with Image.open(tmp_path / "b.jpg") as written:
+        assert written.getexif()[0x010F] == "a camera"
+    about[0x0112] = 6  # to be turned by a quarter, clockwise
+    made.save(tmp_path / "c.heic", quality=-1, chroma=444, exif=about.tobytes())
+    turned = read_picture(tmp_path / "c.heic").pixels
+    assert turned.shape == (40, 24, 3)
+    assert np.abs(turned.astype(int) - np.rot90(smooth, -1)).max() <= 3
+
+
+def test_heic_keeps_its_alpha(tmp_path):
+    heif = pytest.importorskip("pillow_heif", reason="pillow-heif reads HEIC")
+    heif.register_heif_opener()
+    pixels = np.full((16, 16, 4), 128, np.uint8)
+    pixels[:8, :, 3] = 0
+    Image.fromarray(pixels).save(tmp_path / "a.heic", quality=-1)
+    picture = read_picture(tmp_path / "a.heic")
+    assert picture.has_alpha
+    assert np.abs(picture.pixels[..., 3].astype(int) - pixels[..., 3]).max() <= 2
+
+
 def test_heic_without_its_package_says_which(tmp_path):
     if find_spec("pillow_heif") is not None:
         pytest.skip("it is installed")

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -359,6 +363,34 @@ def write_frames(
     return moved
 
 
+def recolored(
+    frames: Iterable[Array],
+    shots: Sequence[range],
+    maps: Sequence[ColorTransfer],
+    how: dict[str, Any],
+) -> Iterator[tuple[Array, Array]]:
+    """Yield frames and what the map of their shot makes of them, in their order.
+
+    Each is computed by one thread, as many at a time as torch may use: most of the work on a frame is too small to share.
+    """
+    import torch
+
+    from slicewise.color.threads import one_thread
+
+    workers = torch.get_num_threads()
+    last = [shot.stop for shot in shots[:-1]]
+    waiting: deque[tuple[Array, Future[Array]]] = deque()
+    with one_thread(), ThreadPoolExecutor(workers) as pool:
+        for index, frame in enumerate(frames):
+            own = maps[bisect_right(last, index)]
+            waiting.append((frame, pool.submit(own.transform, frame, **how)))
+            if len(waiting) > workers:  # so that few frames are in memory
+                before, after = waiting.popleft()
+                yield before, after.result()
+        for before, after in waiting:
+            yield before, after.result()
+
+
 def recolor_movie(
     source: list[Path],
     target: Path,
@@ -403,16 +435,13 @@ def recolor_movie(
             for i, frames in enumerate(some):
                 maps[i] = ColorTransfer(**fitted.get_params()).fit(frames, wanted)
                 tick(i + 1, "")
-    place, frame, moved = 0, None, None
+    latest = None
     with movie.writer(out) as pipe, progress_bar(shots[-1].stop, show_bar, "frames") as tick:
-        for index, frame in enumerate(movie.frames()):
-            while place < len(shots) - 1 and index >= shots[place].stop:
-                place += 1
-            moved = maps[place].transform(frame, **how)
-            pipe.write(moved.tobytes())
+        for index, latest in enumerate(recolored(movie.frames(), shots, maps, how)):
+            pipe.write(latest[1].tobytes())
             tick(min(index + 1, shots[-1].stop), "")
-    assert frame is not None
-    assert moved is not None
+    assert latest is not None
+    frame, moved = latest
     both = {"sw2_before": frame, "sw2": moved}
     return {
         "images": shots[-1].stop,
