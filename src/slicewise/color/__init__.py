@@ -4,7 +4,7 @@
 converts them. `linear` fits the linear map, `field` a smooth displacement of all colors, and `natural` decides between
 the two by the `artifacts` that the image at hand would show. `apply` moves an image band by band, by a map that is
 linear around each pixel (`guided`); `regions` blends maps of several parts of an image, `map_files` saves maps.
-`comfyui` is a node for ComfyUI.
+`threads` keeps torch on one thread, `comfyui` is a node for ComfyUI.
 
 Imports `flows` and the rooms before it. Used by `lab` and by benchmarks.
 """
@@ -13,6 +13,7 @@ from slicewise.color.artifacts import Artifacts, SourceRegions
 from slicewise.color.color_transfer import LOOKS, ColorTransfer, match_colors, transfer
 from slicewise.color.map_files import SUFFIXES
 from slicewise.color.regions import RegionTransfer, feather
+from slicewise.color.threads import one_thread
 
 __all__ = [
     "LOOKS",
@@ -23,5 +24,6 @@ __all__ = [
     "SourceRegions",
     "feather",
     "match_colors",
+    "one_thread",
     "transfer",
 ]
