@@ -43,6 +43,9 @@ def parts(quick: bool, jobs: int, tables: Path, kept: Path) -> dict[str, Callabl
         "pairwise": lambda: speed.pairwise(k=40 if quick else 200),
         "barycenter": lambda: speed.barycenters(((2, 300),)) if quick else speed.barycenters(),
         "tables": lambda: large_tables.run(tables, rows, rows // 10),
+        "cluster": lambda: large_tables.run_on_a_cluster(
+            tables, rows, rows // 10, kill_after=3.0 if quick else 300.0
+        ),
     }
 
 
