@@ -135,10 +135,10 @@ def _row(setting: str, found: Any, alarms: int, start: float) -> Row:
 def calibration(repeats: int, jobs: int, kept: Path) -> list[Row]:
     """Detectors over several kinds of columns; a quarter of the repeats for five windows of saved ones."""
     cells: list[Cell] = [
-        (f"windows, {kind}", in_windows, (kind, repeats // 4)) for kind in ("mixed", "heavy tails")
+        (f"{kind}, {size}", scored, (kind, size, repeats)) for size in SIZES for kind in KINDS
     ]
     cells += [
-        (f"{kind}, {size}", scored, (kind, size, repeats)) for kind in KINDS for size in SIZES
+        (f"windows, {kind}", in_windows, (kind, repeats // 4)) for kind in ("mixed", "heavy tails")
     ]
     return run(cells, jobs, kept)
 
