@@ -134,6 +134,7 @@ other = cluster.add_node(num_cpus=1, object_store_memory=store)
 cluster.wait_for_nodes()
 ray.init(cluster.address, logging_level="ERROR", log_to_driver=False)
 start, killed, peak, over = time.perf_counter(), [], [0], threading.Event()
+began = time.time()
 
 def resident():
     # Proportional shares of this process and of all that descend from it: pages that several map count once.
@@ -159,7 +160,8 @@ def watch():
     while not over.wait(1.0):
         peak[0] = max(peak[0], resident())
         # As soon as some pieces are counted and kept, or after a while.
-        if not killed and (Path(checkpoint).exists() or time.perf_counter() - start > kill_after):
+        counted = Path(checkpoint).exists() and Path(checkpoint).stat().st_mtime > began
+        if not killed and (counted or time.perf_counter() - start > kill_after):
             cluster.remove_node(other, allow_graceful=False)
             killed.append(time.perf_counter() - start)
 
