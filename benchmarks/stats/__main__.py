@@ -2,7 +2,8 @@
 
 python -m benchmarks.stats --out benchmarks/results [--only calibration power …] [--jobs 2] [--quick] [--tables FOLDER]
 
-Studies of many repeats keep each finished piece in build/stats and go on from there when they are started again.
+Studies of many repeats keep each finished piece in build/stats and go on from there when they are started again; delete
+that folder to measure changed code.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ def parts(quick: bool, jobs: int, tables: Path, kept: Path) -> dict[str, Callabl
     rows = 200_000 if quick else 100_000_000
 
     def lines(name: str) -> Path:
-        return kept / f"{name}{'-quick' if quick else ''}.jsonl"
+        path = kept / f"{name}{'-quick' if quick else ''}.jsonl"
+        if quick:  # which is to show that everything runs
+            path.unlink(missing_ok=True)
+        return path
 
     return {
         "calibration": lambda: studies.calibration(repeats, jobs, lines("calibration")),
@@ -37,7 +41,9 @@ def parts(quick: bool, jobs: int, tables: Path, kept: Path) -> dict[str, Callabl
         "power": lambda: studies.power(
             5 if quick else 500, (2, 20) if quick else (2, 20, 200), jobs, lines("power")
         ),
-        "coverage": lambda: intervals.coverage(250 if quick else 2000, jobs, lines("coverage")),
+        "coverage": lambda: intervals.coverage(
+            250 if quick else 2000, jobs, lines("coverage"), brief=quick
+        ),
         "auto": lambda: intervals.coverage_of_auto(20 if quick else 2000, jobs, lines("auto")),
         "test": lambda: speed.permutation_test(permutations=100 if quick else 1000),
         "pairwise": lambda: speed.pairwise(k=40 if quick else 200),
