@@ -1,16 +1,17 @@
-"""Studies of the tests and intervals: how often they err under no difference, how often they find one, how often they cover."""
+"""Studies of the tests: how often they err where there is no difference, and how often they find one."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import slicewise as sw
+from benchmarks.stats.cells import Cell, Row, added, chunks, run
 
 Array = Any
 LEVELS = (0.01, 0.05, 0.1)
@@ -29,6 +30,11 @@ NULLS: dict[str, tuple[int, int, int, str, int | None, dict[str, Any]]] = {
     "max, d = 5": (30, 40, 5, "cauchy", None, {"statistic": "max"}),
     "standardized, d = 5": (30, 40, 5, "normal", None, {"statistic": "standardized", "coordinates": True}),
     "energy, d = 5": (30, 40, 5, "normal", None, {"statistic": "energy"}),
+    "normal, d = 20, n ≠ m, stopping": (40, 25, 20, "normal", 20, {}),
+    "normal, d = 200, n ≠ m, stopping": (20, 35, 200, "normal", 10, {}),
+    "Cauchy, d = 5, n ≠ m, stopping": (30, 45, 5, "cauchy", 10, {}),
+    "ties, d = 20, n ≠ m": (40, 25, 20, "ties", None, {}),
+    "Cauchy, d = 50, n ≠ m": (25, 40, 50, "cauchy", None, {}),
     "paired, d = 3": (30, 30, 3, "pairs", None, {"paired": True}),
     "blocks, d = 3": (30, 45, 3, "blocks", None, {}),
 }  # fmt: skip
@@ -52,37 +58,41 @@ def null_samples(
     return x, y, {}
 
 
-def calibration(repeats: int) -> list[dict[str, Any]]:
+def calibrated(name: str, repeats: int) -> Row:
     """How often p-values lie at or below each level where there is no difference."""
     from scipy import stats
 
-    rows = []
-    for name, (n, m, d, kind, stop, more) in NULLS.items():
-        rng, found = np.random.default_rng(7), np.empty(repeats)
-        start = time.perf_counter()
-        for k in range(repeats):
-            x, y, blocks = null_samples(rng, n, m, d, kind)
-            found[k] = sw.two_sample_test(
-                x, y, n_slices=20, permutations=PERMUTATIONS, early_stop=stop, generator=k,
-                **{"coordinates": False, **more, **blocks},
-            ).p_value  # fmt: skip
-        row: dict[str, Any] = {
-            "setting": name,
-            "repeats": repeats,
-            "seconds": time.perf_counter() - start,
-        }
-        for level in LEVELS:
-            share = float((found <= level + 1e-12).mean())
-            error = (level * (1 - level) / repeats) ** 0.5
-            row[f"P(p <= {level})"] = share
-            row[f"within {level}"] = bool(share <= level + 2 * error)
-        if stop is None and kind != "ties":
-            # Spread evenly between the values that 199 relabelings can give, p-values are uniform.
-            spread = found - rng.random(repeats) / (PERMUTATIONS + 1)
-            row["KS p"] = float(stats.kstest(spread, "uniform").pvalue)
-        rows.append(row)
-        print(row, flush=True)
-    return rows
+    n, m, d, kind, stop, more = NULLS[name]
+    rng, found = np.random.default_rng(7), np.empty(repeats)
+    start = time.perf_counter()
+    for k in range(repeats):
+        x, y, blocks = null_samples(rng, n, m, d, kind)
+        found[k] = sw.two_sample_test(
+            x, y, n_slices=20, permutations=PERMUTATIONS, early_stop=stop, generator=k,
+            **{"coordinates": False, **more, **blocks},
+        ).p_value  # fmt: skip
+    row = {"setting": name, "seconds": time.perf_counter() - start, **kept_levels(found)}
+    if stop is None and kind != "ties":
+        # Spread evenly between the values that 199 relabelings can give, p-values are uniform.
+        spread = found - rng.random(repeats) / (PERMUTATIONS + 1)
+        row["KS p"] = float(stats.kstest(spread, "uniform").pvalue)
+    return row
+
+
+def kept_levels(found: Array) -> Row:
+    """How often p-values lie at or below each level, and whether that is at most the level plus two standard errors."""
+    row: Row = {"repeats": len(found)}
+    for level in LEVELS:
+        share = float((found <= level + 1e-12).mean())
+        error = (level * (1 - level) / len(found)) ** 0.5
+        row[f"P(p <= {level})"] = share
+        row[f"within {level}"] = bool(share <= level + 2 * error)
+    return row
+
+
+def calibration(repeats: int, jobs: int, kept: Path) -> list[Row]:
+    """p-values of two-sample tests under no difference, in many settings."""
+    return run([(name, calibrated, (name, repeats)) for name in NULLS], jobs, kept)
 
 
 ALTERNATIVES: dict[str, dict[int, float]] = {
@@ -141,94 +151,31 @@ def contestants() -> dict[str, Callable[[Array, Array, int], float]]:
     }
 
 
-def power(
-    repeats: int, n: int = 100, dimensions: tuple[int, ...] = (2, 20, 200)
-) -> list[dict[str, Any]]:
-    """How often each test finds a difference at level 0.05."""
-    tests, rows = contestants(), []
-    for name in ALTERNATIVES:
-        for d in dimensions:
-            rng = np.random.default_rng(11)
-            found: dict[str, int] = dict.fromkeys(tests, 0)
-            for k in range(repeats):
-                x, y = alternative(rng, name, d, n)
-                for test, p_value in tests.items():
-                    found[test] += p_value(x, y, k) <= 0.05
-            row = {
-                "alternative": name,
-                "d": d,
-                "n": n,
-                "size": ALTERNATIVES[name][d],
-                "repeats": repeats,
-            }
-            rows.append({**row, **{test: hits / repeats for test, hits in found.items()}})
-            print(rows[-1], flush=True)
-    return rows
+SAMPLES = 100  # on each side
 
 
-# Every estimator that states an error, with ten slices or five chains.
-STATED: dict[str, Callable[[int], int]] = {
-    **dict.fromkeys(("sw", "ebsw", "rpsw", "ebrpsw", "phisw", "gsw", "lcvsw", "ucvsw", "gaussiansw"), lambda d: 10),
-    **dict.fromkeys(("omsw", "rmsw", "imsw", "vimsw"), lambda d: 50),
-    "orthosw": lambda d: 5 * d,
-}  # fmt: skip
+def detected(name: str, d: int, start: int, end: int) -> Row:
+    """How often each test finds a difference at level 0.05, counted over some repeats."""
+    tests = contestants()
+    row: Row = {"alternative": name, "d": d, "repeats": end - start, **dict.fromkeys(tests, 0)}
+    for k in range(start, end):
+        x, y = alternative(np.random.default_rng([11, k]), name, d, SAMPLES)
+        for test, p_value in tests.items():
+            row[test] += int(p_value(x, y, k) <= 0.05)
+    return row
 
 
-def problems() -> Iterator[tuple[str, Array, Array]]:
-    """Pairs of sets of 200 and 150 samples that differ in several ways."""
-    g = torch.Generator().manual_seed(0)
-
-    def normal(n: int, d: int) -> torch.Tensor:
-        return torch.randn(n, d, generator=g)
-
-    x, y = normal(200, 10), normal(150, 10)
-    yield "shift, d = 10", x, y + 1.5 * torch.eye(10)[0]
-    yield "shift and scale, d = 10", x, 1.5 * y * torch.linspace(0.5, 2, 10) + 0.3
-    yield "equal laws, d = 10", x, y
-    x, y = normal(200, 3), normal(150, 3)
-    yield "shift, d = 3", x, y + 2 * torch.eye(3)[0]
-    x, y = normal(200, 50), normal(150, 50)
-    yield "shift, d = 50", x, y + 3 * torch.eye(50)[0]
-
-
-def coverage(repeats: int, batch: int = 250) -> list[dict[str, Any]]:
-    """How often the 95 % interval covers the value of 40,000 slices, and how often ± 2 standard errors do."""
-    rows = []
-    for problem, x, y in problems():
-        for variant, many in STATED.items():
-            d = x.shape[-1]
-            if variant == "gsw" and d > 10:
-                continue  # its 22,100 monomials of degree 3 in d = 50 would take 20 GB for a batch
-            size = 800 * d if variant == "orthosw" else 40_000
-            truth = sw.evaluate(x, y, variant, n_slices=size, generator=1)
-            hits = plain = 0
-            for k in range(repeats // batch):
-                found = sw.evaluate(
-                    x.expand(batch, -1, -1), y, variant, n_slices=many(d), generator=100 + k
-                )
-                low, high = found.interval(0.95)
-                hits += int(((low <= truth.value) & (truth.value <= high)).sum())
-                plain += int(((found.power - truth.power).abs() <= 2 * found.stderr).sum())
-            total = repeats // batch * batch
-            row = {"problem": problem, "variant": variant, "slices": many(d), "repeats": total}
-            rows.append({**row, "interval": hits / total, "two stderr": plain / total})
-            print(rows[-1], flush=True)
-    return rows
-
-
-def coverage_of_auto(repeats: int, rtol: float = 0.1) -> list[dict[str, Any]]:
-    """The same after `n_slices="auto"` has stopped, with the number of slices it took."""
-    rows = []
-    for problem, x, y in list(problems())[1:4]:
-        for variant in ("sw", "orthosw", "omsw", "ebsw", "rpsw", "gsw", "lcvsw", "ucvsw"):
-            truth = sw.evaluate(x, y, variant, n_slices=40_000, generator=1).value
-            hits, slices = 0, 0
-            for k in range(repeats):
-                found = sw.evaluate(x, y, variant, n_slices="auto", rtol=rtol, generator=100 + k)
-                low, high = found.interval(0.95)
-                hits += bool(low <= truth <= high)
-                slices += found.costs.shape[-1]
-            row = {"problem": problem, "variant": variant, "rtol": rtol, "repeats": repeats}
-            rows.append({**row, "interval": hits / repeats, "slices": slices / repeats})
-            print(rows[-1], flush=True)
+def power(repeats: int, dimensions: tuple[int, ...], jobs: int, kept: Path) -> list[Row]:
+    """How often each test finds a difference."""
+    cells: list[Cell] = [
+        (f"{name}, d = {d}, {start} to {end}", detected, (name, d, start, end))
+        for start, end in chunks(repeats, 50)
+        for name in ALTERNATIVES
+        for d in dimensions
+    ]
+    rows = added(run(cells, jobs, kept), ("alternative", "d"))
+    for row in rows:
+        row["n"], row["size"] = SAMPLES, ALTERNATIVES[row["alternative"]][row["d"]]
+        for test in contestants():
+            row[test] /= row["repeats"]
     return rows

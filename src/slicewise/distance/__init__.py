@@ -14,7 +14,7 @@ from slicewise.distance.displacement import displacement, valued
 from slicewise.distance.evaluation import Evaluation, evaluate, sliced_wasserstein
 from slicewise.distance.gradient import value_and_grad
 from slicewise.distance.holding import Tape, held_for, held_weights, playing, recording
-from slicewise.distance.intervals import confidence_interval
+from slicewise.distance.intervals import confidence_interval, skewness_of_costs
 from slicewise.distance.loss import Scale, SlicedWasserstein
 from slicewise.distance.objective import (
     Objective,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from slicewise.distance.bounds import is_frame, most_of_slices
-from slicewise.distance.intervals import confidence_interval, held_back
+from slicewise.distance.intervals import confidence_interval, skewness_of_costs
 from slicewise.distance.objective import Objective, check_objective, value_of_costs, weigh
 from slicewise.distance.plan import planned_value
 from slicewise.distance.request import (
@@ -27,7 +27,16 @@ from slicewise.distance.request import (
     recipe_for,
 )
 from slicewise.laws import Law
-from slicewise.problem import Learner, Problem, SlicerPart, Target, WeightingPart, declared
+from slicewise.problem import (
+    Learner,
+    Problem,
+    SlicerPart,
+    Target,
+    Uncertainty,
+    WeightingPart,
+    declared,
+    label_free,
+)
 from slicewise.sampling import Generators, Randomness
 from slicewise.steps import moved, pull_of
 from slicewise.support import (
@@ -119,7 +128,10 @@ class Evaluation(Result):
         From the spread between independent groups: slices, chains or frames. NaN where there is only
         one, as for MaxSW. Slices given by the caller are taken for independent draws.
         """
-        terms = self._terms(self.costs.detach(), self.power.detach())
+        costs, power = self.costs.detach(), self.power.detach()
+        weighting = declared(self.recipe.weighting, WeightingPart)
+        errors = weighting.errors(costs, self.slices, self.problem.detached())
+        terms = self._groups(self._plain_errors(costs, power) if errors is None else errors)
         n = terms.shape[-1]
         if n < 2:
             return torch.full_like(self.power.detach(), math.nan)
@@ -130,7 +142,8 @@ class Evaluation(Result):
 
         It says where the value would lie with infinitely many slices of the same two sets. It takes into account that
         few slices were drawn (Student's quantiles, degrees of freedom that weights or a control variate use up) and
-        that costs are skewed (Hall's transformation), so it is not symmetric about `value`. NaN where `stderr` is.
+        that costs are skewed (Hall's transformation), so it is not symmetric about `value`, which lies inside it. NaN
+        where `stderr` is.
 
         Args:
             level: the confidence level, in (0, 1).
@@ -146,27 +159,36 @@ class Evaluation(Result):
             costs = root(costs, problem.p)
             total = (self.weights.detach() * costs).sum(dim=-1)
         weighting = declared(self.recipe.weighting, WeightingPart)
-        leverage = weighting.leverage(costs, self.slices, problem)
-        freedom = weighting.degrees_of_freedom(costs, self.slices, problem)
-        terms = self._terms(costs, total, leverage)
-        if freedom is None:
-            freedom = torch.full_like(total, terms.shape[-1] - 1.0)
-        below, above = confidence_interval(terms, freedom, level)
-        ends = (total - below, total + above)
+        known = weighting.uncertainty(costs, self.slices, problem)
+        if known is None:
+            freedom = torch.full_like(total, math.inf)
+            known = Uncertainty(total, self._plain_errors(costs, total), freedom)
+        groups = self._groups(known.terms)
+        freedom = known.freedom.clamp(max=groups.shape[-1] - 1)
+        skewness, d = None, problem.d if problem.linear_slices else None
+        if self.group_size == 1 or label_free(
+            self.recipe.slicer
+        ):  # slices of one law, not steps of an ascent
+            skewness = skewness_of_costs(known.terms, groups, known.center, d)
+        below, above = confidence_interval(groups, freedom, level, skewness)
+        # What is reported is not always what the interval is about; it belongs inside.
+        ends = (
+            torch.minimum(known.center - below, total),
+            torch.maximum(known.center + above, total),
+        )
         # Costs are not negative; an estimate with a control variate may be.
         low, high = (end.clamp(min=0) if self.objective == "root" else end for end in ends)
         return tuple(value_of_costs(end, problem, self.objective) for end in (low, high))  # type: ignore[return-value]
 
-    def _terms(self, costs: Tensor, total: Tensor, leverage: Tensor | None = None) -> Tensor:
-        """The share of each independent group of slices in the error of Σ weights · costs, (*batch, groups)."""
-        n_slices = costs.shape[-1]
+    def _plain_errors(self, costs: Tensor, total: Tensor) -> Tensor:
+        """Each slice's share (*batch, L) of the error of Σ weights · costs, for weights that were not fitted."""
+        return self.weights.detach() * costs - total.unsqueeze(-1) / costs.shape[-1]
+
+    def _groups(self, terms: Tensor) -> Tensor:
+        """Sums of terms of slices (*batch, L) over independent groups of them, (*batch, groups)."""
+        n_slices = terms.shape[-1]
         size = n_slices if self.group_size is None else self.group_size
-        n = -(-n_slices // size)  # independent groups, the last one perhaps incomplete
-        weighting = declared(self.recipe.weighting, WeightingPart)
-        terms = weighting.errors(costs, self.slices, self.problem.detached())
-        if terms is None:
-            terms = self.weights.detach() * costs - total.unsqueeze(-1) / n_slices
-        terms = held_back(terms, leverage)
+        n = -(-n_slices // size)  # the last one perhaps incomplete
         filled = torch.nn.functional.pad(terms, (0, n * size - n_slices))
         return filled.unflatten(-1, (n, size)).sum(dim=-1)
 

@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from slicewise.problem import (
+    MOST_LEVERAGE,
     BuiltIn,
     Population,
     Problem,
     SideName,
+    Uncertainty,
     WeightingPart,
     covariance_of,
     mean_of,
@@ -106,17 +108,27 @@ class ControlVariate(BuiltIn, WeightingPart):
         left = costs - alpha * (c - expected)
         return (left - left.mean(dim=-1, keepdim=True)) / slices.shape[-2]
 
-    def leverage(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
-        """Return 1/L plus the share of each slice in the spread of the control variate, (*batch, L)."""
-        c, _ = self._variate(slices, problem)
-        off = (c - c.mean(dim=-1, keepdim=True)).square()
-        whole = off.sum(dim=-1, keepdim=True)
-        found = 1 / c.shape[-1] + torch.where(whole > 0, off / torch.where(whole > 0, whole, 1), 0)
-        return found.expand(*problem.batch, -1)
+    def uncertainty(self, costs: Tensor, slices: Tensor, problem: Problem) -> Uncertainty:
+        """Return the regression of the costs on c, read off at E c, with residuals enlarged by their leverage.
 
-    def degrees_of_freedom(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
-        """Return L − 2: a mean and the factor α were fitted."""
-        return costs.new_full(problem.batch, slices.shape[-2] - 2.0)
+        The published α has Σ (c − E c)² below it where a regression has Σ (c − mean c)². The estimate is therefore off
+        by a multiple of (mean c − E c)³, which for costs that c explains almost wholly is more than all of the noise;
+        the regression is not. Its residuals are divided by √(1 − leverage), which makes their squares unbiased.
+        """
+        c, expected = self._variate(slices, problem)
+        n_slices = costs.shape[-1]
+        off, mean = c - c.mean(dim=-1, keepdim=True), costs.mean(dim=-1, keepdim=True)
+        spread = off.square().sum(dim=-1, keepdim=True)
+        along = torch.where(spread > 0, off / torch.where(spread > 0, spread, 1), 0)
+        slope = ((costs - mean) * along).sum(dim=-1, keepdim=True)
+        away = c.mean(dim=-1, keepdim=True) - expected
+        leverage = (1 / n_slices + off * along).clamp(max=MOST_LEVERAGE)
+        residuals = (costs - mean - slope * off) / (1 - leverage).sqrt()
+        terms = (1 / n_slices - away * along) * residuals
+        center = (mean - slope * away).squeeze(-1)
+        # A mean and a slope were fitted.
+        freedom = torch.full_like(center, n_slices - 2.0)
+        return Uncertainty(center, terms.expand(costs.shape), freedom)
 
     def _variate(self, slices: Tensor, problem: Problem) -> tuple[Tensor, Tensor]:
         """c (*batch, L) and its mean over the sphere (*batch, 1)."""

@@ -17,8 +17,10 @@ import torch
 from torch import Tensor
 
 from slicewise.problem import (
+    MOST_LEVERAGE,
     BuiltIn,
     Problem,
+    Uncertainty,
     Weighting,
     WeightingPart,
     basis_of,
@@ -116,13 +118,15 @@ class Energy(BuiltIn, WeightingPart):
         weights = self._weights(costs)
         return weights * (costs - (weights * costs).sum(dim=-1, keepdim=True))
 
-    def leverage(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
-        """Return the weights: without slice i the estimate is off by weight · (cost − estimate) / (1 − weight)."""
-        return self._weights(costs)
+    def uncertainty(self, costs: Tensor, slices: Tensor, problem: Problem) -> Uncertainty:
+        """Return errors as if each slice were left out: without slice i the estimate is off by its error / (1 − weight).
 
-    def degrees_of_freedom(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
-        """Return the effective number of slices 1 / Σ weights², less one."""
-        return 1 / self._weights(costs).square().sum(dim=-1) - 1
+        As many slices as 1 / Σ weights² count, less one.
+        """
+        weights = self._weights(costs)
+        terms = self.errors(costs, slices, problem) / (1 - weights.clamp(max=MOST_LEVERAGE))
+        freedom = 1 / weights.square().sum(dim=-1) - 1
+        return Uncertainty((weights * costs).sum(dim=-1), terms, freedom)
 
     def total_and_slope(self, costs: Tensor) -> tuple[Tensor, Tensor]:
         """Return Σ weights · costs (...) and its derivative in each cost (..., L), computed in closed form."""

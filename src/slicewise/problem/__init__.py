@@ -10,6 +10,7 @@ Imports `support`, `sampling`, `transport`, `laws`. Used by `parts` and every ro
 
 from slicewise.problem.padding import pad
 from slicewise.problem.part import (
+    MOST_LEVERAGE,
     BuiltIn,
     Learner,
     Lift,
@@ -20,6 +21,7 @@ from slicewise.problem.part import (
     Slicer,
     SlicerPart,
     State,
+    Uncertainty,
     Weighting,
     WeightingPart,
     check_fit,

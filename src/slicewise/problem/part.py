@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import numbers
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -164,6 +164,25 @@ class MovePart(Part):
     mixes: bool = False
 
 
+# A slice that decides a fit alone has no error of its own to learn from.
+MOST_LEVERAGE = 0.99
+
+
+class Uncertainty(NamedTuple):
+    """An estimate, and how far its slices let it be off.
+
+    Attributes:
+        center: The estimate (*batch,) that an interval is about.
+        terms: Each slice's share (*batch, L) of its error. What was fitted to the slices follows them, so that errors
+            look too small; here each is as large as if the fit had been made without it.
+        freedom: How many independent slices are left beside what was fitted, (*batch,).
+    """
+
+    center: Tensor
+    terms: Tensor
+    freedom: Tensor
+
+
 class WeightingPart(Part):
     """A weighting that declares what it can do."""
 
@@ -192,16 +211,11 @@ class WeightingPart(Part):
         """
         return None
 
-    def leverage(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor | None:
-        """How much of the weighting each slice alone decides, (*batch, L) in [0, 1); None if weights are constants.
+    def uncertainty(self, costs: Tensor, slices: Tensor, problem: Problem) -> Uncertainty | None:
+        """What an interval from few slices rests on, for weights that were fitted to these slices.
 
-        Errors of a fit to few slices are too small, those of slices with a large leverage most: intervals divide each by
-        one minus its leverage, as leaving the slice out would.
+        None is Σ weights · costs itself, with weight · cost minus its mean as errors, and all groups but one.
         """
-        return None
-
-    def degrees_of_freedom(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor | None:
-        """How many independent slices its estimate rests on, less what was fitted, (*batch,); None is all but one."""
         return None
 
 

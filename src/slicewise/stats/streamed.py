@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.distance import confidence_interval
+from slicewise.distance import confidence_interval, skewness_of_costs
 from slicewise.sampling import Randomness, uniform
 from slicewise.stats.counts import LineCounts, costs_between
 from slicewise.stats.tables import (
@@ -73,10 +73,11 @@ class TableDistance(Result):
         """Return a confidence interval of the value over infinitely many slices, widened by `error_bound`."""
         if not 0 < level < 1:
             raise ValueError(f"level = {level!r}: give a number between 0 and 1, e.g. 0.95")
-        terms = (self.costs - self.costs.mean()) / len(self.costs)
-        freedom = torch.tensor(len(self.costs) - 1.0)
-        below, above = confidence_interval(terms, freedom, level)
         mean = self.costs.mean()
+        terms = (self.costs - mean) / len(self.costs)
+        freedom = torch.tensor(len(self.costs) - 1.0)
+        skewness = skewness_of_costs(terms, terms, mean, self.slices.shape[-1])
+        below, above = confidence_interval(terms, freedom, level, skewness)
         low, high = (root(end.clamp(min=0), self.p) for end in (mean - below, mean + above))
         return (low - self.error_bound).clamp(min=0), high + self.error_bound
 
