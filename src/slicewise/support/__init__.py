@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         registered,
         sort_lines,
     )
-    from slicewise.support.files import check_writable, write_whole
+    from slicewise.support.files import check_file_writable, check_writable, write_whole
     from slicewise.support.graphs import CapturedGraph, side_stream
     from slicewise.support.progress import progress_bar
     from slicewise.support.renamed import keep_old_paths, renamed_arguments
@@ -78,7 +78,7 @@ else:
                 "Copier DeviceDraws Kernels LineLoops MatchingLoops current kernels_for line_loops matching_loops "
                 "multiply needs_gradient one_thread register registered sort_lines"
             ),
-            "files": "check_writable write_whole",
+            "files": "check_file_writable check_writable write_whole",
             "graphs": "CapturedGraph side_stream",
             "progress": "progress_bar",
             "renamed": "keep_old_paths renamed_arguments",

@@ -9,7 +9,7 @@ import sys
 import typer
 
 import slicewise
-from slicewise.lab.cli import STOPPED, USAGE
+from slicewise.lab.cli import USAGE
 from slicewise.lab.cli.distance import distance
 from slicewise.lab.cli.drift import drift
 from slicewise.lab.cli.flow import flow
@@ -21,6 +21,7 @@ from slicewise.lab.cli.runs import HELP as RUNS
 from slicewise.lab.cli.runs import report, runs
 from slicewise.lab.cli.transfer import transfer
 from slicewise.lab.cli.variants import variants
+from slicewise.lab.data import visible
 from slicewise.lab.errors import UserError
 
 app = typer.Typer(
@@ -82,8 +83,9 @@ def run(arguments: list[str]) -> int:
         context = getattr(wrong, "ctx", None)
         path = "slicewise" if context is None else context.command_path
         return _fail(message, hint=f"{path} --help lists the options")
-    except typer.Abort:
-        return STOPPED
+    except typer.Abort as stopped:
+        # What Typer makes of Ctrl-C, and of a question that is not answered.
+        raise KeyboardInterrupt from stopped
     except ImportError as missing:
         # Errors of the library say what to install.
         named = f"this needs {missing.name}: pip install 'slicewise[lab]'"
@@ -101,6 +103,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _fail(message: str, hint: str = "") -> int:
-    line = " ".join(message.split()).rstrip(".")
+    # Names of files, and what damaged ones hold, are part of messages.
+    line = visible(" ".join(message.split()).rstrip("."))
     print(f"slicewise: {line}{'; ' + hint if hint else ''}", file=sys.stderr)
     return USAGE

@@ -125,6 +125,7 @@ def flow(
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
+    force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -135,6 +136,7 @@ def flow(
     Files are as for `slicewise distance`; without any, a toy target is used. The
     exact W_2 that remains is printed at the end (the number of --quiet). Samples
     of more than two dimensions are shown by their two principal directions.
+    Existing files need --force.
 
     [bold]Examples[/bold]
       slicewise flow                                    a toy target, flow.gif
@@ -164,7 +166,7 @@ def flow(
         samples=samples,
         flatten=flatten,
     )
-    encoder = _check_outputs(out, save)
+    encoder = _check_outputs(out, save, files, force)
 
     from slicewise.flows import Recording, Stopping, default_steps
     from slicewise.flows import flow as run_flow
@@ -276,12 +278,14 @@ def _rate(word: str) -> float | Literal["auto"]:
     return rate
 
 
-def _check_outputs(out: Path, save: Path | None) -> Encoder | None:
+def _check_outputs(
+    out: Path, save: Path | None, inputs: list[str], force: bool
+) -> Encoder | None:
     """Check where an animation and particles go; return the encoder, where the animation is a video."""
     from slicewise.lab.images import VIDEOS, find_encoder
 
     kind = out.suffix.lower()
-    check_output_path("--out", out, (".gif", ".html", *VIDEOS))
+    check_output_path("--out", out, (".gif", ".html", *VIDEOS), force=force, inputs=inputs)
     encoder = find_encoder(kind) if kind in VIDEOS else None
     if kind in VIDEOS and encoder is None:
         raise UserError(
@@ -289,7 +293,7 @@ def _check_outputs(out: Path, save: Path | None) -> Encoder | None:
             f"pip install 'slicewise[video]'; .gif and .html need nothing"
         )
     if save is not None:
-        check_output_path("--save", save, (".npy", ".npz"))
+        check_output_path("--save", save, (".npy", ".npz"), force=force, inputs=inputs)
     return encoder
 
 

@@ -76,6 +76,7 @@ def plan(
     seed: options.Seed = 0,
     dtype: options.Dtype = "float64",
     device: options.Device = "auto",
+    force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -96,7 +97,9 @@ def plan(
     check_number("--norm", norm, above=1, or_equal=True)
     files = [file for file in (a, b, x_weights, y_weights) if file is not None]
     check_samples(files, seed=seed, dtype=dtype, samples=samples)
-    target = None if out is None else check_output_path("--out", out, (".csv", ".npz"))
+    target = None if out is None else check_output_path(
+        "--out", out, (".csv", ".npz"), force=force, inputs=(a, b, x_weights, y_weights)
+    )
 
     from slicewise.plans import sliced_plan
     from slicewise.transport import wasserstein

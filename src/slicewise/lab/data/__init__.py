@@ -16,7 +16,7 @@ from slicewise.support import open_on_demand
 if TYPE_CHECKING:
     from slicewise.lab.data.arrays import Array, read_array, read_arrays
     from slicewise.lab.data.image_sets import SIDE, Images, all_digits, digit, faces
-    from slicewise.lab.data.paths import SAMPLE_SUFFIXES, check_there, find_file, printable
+    from slicewise.lab.data.paths import SAMPLE_SUFFIXES, check_there, find_file, printable, visible
     from slicewise.lab.data.photographs import PhotographPair, photograph_pairs
     from slicewise.lab.data.toys import TOYS, swiss, toy
     from slicewise.lab.data.user_files import Samples, read_samples, read_weights
@@ -26,7 +26,7 @@ else:
         {
             "arrays": "Array read_array read_arrays",
             "image_sets": "SIDE Images all_digits digit faces",
-            "paths": "SAMPLE_SUFFIXES check_there find_file printable",
+            "paths": "SAMPLE_SUFFIXES check_there find_file printable visible",
             "photographs": "PhotographPair photograph_pairs",
             "toys": "TOYS swiss toy",
             "user_files": "Samples read_samples read_weights",
@@ -54,4 +54,5 @@ __all__ = [
     "read_weights",
     "swiss",
     "toy",
+    "visible",
 ]

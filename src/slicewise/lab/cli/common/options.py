@@ -154,6 +154,10 @@ Device = Annotated[
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT)
 ]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Overwrite existing files.", rich_help_panel=OUTPUT),
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print only the number.", rich_help_panel=OUTPUT)
 ]
