@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import functools
 import math
@@ -44,6 +45,10 @@ from slicewise.support import (
 from slicewise.transport import LawMatcher, Matcher, match_slices
 from slicewise.variants import VARIANTS, Recipe, Variant
 
+# Whether a call is being made again: its value is taken as it is.
+AGAIN = contextvars.ContextVar("again", default=False)
+# Below this, a p-th power has lost digits: a term of its sum may be subnormal, and the others not.
+_LEAST = {t: torch.finfo(t).tiny / torch.finfo(t).eps for t in (torch.float32, torch.float64)}
 BACKENDS = ("auto", "numba", "numpy", "torch", "nvrtc", "torch-nvrtc", "triton")
 
 
@@ -271,17 +276,41 @@ def _registered_matcher(backend: str, device: torch.device) -> Matcher:
     return match_slices if chosen is None else chosen.matcher(backend, device)
 
 
-def check_value(value: Tensor, problem: Problem) -> None:
+class OutOfRange(Exception):
+    """A value of finite samples that is not finite, or that may be zero by underflow."""
+
+
+def is_out_of_range(value: Tensor, p: float, objective: Objective) -> bool:
+    """Return whether a value (*batch,) that is on the CPU may have left the range in between."""
+    if AGAIN.get() or not value.numel():
+        return False
+    limit = _LEAST.get(value.dtype, 0.0)
+    low = limit if objective == "power" else limit ** (1 / p)
+    if value.dim() == 0:
+        number = abs(value.item())  # an estimate with a control variate may be below zero
+        return not low <= number < math.inf
+    least, most = torch.aminmax(value.detach().abs())
+    return not (low <= least.item() and most.item() < math.inf)
+
+
+def check_value(value: Tensor, problem: Problem, objective: Objective | None = None) -> None:
     """Samples that are not finite show in the value: look there first, which costs one number.
 
     A finite value needs no second look; the samples of one that is not are searched, and named. On a device
     nobody looks: that would wait for it, in every step of a training. NaN goes in, NaN comes out.
+
+    Args:
+        value: (*batch,), or all costs.
+        problem: what it was computed of.
+        objective: what the value is, where the call can be made again; None where it cannot.
+
+    Raises:
+        ValueError: if samples are not finite.
+        OutOfRange: if they are, and p-th powers of their distances overflow or underflow.
     """
-    if (
-        not value.is_cuda
-        and values_readable(value)
-        and not math.isfinite((value.sum() if value.dim() else value).item())
-    ):
+    if value.is_cuda or not values_readable(value):
+        return
+    if not math.isfinite((value.sum() if value.dim() else value).item()):
         # Every rank has the same value and comes here; those with good samples hear of the others'.
         bad = any(not bool(torch.isfinite(t).all()) for t in (problem.x, problem.y))
         somewhere = float(problem.population.total(torch.tensor(float(bad)))) > 0
@@ -291,6 +320,13 @@ def check_value(value: Tensor, problem: Problem) -> None:
                 "samples on another rank have NaN or infinite entries: give finite values; the error there "
                 "says how many"
             )
+    if objective is None or not is_out_of_range(value, problem.p, objective):
+        return
+    # Samples of other ranks, and those of a Target, which are sorted along its slices, stay as they are; equal sets are at
+    # distance zero, and nothing was lost.
+    fixed = problem.others is not None or problem.y_sorted is not None
+    if not fixed and not (problem.x.shape == problem.y.shape and torch.equal(problem.x, problem.y)):
+        raise OutOfRange
 
 
 class Prepared(NamedTuple):

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 from slicewise.support.doors import open_on_demand
 
 if TYPE_CHECKING:
-    from slicewise.support.checkpoint import CheckpointFile, fingerprint
+    from slicewise.support.checkpoint import (
+        CheckpointError,
+        CheckpointFile,
+        CheckpointWarning,
+        fingerprint,
+    )
     from slicewise.support.dispatch import (
         Copier,
         DeviceDraws,
@@ -73,7 +78,7 @@ else:
     __getattr__, __dir__ = open_on_demand(
         __name__,
         {
-            "checkpoint": "CheckpointFile fingerprint",
+            "checkpoint": "CheckpointError CheckpointFile CheckpointWarning fingerprint",
             "dispatch": (
                 "Copier DeviceDraws Kernels LineLoops MatchingLoops current kernels_for line_loops matching_loops "
                 "multiply needs_gradient one_thread register registered sort_lines"

@@ -85,9 +85,7 @@ def _replace(place: Path, data: bytes, before: os.stat_result | None) -> None:
     name = place.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
     # Opened with all permissions, a new file has those that the umask leaves. An existing file may be private: its content
     # is readable to nobody else before it has the permissions of the old one.
-    handle = os.open(
-        name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if before is None else 0o600
-    )
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if before is None else 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

@@ -95,6 +95,7 @@ def flow(
     d: options.ToyDimension = None,
     samples: options.Subset = None,
     flatten: options.Flatten = False,
+    header: options.Header = "auto",
     seed: options.Seed = 0,
     dtype: options.Dtype = "float64",
     device: options.Device = "auto",
@@ -166,6 +167,7 @@ def flow(
         samples=samples,
         flatten=flatten,
     )
+    check_choice("--header", header, names.HEADERS)
     encoder = _check_outputs(out, save, files, force)
 
     from slicewise.flows import Recording, Stopping, default_steps
@@ -174,7 +176,14 @@ def flow(
 
     recipe, n_slices, own = options.recipe_of(variant, n_slices, option)
     sets = pair_or_toy(
-        files, toy_name=toy_name, n=n, d=d, seed=seed, samples=samples, flatten=flatten
+        files,
+        toy_name=toy_name,
+        n=n,
+        d=d,
+        seed=seed,
+        samples=samples,
+        flatten=flatten,
+        header=header,
     ).to(dtype, device)
     # The number of steps is known at the end: frames are chosen from these.
     one = sets.x.numel() * sets.x.element_size()
@@ -278,9 +287,7 @@ def _rate(word: str) -> float | Literal["auto"]:
     return rate
 
 
-def _check_outputs(
-    out: Path, save: Path | None, inputs: list[str], force: bool
-) -> Encoder | None:
+def _check_outputs(out: Path, save: Path | None, inputs: list[str], force: bool) -> Encoder | None:
     """Check where an animation and particles go; return the encoder, where the animation is a video."""
     from slicewise.lab.images import VIDEOS, find_encoder
 

@@ -144,7 +144,6 @@ def report(
     """
     from slicewise.lab.study import Store
 
-
     Store.reading(store).close()  # a store that is not there is missed before the work begins
     check_output_path("--out", out / "index.html", force=force, inputs=(store,))
 

@@ -16,8 +16,8 @@ import typer
 
 from slicewise.lab.cli.common import options
 from slicewise.lab.cli.common.output import (
-    check_one_format,
     check_kept,
+    check_one_format,
     check_output_path,
     print_json,
     print_lines,

@@ -45,7 +45,17 @@ MEANS = (
 )  # fmt: skip
 
 # Those that hold words, which are from the store; the others are numbers in six digits.
-_WORDS = ("experiment", "setting", "variant", "objective", "convention", "dtype", "device", "n", "limit")
+_WORDS = (
+    "experiment",
+    "setting",
+    "variant",
+    "objective",
+    "convention",
+    "dtype",
+    "device",
+    "n",
+    "limit",
+)
 _OF_NETWORKS = ("frechet", "w2_removed", "frechet_removed", "probe", "move", "own_nearest")
 
 
@@ -60,7 +70,9 @@ def means_as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     writer.writerow(MEANS)
     for some in groups.values():
         mean = _mean(some)
-        writer.writerow([plain_cell(mean[name]) if name in _WORDS else mean[name] for name in MEANS])
+        writer.writerow(
+            [plain_cell(mean[name]) if name in _WORDS else mean[name] for name in MEANS]
+        )
     return out.getvalue()
 
 

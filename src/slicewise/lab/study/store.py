@@ -60,17 +60,11 @@ class Store:
             )
         self.path = Path(os.path.abspath(path))
         if self.path.is_dir():
-            raise UserError(
-                f"{self._shown} is a folder: give the file of a store, such as runs.db"
-            )
+            raise UserError(f"{self._shown} is a folder: give the file of a store, such as runs.db")
         if self.path.exists() and not self.path.is_file():
-            raise UserError(
-                f"store {self._shown} is a device or a pipe: give the path of a file"
-            )
+            raise UserError(f"store {self._shown} is a device or a pipe: give the path of a file")
         if not write and not self.path.exists():
-            raise UserError(
-                f"there is no store {self._shown}: `slicewise reproduce` makes one"
-            )
+            raise UserError(f"there is no store {self._shown}: `slicewise reproduce` makes one")
         with self._explained():
             if write:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -323,6 +317,8 @@ class Store:
             else:
                 advice = "can the file and its folder be written to?"
             raise UserError(f"store {self._shown}: {said}; {advice}") from error
+        except UnicodeDecodeError as error:
+            raise self._damaged(f"text in it is not UTF-8 ({error.reason})") from error
         except OSError as error:
             raise UserError(
                 f"store {self._shown}: {error}; give a file in a folder that you can write to"

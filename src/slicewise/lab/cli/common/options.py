@@ -82,6 +82,15 @@ Flatten = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+Header = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|yes|no",
+        help="Whether the first line of a table is a header; auto: if it has no number, or is 0,1,2,…",
+        autocompletion=one_of(("auto", "yes", "no")),
+        rich_help_panel=DATA,
+    ),
+]
 Toy = Annotated[
     str | None,
     typer.Option(

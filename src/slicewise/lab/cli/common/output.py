@@ -12,7 +12,6 @@ from slicewise.lab.data import printable, visible
 from slicewise.lab.errors import UserError
 from slicewise.support import check_file_writable
 
-
 # In the head of every report.
 REPORT_MARK = b"<title>slicewise: learning with sliced-Wasserstein"
 
