@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         full_precision,
         given_back,
         is_transformed,
+        own_device,
         takes_arrays,
         values_readable,
     )
@@ -91,7 +92,7 @@ else:
             "tensors": (
                 "Result are_weights as_tensor broadcast check_basis check_broadcast check_finite "
                 "check_generator check_order check_samples check_set check_slices "
-                "check_weight_sum check_weights full_precision given_back is_transformed takes_arrays "
+                "check_weight_sum check_weights full_precision given_back is_transformed own_device takes_arrays "
                 "values_readable"
             ),
             "words": (

@@ -47,6 +47,9 @@ def takes_arrays(*names: str) -> Callable[[Callable[..., Returned]], Callable[..
         def called(*args: Any, **kwargs: Any) -> Returned:
             given: list[tuple[int | str, Any]] = [(i, args[i]) for i in places if i < len(args)]
             given += [(name, kwargs[name]) for name in names if name in kwargs]
+            if _other_device():
+                with torch.device("cpu"):
+                    return _converted_if_arrays(function, args, kwargs, given)
             if not any(isinstance(value, _ARRAYS) for _, value in given):
                 return function(*args, **kwargs)
             return _converted(function, args, kwargs, given)
@@ -54,6 +57,40 @@ def takes_arrays(*names: str) -> Callable[[Callable[..., Returned]], Callable[..
         return called
 
     return decorate
+
+
+def _other_device() -> bool:
+    """Return whether a default device that is not the CPU is set: one number is read unless some mode of torch is on."""
+    if torch.compiler.is_compiling() or not torch._C._len_torch_function_stack():
+        return False
+    return torch.get_default_device().type != "cpu"
+
+
+def own_device(function: Callable[..., Returned]) -> Callable[..., Returned]:
+    """Let a function make its tensors where it says, whatever `torch.set_default_device` says.
+
+    What this library makes without naming a device is for the host: seeds, schedules, results that are read.
+    """
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Returned:
+        if not _other_device():
+            return function(*args, **kwargs)
+        with torch.device("cpu"):
+            return function(*args, **kwargs)
+
+    return called
+
+
+def _converted_if_arrays(
+    function: Callable[..., Returned],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    given: list[tuple[int | str, Any]],
+) -> Returned:
+    if not any(isinstance(value, _ARRAYS) for _, value in given):
+        return function(*args, **kwargs)
+    return _converted(function, args, kwargs, given)
 
 
 def _converted(

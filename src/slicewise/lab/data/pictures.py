@@ -38,7 +38,11 @@ def readable_formats() -> tuple[str, ...]:
 
 
 def with_image(
-    path: Path, read: Callable[[Image.Image], Read], *, bytes_per_pixel: int = 8
+    path: Path,
+    read: Callable[[Image.Image], Read],
+    *,
+    bytes_per_pixel: int = 8,
+    large: bool = False,
 ) -> Read:
     """Open an image and call `read` on it; whatever error a damaged or hostile file causes becomes a UserError.
 
@@ -46,11 +50,14 @@ def with_image(
         path: the file.
         read: what is wanted of the image, which is closed afterwards.
         bytes_per_pixel: the memory that `read` takes.
+        large: whether images are read that Pillow warns of, of more than 89 million pixels.
 
     Raises:
         UserError: the file is missing, damaged, too large, of a kind that is not supported, holds several pictures, or
             colors that are not RGB or gray.
     """
+    import PIL.Image
+
     shown = printable(str(path))
     if path.is_dir():
         raise UserError(f"{shown} is a folder: name an image file")
@@ -58,6 +65,8 @@ def with_image(
         with warnings.catch_warnings():
             # About unusual metadata; sizes are checked here.
             warnings.simplefilter("ignore")
+            if not large:
+                warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
             return _opened(path, shown, read, bytes_per_pixel)
     except (UserError, ImportError):
         raise
