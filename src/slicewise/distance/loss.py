@@ -6,6 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import logging
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -462,6 +463,12 @@ class SlicedWasserstein(_KeepsLearner):
         def mine() -> tuple[Problem, Tensor | None]:
             check_generator(generator)
             problem = own()
+            many = generator if isinstance(generator, list | tuple) else [None]
+            if len(many) not in (1, math.prod(problem.batch)):
+                raise ValueError(
+                    f"generator holds {len(many)} generators for {math.prod(problem.batch)} elements of the batch: give one "
+                    f"for each, or one"
+                )
             if self.scale == "displacement":
                 check_displaceable(problem)
             return problem, fixed_slices(y, slices)

@@ -8,6 +8,7 @@ import functools
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -394,10 +395,22 @@ def draw(
             seen = _with_whole_frame(recipe, problem)
             state = recipe.slicer.cold(seen, rng) if state is None else state
             slices, state = recipe.slicer.learn(seen, rng, state)
-        else:
+            _check_drawn(recipe, slices, problem)
+        elif problem.others is None or recipe.built_in:
             slices = recipe.slicer(_with_whole_frame(recipe, problem).detached(), rng)
-        _check_drawn(recipe, slices, problem)
+            _check_drawn(recipe, slices, problem)
+        else:
+            slices = problem.others.together(
+                repr(recipe.slicer), partial(_drawn_by, recipe, problem, rng)
+            )
         return problem, problem.agreed(slices.to(problem.x.dtype)), state
+
+
+def _drawn_by(recipe: Recipe, problem: Problem, rng: Randomness) -> Tensor:
+    """The slices of a part of a caller's own, checked."""
+    slices = recipe.slicer(_with_whole_frame(recipe, problem).detached(), rng)
+    _check_drawn(recipe, slices, problem)
+    return slices
 
 
 def _with_whole_frame(recipe: Recipe, problem: Problem) -> Problem:
@@ -448,7 +461,10 @@ def lifted(
     if isinstance(lift, Learner):
         state = lift.cold(problem, rng) if state is None else state
         return lift.learn(problem, rng, state)
-    found = lift(problem, rng)
+    if problem.others is None or recipe.built_in:
+        found = lift(problem, rng)
+    else:
+        found = problem.others.together(repr(lift), lambda: lift(problem, rng))
     if not isinstance(found, Problem):
         raise ValueError(
             f"{lift!r} gave {type(found).__name__}: a lift gives a Problem, e.g. dataclasses.replace(problem, x=..., y=...)"

@@ -65,7 +65,9 @@ def read_picture(path: Path, *, reduce: bool = False) -> Picture:
         UserError: the file is missing, damaged, an animation, or of a kind that is not supported.
     """
     # Pixels of 16 bits, and a copy of them.
-    picture = with_image(path, lambda image: _read(path, image, reduce), bytes_per_pixel=16, large=True)
+    picture = with_image(
+        path, lambda image: _read(path, image, reduce), bytes_per_pixel=16, large=True
+    )
     if reduce and picture.deep:
         return replace(picture, pixels=np.round(picture.pixels / 257).astype(np.uint8))
     return picture
