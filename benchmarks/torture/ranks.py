@@ -82,7 +82,7 @@ def _calls(rank: int, seed: int, meet: Path) -> list[str]:
         elif odd and kind == 5:
             x = torch.full_like(x, float("nan"))
         elif odd and kind == 6:
-            variant = "maxsw"
+            variant = "orthosw"
         elif odd and kind == 7:
             variant = sw.Recipe(_Raises(5))
         elif odd and kind == 8:

@@ -18,6 +18,7 @@ _VARIANTS = (
     "sw", "orthosw", "maxsw", "maxksw", "ksw", "ebsw", "rpsw", "ebrpsw", "omsw", "rmsw", "imsw", "vimsw", "qsw", "rqsw",
     "phisw", "vdsw",
 )  # fmt: skip
+_COUNTED = ("sw", "orthosw", "ebsw", "rpsw", "ebrpsw", "qsw", "rqsw", "phisw")
 _ORDERS = (1, 1.5, 2, 2, 2, 3, 7, 50)
 _BATCH = 16
 
@@ -40,6 +41,7 @@ def _one_call(rng: np.random.Generator, tally: Tally, seed: int) -> None:
     m = n if rng.random() < 0.6 else int(rng.integers(1, 12))
     p = float(rng.choice(_ORDERS))
     variant = str(rng.choice(_VARIANTS))
+    d = max(d, 2) if variant in ("ksw", "maxksw", "omsw") else d  # whose slices are orthogonal
     offset = rng.normal(size=(1, 1, d)) * (rng.random() < 0.3) * 10
     x = (rng.normal(size=(_BATCH, n, d)) + offset) * size
     y = (rng.normal(size=(_BATCH, m, d)) * rng.uniform(0, 3) + offset + rng.uniform(0, 2)) * size
@@ -53,8 +55,10 @@ def _one_call(rng: np.random.Generator, tally: Tally, seed: int) -> None:
         for name, count in (("x_weights", n), ("y_weights", m)):
             w = rng.random(count) * (rng.random(count) > 0.2) + (np.arange(count) == 0)
             given[name] = torch.from_numpy(w / w.sum()).to(dtype)
+    if variant in _COUNTED:
+        given["n_slices"] = int(rng.integers(1, 12))
     backend = str(rng.choice(["auto", "numba", "numpy", "torch"]))
-    how = f"seed {seed}: {variant}, p={p:g}, n={n}, m={m}, d={d}, size {size:.3g}, {dtype}, {backend}, weighted {bool(given)}"
+    how = f"seed {seed}: {variant}, p={p:g}, n={n}, m={m}, d={d}, size {size:.3g}, {dtype}, {backend}, weighted {'x_weights' in given}"
     try:
         found = sw.evaluate(
             tx, ty, variant, p=p, generator=int(seed % 2**31), backend=backend, **given

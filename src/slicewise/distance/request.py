@@ -142,6 +142,8 @@ def ask_by_name(
 ) -> tuple[Recipe, Ask | None]:
     """The recipe and the `Ask` of a call, whose settings are checked."""
     compiling = torch.compiler.is_compiling()  # compilers cannot look things up
+    if not compiling:
+        check_progress(progress)
     if not options and progress == 0 and isinstance(variant, str) and not compiling:
         try:
             return _named(variant, n_slices, objective, p, backend)
@@ -168,6 +170,14 @@ def may_be_planned(x: object, slices: Tensor | None) -> bool:
     if slices is not None or not isinstance(x, Tensor):
         return False
     return x.is_cuda or (x.requires_grad and torch.is_grad_enabled())
+
+
+def check_progress(progress: object) -> None:
+    """How much of a run is over: a number, whose range is checked where it is used."""
+    if isinstance(progress, bool) or not isinstance(progress, int | float):
+        raise ValueError(
+            f"progress is a {type(progress).__name__}: give a number from 0 to 1, how much of a run is over"
+        )
 
 
 def problem_for(
@@ -216,6 +226,7 @@ def problem_for(
         given = {"x_weights": x_weights, "y_weights": y_weights}
         shapes = {name: w.shape[:-1] for name, w in given.items() if w is not None}
         check_broadcast(x=x.shape[:-2], y=y.shape[:-2], **shapes)
+    check_progress(progress)
     if not 0 <= progress <= 1:
         raise ValueError(f"progress = {progress}: give the share of the run that is over, 0 to 1")
     matcher = matcher_for(backend, x, y, x_weights, y_weights)

@@ -228,6 +228,14 @@ def check_set(name: str, samples: Any, *, may_be_empty: bool = False) -> None:
         raise ValueError(
             f"{name} is a {type(samples).__name__}: give a torch.Tensor, e.g. {instead}"
         )
+    if samples.is_nested or samples.layout != torch.strided:
+        kind = "nested" if samples.is_nested else str(samples.layout).removeprefix("torch.")
+        instead = (
+            "pad them, or give one after another"
+            if samples.is_nested
+            else f"give {name}.to_dense()"
+        )
+        raise ValueError(f"{name} is a {kind} tensor: samples are plain tensors (n, d); {instead}")
     if not samples.is_floating_point():
         real = f"torch.view_as_real({name}).flatten(-2)"
         instead = real if samples.is_complex() else f"{name}.float()"
@@ -335,10 +343,18 @@ def check_slices(slices: Tensor, x: Tensor, batch: tuple[int, ...], d: int) -> N
         )
 
 
+# Powers of such an order have nothing but the largest gap left.
+_LARGEST_ORDER = 1e6
+
+
 def check_order(p: object) -> None:
     """The order p of W_p."""
-    if isinstance(p, bool) or not isinstance(p, numbers.Real) or not 1 <= float(p) < math.inf:
+    if isinstance(p, bool) or not isinstance(p, int | float | np.number):
         raise ValueError(f"p = {p!r}: give a finite real number p >= 1, e.g. 2")
+    if not 1 <= p < math.inf:
+        raise ValueError(f"p = {p!r}: give a finite real number p >= 1, e.g. 2")
+    if p > _LARGEST_ORDER:
+        raise ValueError(f"p = {p:g}: give an order up to {_LARGEST_ORDER:g}")
 
 
 def check_finite(**tensors: Tensor | None) -> None:
