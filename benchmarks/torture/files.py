@@ -44,7 +44,8 @@ def _checkpoint(path: Path) -> Any:
 
 
 def _clouds() -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.randn(2, 8, 2, generator=torch.Generator().manual_seed(0)).unbind()
+    x, y = torch.randn(2, 8, 2, generator=torch.Generator().manual_seed(0)).unbind()
+    return x, y
 
 
 def _store(path: Path) -> Any:
@@ -74,7 +75,7 @@ def _originals(folder: str) -> dict[str, tuple[str, bytes, Read, bool]]:
     found["csv"] = (".csv", f"u,v,w\n{text}\n".encode(), _samples, False)
     pixels = rng.integers(0, 255, (12, 10, 3)).astype(np.uint8)
     for suffix, kind in ((".png", "PNG"), (".jpg", "JPEG"), (".bmp", "BMP"), (".gif", "GIF"), (".webp", "WEBP"), (".tif", "TIFF"), (".ppm", "PPM")):  # fmt: skip
-        data = written(lambda f, kind=kind: Image.fromarray(pixels).save(f, kind))
+        data = written(functools.partial(Image.fromarray(pixels).save, format=kind))
         found[f"{kind} of samples"] = (suffix, data, _samples, False)
         found[f"{kind} of transfer"] = (suffix, data, read_picture, False)
     deep = Picture("", rng.integers(0, 65535, (9, 8, 3)).astype(np.uint16))

@@ -164,7 +164,9 @@ def _flow_of(checkpoint: Path | None) -> torch.Tensor:
 def _training_of(checkpoint: Path | None) -> torch.Tensor:
     y = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
     network = Generator(2, noise=2, hidden=(6,), generator=0)
-    every = {"checkpoint": checkpoint, "checkpoint_every": 0} if checkpoint is not None else {}
+    every: dict[str, Any] = (
+        {"checkpoint": checkpoint, "checkpoint_every": 0} if checkpoint is not None else {}
+    )
     return train(network, y, max_steps=12, batch=10, progress_bar=False, **every).losses
 
 
@@ -249,12 +251,12 @@ def writers(seed: int, folder: str) -> Tally:
     safe: set[str] = set()
     for number, (child, first) in enumerate(children):
         _, status = os.waitpid(child, 0)
-        error = work / f"error-{number}"
+        trouble = work / f"error-{number}"
         killed = os.WIFSIGNALED(status)
         good = status == 0 or killed
         if status == 0:
             safe |= {f"cell {i}" for i in range(first, first + 10)}
-        tally.case(None if good else f"seed {seed}: writer {number}: {error.read_text() if error.exists() else status}", int(killed))  # fmt: skip
+        tally.case(None if good else f"seed {seed}: writer {number}: {trouble.read_text() if trouble.exists() else status}", int(killed))  # fmt: skip
     lost = _lost(path, safe)
     tally.case(None if lost is None else f"seed {seed}: {lost}")
     for file in sorted(work.rglob("*"), reverse=True):

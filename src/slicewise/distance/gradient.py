@@ -70,8 +70,14 @@ def value_and_grad(
             [-1.]]))
     """
     recipe, ask = ask_by_name(variant, n_slices, options, objective, p, backend, progress)
-    given = {"x": x, "y": y, "x_weights": x_weights, "y_weights": y_weights, "slices": slices}
-    same = {"generator": generator, "backend": backend, "progress": progress}
+    given: dict[str, Any] = {
+        "x": x,
+        "y": y,
+        "x_weights": x_weights,
+        "y_weights": y_weights,
+        "slices": slices,
+    }
+    same: dict[str, Any] = {"generator": generator, "backend": backend, "progress": progress}
     try:
         return _value_and_grad(**given, **same, recipe=recipe, ask=ask, p=p, n_slices=n_slices, objective=objective)  # fmt: skip
     except OutOfRange:

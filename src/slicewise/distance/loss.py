@@ -249,8 +249,14 @@ class SlicedWasserstein(_KeepsLearner):
         Returns:
             A scalar, or (*batch,) with `reduction="none"`.
         """
-        given = {"x": x, "y": y, "x_weights": x_weights, "y_weights": y_weights, "slices": slices}
-        same = {"generator": generator, "progress": progress}
+        given: dict[str, Any] = {
+            "x": x,
+            "y": y,
+            "x_weights": x_weights,
+            "y_weights": y_weights,
+            "slices": slices,
+        }
+        same: dict[str, Any] = {"generator": generator, "progress": progress}
         try:
             return self._forward(**given, **same)
         except OutOfRange:

@@ -26,7 +26,7 @@ def why_not_kept() -> str | None:
     return private_folder(folder_for_numba())
 
 
-class _CheckedFile(IndexDataCacheFile):  # type: ignore[misc]
+class _CheckedFile(IndexDataCacheFile):
     """Numba's index and data files, each with a hash before its content."""
 
     def _load_index(self) -> dict[Any, Any]:

@@ -322,6 +322,8 @@ def _check_sum(name: str, weights: Tensor, worst: float) -> None:
 
 def check_slices(slices: Tensor, x: Tensor, batch: tuple[int, ...], d: int) -> None:
     """Directions of d dimensions as rows, (L, d) or (*batch, L, d), for samples x."""
+    if isinstance(slices, Tensor) and (slices.is_nested or slices.layout != torch.strided):
+        raise ValueError(f"slices is a {slices.layout} tensor: give a plain one, slices.to_dense()")
     if not isinstance(slices, Tensor) or slices.dim() < 2 or slices.shape[-1] != d:
         plain = not isinstance(slices, Tensor)
         got = f"is a {type(slices).__name__}" if plain else f"has shape {tuple(slices.shape)}"

@@ -101,7 +101,7 @@ def test_the_loss_of_a_cluster_is_one_line(monkeypatch):
     engine._cluster, engine._machines = Nothing(), {}
     jobs = [ray_engine.Job(Cell(), (), "cpu") for _ in range(108)]
     with pytest.raises(
-        UserError, match="the Ray cluster is gone .*The node died.*repeat the command"
+        UserError, match=r"the Ray cluster is gone .*The node died.*repeat the command"
     ):
         list(engine(jobs))
     assert engine._cluster.cancelled == 107

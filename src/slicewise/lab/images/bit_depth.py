@@ -38,7 +38,7 @@ def deep_tiff(path: Path, image: Any) -> Array:
     try:
         # The first page by its own tags: what OME-XML and other descriptions say of sizes and further files is not asked.
         with tifffile.TiffFile(path, is_ome=False) as file:
-            page = file.pages.first
+            page: Any = file.pages.first
             check_bytes(printable(str(path)), 2 * math.prod(page.shape) * page.dtype.itemsize)
             pixels = page.asarray()
     except ValueError as wrong:
