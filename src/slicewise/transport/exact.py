@@ -59,6 +59,10 @@ def wasserstein(
     check_samples(x, y)
     check_weights("x_weights", x_weights, x)
     check_weights("y_weights", y_weights, y)
+    if x.is_meta:
+        raise ValueError(
+            "x and y are on meta, where tensors have no values: give samples that have"
+        )
     batch, pairs = pairs_of(x, y, x_weights, y_weights)
 
     def value(pair: Pair) -> float:
