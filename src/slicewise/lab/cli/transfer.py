@@ -532,13 +532,13 @@ def check_outputs(
             "--out, --preview, --compare, --strip and --save-map must be different files"
         )
     kept: dict[str, Any] = {"force": force, "inputs": inputs}
+    if paths:
+        check_output_path("--out", paths[0], WRITTEN, **kept)
     for path in paths[1:]:
         check_kept(f"--out {printable(str(path))}", path, inputs)
     in_the_way = [file for file in paths[1:] if file.exists()]
     if in_the_way and not force:
         raise UserError(f"{printable(str(in_the_way[0]))} exists: give another name, or --force")
-    if paths:
-        check_output_path("--out", paths[0], WRITTEN, **kept)
     for option, file in drawings.items():
         if file is not None:
             check_output_path(option, file, _PICTURES, **kept)
