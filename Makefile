@@ -9,7 +9,7 @@ CODE := src tests benchmarks examples docs/conf.py docs/check_site.py docs/_exte
 # Two test processes on two cores: one thread of arithmetic each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help setup demo test slow cluster browser pot-tests gpu sanitize bench bench-pot bench-threads bench-gpu bench-color bench-steps bench-networks bench-stats bench-laws claims examples faces check format docs dist lowest release-check clean
+.PHONY: help setup demo test slow cluster browser pot-tests gpu sanitize bench bench-pot bench-threads bench-gpu bench-color bench-steps bench-networks bench-stats bench-laws torture audit claims examples faces check format docs dist lowest release-check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -81,6 +81,13 @@ bench-networks: $(READY) ## train networks without a rate, against a search over
 
 bench-stats: $(READY) ## calibration, power and coverage of tests and intervals, speed, large tables (needs hyppo); BENCH=--quick is shorter
 	$(BIN)/python -m benchmarks.stats --out $(or $(OUT),benchmarks/results) $(BENCH)
+
+torture: $(READY) ## try to lose data, get wrong numbers, tracebacks: MINUTES=30, JOBS=2; the same seed and state file resume
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.torture --minutes $(or $(MINUTES),30) $(if $(JOBS),--jobs $(JOBS)) $(TORTURE)
+
+audit: $(READY) ## check the pinned packages for known vulnerabilities, where pip-audit and its database can be reached
+	@$(BIN)/python -m pip_audit --version >/dev/null 2>&1 || { echo "skipped: pip-audit is not installed (pip install pip-audit)"; exit 0; }; \
+	$(BIN)/python -m pip_audit --requirement constraints.txt --no-deps --disable-pip
 
 claims: $(READY) ## measure what training in a latent space promises; LATENTS=folder, BENCH='--device cuda'
 	$(BIN)/python -m benchmarks.claims --out $(or $(OUT),claims.json) $(if $(LATENTS),--latents $(LATENTS)) $(BENCH)

@@ -157,7 +157,7 @@ def _measured(asked: argparse.Namespace) -> int:
     check_count("--steps", asked.steps)
     check_count("--size", asked.size)
     device = choose_device(asked.device)
-    out = check_output_path("--out", asked.out, (".json",))
+    out = check_output_path("--out", asked.out, (".json",), force=True)
     setting = Setting(LatentChoice(asked.latents), asked.steps, asked.precision, asked.size)
     setting.data.load()  # what is wrong with the files comes out before anything is trained
     rows: list[Row] = []

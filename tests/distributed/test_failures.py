@@ -204,3 +204,56 @@ def test_a_process_outside_the_group_is_told(monkeypatch):
     monkeypatch.setattr(dist, "get_world_size", lambda group: -1)
     with pytest.raises(ValueError, match="no member of group"):
         sw.SlicedWasserstein(group=object())
+
+
+def broken(problem, rng):
+    """A slicer of a caller's own, which raises on one rank."""
+    if dist.get_rank() == 1:
+        raise RuntimeError("out of ideas")
+    return torch.eye(problem.d)[:2]
+
+
+def weigh_badly(costs, slices, problem):
+    if dist.get_rank() == 0:
+        raise KeyError("no weight")
+    return torch.full_like(costs, 1 / costs.shape[-1])
+
+
+def troubles(rank, size):
+    x, y = torch.zeros(6, 4), torch.ones(5, 4)
+    recipes = [sw.Recipe(broken), sw.Recipe(sw.parts.Uniform(5), weighting=weigh_badly)]
+    told = []
+    start = time.monotonic()
+    for recipe in recipes:
+        try:
+            loss_of(recipe)(x, y)
+        except Exception as error:
+            told.append(f"{type(error).__name__}: {error}")
+    batch = x.expand(3, 6, 4), y.expand(3, 5, 4)
+    try:
+        loss_of()(*batch, generator=[1, 2] if rank == 1 else [1, 2, 3])
+    except ValueError as error:
+        told.append(str(error))
+    assert loss_of()(x, y).isfinite()  # the group is as it was
+    loss = loss_of()
+    dist.destroy_process_group()
+    try:
+        loss(x, y)
+    except ValueError as error:
+        told.append(str(error))
+    return told, time.monotonic() - start
+
+
+def test_what_goes_wrong_on_one_rank_is_heard_by_all():
+    (first, soon), (second, soon_too) = run(2, troubles)
+    heard = "rank 1 could not take part in the loss"
+    assert first[0].startswith(f"ValueError: {heard}")
+    assert "RuntimeError: out of ideas" in first[0]
+    assert second[0] == "RuntimeError: out of ideas"
+    assert first[1] == "KeyError: 'no weight'"
+    assert "rank 0 could not take part" in second[1]
+    assert "2 generators for 3" in second[2]
+    assert first[2].startswith(heard)
+    for told in (first, second):
+        assert "was destroyed" in told[3]
+    assert max(soon, soon_too) < 20

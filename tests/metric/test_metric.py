@@ -218,3 +218,28 @@ def test_memory_is_flat_from_a_hundred_thousand_to_ten_million():
     # The samples would be 160 MB, their projections 640; what the process itself grows by is a few.
     assert large[0] - small[0] < 16e6
     assert large[0] - middle[0] < 16e6
+
+
+def test_an_update_is_whole_or_not_at_all():
+    from slicewise.metric import StreamingSlicedWassersteinMetric
+
+    metric = StreamingSlicedWassersteinMetric(n_slices=4, capacity=16)
+    metric.update(torch.randn(9, 3), torch.randn(9, 3))
+    before = [getattr(metric, name).clone() for name in ("x", "y", "d")]
+    for x, y in (
+        (torch.randn(5, 3), torch.randn(5, 2)),
+        (torch.randn(5, 2), torch.randn(5, 3)),
+        (torch.randn(5, 3), torch.full((5, 3), float("nan"))),
+        (torch.randn(5, 0), torch.randn(5, 3)),
+        (torch.randn(5, 3), torch.randn(0, 0)),
+    ):
+        with pytest.raises(ValueError, match="give"):
+            metric.update(x, y)
+        now = [getattr(metric, name) for name in ("x", "y", "d")]
+        assert all(map(torch.equal, now, before))
+    fresh = StreamingSlicedWassersteinMetric(n_slices=4, capacity=16)
+    with pytest.raises(ValueError, match="give"):
+        fresh.update(torch.randn(5, 3), torch.randn(5, 2))
+    assert int(fresh.d) == 0
+    fresh.update(torch.randn(5, 7), torch.randn(5, 7))
+    assert fresh.compute().isfinite()

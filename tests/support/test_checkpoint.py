@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
+import random
 import zipfile
 from enum import IntEnum
 
 import pytest
 import torch
 
+import slicewise as sw
+from slicewise.support import CheckpointError, CheckpointWarning, checkpoint
 from slicewise.support.checkpoint import FORMAT_VERSION, CheckpointFile, fingerprint
 
 CONTENT = {
@@ -252,3 +257,87 @@ def test_fingerprints_know_what_functions_and_objects_hold():
     assert fingerprint(slicer(3)) == fingerprint(slicer(3)) != fingerprint(slicer(4))
     assert fingerprint(Callable(3)) == fingerprint(Callable(3)) != fingerprint(Callable(4))
     assert fingerprint(lambda t: t) != fingerprint(lambda t: 2 * t)
+
+
+FLOW = {"max_steps": 6, "seeds": 1, "stopping": sw.Stopping(tolerance=None)}
+
+
+def full_disk(monkeypatch, after=0):
+    """From the given write on, the disk is full."""
+    written = iter(range(10**6))
+    write = checkpoint.write_whole
+
+    def failing(path, content):
+        if next(written) >= after:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        write(path, content)
+
+    monkeypatch.setattr(checkpoint, "write_whole", failing)
+
+
+def saving(kind, file):
+    """A computation that writes a checkpoint after every step, and its result."""
+    x, y = torch.randn(2, 20, 3, generator=torch.Generator().manual_seed(0))
+    if kind == "flow":
+        kept = sw.Recording(checkpoint=file, progress_bar=False)
+        return lambda: sw.flow(x, y, recording=kept, **FLOW).particles
+    from slicewise.training import Generator, train
+
+    def trained():
+        torch.manual_seed(0)
+        how = {"checkpoint": file, "checkpoint_every": 0, "seeds": 0, "max_steps": 4}
+        network = Generator(3, noise=2, hidden=(8,), generator=0)
+        return train(network, y, batch=10, progress_bar=False, **how).losses
+
+    return trained
+
+
+@pytest.mark.parametrize("kind", ["flow", "training"])
+def test_a_full_disk_costs_the_checkpoint_not_the_run(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(CheckpointFile, "due", lambda self: True)
+    whole = saving(kind, tmp_path / "whole.pt")()
+    full_disk(monkeypatch, after=2)
+    with pytest.warns(CheckpointWarning, match=r"half\.pt.*No space left") as told:
+        found = saving(kind, tmp_path / "half.pt")()
+    assert torch.equal(found, whole)
+    assert "the one before it is still there" in str(told[0].message)
+    monkeypatch.undo()
+    # And what was written before is still good to go on from.
+    assert torch.equal(saving(kind, tmp_path / "half.pt")(), whole)
+
+
+@pytest.mark.parametrize("kind", ["flow", "training"])
+def test_what_cannot_be_written_is_found_before_the_first_step(tmp_path, monkeypatch, kind):
+    def never(*given):
+        raise AssertionError("work was done")
+
+    monkeypatch.setattr("slicewise.flows.loop.FlowLoop.run", never)
+    monkeypatch.setattr("slicewise.training.loop.TrainingLoop.run", never, raising=False)
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file" / "run.pt", tmp_path / ("n" * 256)):
+        with pytest.raises(OSError, match=r"cannot be written|too long"):
+            saving(kind, place)()
+
+
+@pytest.mark.parametrize("kind", ["flow", "training"])
+def test_one_changed_bit_is_refused_or_means_nothing(tmp_path, kind):
+    """Copies with one bit changed: each is refused by name, or continues to the same numbers."""
+    file = tmp_path / "run.pt"
+    whole = saving(kind, file)()
+    good, rng = file.read_bytes(), random.Random(0)
+    refused = 0
+    for _ in range(150 if kind == "flow" else 50):
+        held = bytearray(good)
+        held[rng.randrange(len(held))] ^= 1 << rng.randrange(8)
+        file.write_bytes(held)
+        try:
+            found = saving(kind, file)()
+        except CheckpointError as error:
+            told = str(error)
+        else:
+            assert torch.equal(found, whole)
+            continue
+        refused += 1
+        assert "run.pt" in told
+        assert file.read_bytes() == held
+    assert refused > 10

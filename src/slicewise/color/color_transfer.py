@@ -28,7 +28,7 @@ from slicewise.color.spaces import SPACES
 from slicewise.color.threads import one_thread
 from slicewise.flows import Recording, Stopping, flow
 from slicewise.sampling import draw_seeds
-from slicewise.support import check_choice, check_count, renamed_arguments
+from slicewise.support import check_choice, check_count, own_device, renamed_arguments
 from slicewise.support import progress_bar as show_progress
 from slicewise.variants import Recipe, Variant
 
@@ -135,6 +135,7 @@ class ColorTransfer:
         return {name: getattr(self, name) for name in _PARAMETERS}
 
     @_renamed
+    @own_device
     def fit(
         self,
         source: Image | Sequence[Image],
@@ -277,6 +278,7 @@ class ColorTransfer:
         return _Moves(x, leave(found.particles) - before, weights, spread)
 
     @_renamed
+    @own_device
     def transform(
         self,
         image: Image,

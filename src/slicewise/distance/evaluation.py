@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,10 +12,12 @@ import torch
 from torch import Tensor
 
 from slicewise.distance.bounds import is_frame, most_of_slices
+from slicewise.distance.in_range import in_range
 from slicewise.distance.intervals import confidence_interval, skewness_of_costs
 from slicewise.distance.objective import Objective, check_objective, value_of_costs, weigh
 from slicewise.distance.plan import planned_value
 from slicewise.distance.request import (
+    OutOfRange,
     ask_by_name,
     check_value,
     draw,
@@ -271,13 +274,48 @@ def sliced_wasserstein(
         ).value
     _refuse_tolerances(rtol, atol)
     recipe, ask = ask_by_name(variant, n_slices, options, objective, p, backend, progress)
-    if may_be_planned(x, slices):
-        found = planned_value(ask, x, y, x_weights, y_weights, generator)
-        if found is not None:
-            return found[0]
-    what = (x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
-    problem = problem_for(*what, whole_frame=is_tracked(slices))
-    return _evaluated(recipe, problem, y, slices, generator, n_slices, objective).value
+    try:
+        if may_be_planned(x, slices):
+            found = planned_value(ask, x, y, x_weights, y_weights, generator)
+            if found is not None:
+                return found[0]
+        what = (x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
+        problem = problem_for(*what, whole_frame=is_tracked(slices))
+        return _evaluated(recipe, problem, y, slices, generator, n_slices, objective).value
+    except OutOfRange:
+        same = {"generator": generator, "backend": backend, "progress": progress}
+        given = {"x": x, "y": y, "x_weights": x_weights, "y_weights": y_weights, "slices": slices}
+
+        kind = problem_dtype(x)
+
+        def call(own: Recipe, **wide: Any) -> Tensor:
+            return sliced_wasserstein(**wide, variant=own, p=p, objective=objective, **same)
+
+        return in_range(
+            call,
+            nearness(recipe, same),
+            recipe,
+            p,
+            objective,
+            given,
+            value_of=lambda value: value,
+            back=lambda value, unit, scale: (value * scale).to(kind),
+        )
+
+
+def problem_dtype(x: Tensor) -> torch.dtype:
+    """The precision of values of x: that of x, or float32 for half precisions, which are computed in it."""
+    return torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
+
+
+def nearness(recipe: Recipe, same: dict[str, Any]) -> Callable[..., Tensor]:
+    """The distance of order 1 of these parts, or of equal parts if there are none of that order."""
+    known = recipe if recipe.lift is None else recipe_for("sw", None, {})
+
+    def order_one(**wide: Any) -> Tensor:
+        return sliced_wasserstein(**wide, variant=known, p=1, **same)
+
+    return order_one
 
 
 @takes_arrays(*_ARRAYS)
@@ -332,7 +370,32 @@ def evaluate(
     check_objective(objective, recipe)
     what = (x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
     problem = problem_for(*what, whole_frame=is_tracked(slices))
-    return _evaluated(recipe, problem, y, slices, generator, n_slices, objective)
+    try:
+        return _evaluated(recipe, problem, y, slices, generator, n_slices, objective)
+    except OutOfRange:
+        same = {"generator": generator, "backend": backend, "progress": progress}
+        given = {"x": x, "y": y, "x_weights": x_weights, "y_weights": y_weights, "slices": slices}
+        whole = dataclasses.replace(problem, x=problem.x.double(), y=problem.y.double())
+
+        def call(own: Recipe, **wide: Any) -> Evaluation:
+            return evaluate(**wide, variant=own, p=p, objective=objective, **same)
+
+        def back(found: Evaluation, unit: Tensor, scale: Tensor) -> Evaluation:
+            # Powers stay in float64: the precision of x may not hold them.
+            powers = unit**p
+            return dataclasses.replace(
+                found,
+                value=(found.value * scale).to(problem.x.dtype),
+                power=found.power * powers,
+                costs=found.costs * powers,
+                recipe=recipe,
+                problem=found.problem if float(unit) == 1 else whole,
+            )
+
+        near = nearness(recipe, same)
+        return in_range(
+            call, near, recipe, p, objective, given, value_of=lambda found: found.value, back=back
+        )
 
 
 def _evaluated(
@@ -348,7 +411,7 @@ def _evaluated(
         given = fixed_slices(y, slices)
         ready = prepare(recipe, problem, generator, given, n_slices=n_slices)
         found = weigh(recipe, ready.problem, ready.slices, objective)
-    check_value(found[0], problem)
+    check_value(found[0], problem, objective)
     return Evaluation(*found, ready.slices, ready.group_size, objective, recipe, ready.problem)
 
 

@@ -7,10 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from slicewise.distance.evaluation import nearness, problem_dtype
+from slicewise.distance.in_range import in_range
 from slicewise.distance.objective import Objective
 from slicewise.distance.plan import planned_gradient
 from slicewise.distance.pricing import differentiated, priced
 from slicewise.distance.request import (
+    Ask,
+    OutOfRange,
     Prepared,
     ask_by_name,
     check_value,
@@ -66,6 +70,55 @@ def value_and_grad(
             [-1.]]))
     """
     recipe, ask = ask_by_name(variant, n_slices, options, objective, p, backend, progress)
+    given: dict[str, Any] = {
+        "x": x,
+        "y": y,
+        "x_weights": x_weights,
+        "y_weights": y_weights,
+        "slices": slices,
+    }
+    same: dict[str, Any] = {"generator": generator, "backend": backend, "progress": progress}
+    try:
+        return _value_and_grad(**given, **same, recipe=recipe, ask=ask, p=p, n_slices=n_slices, objective=objective)  # fmt: skip
+    except OutOfRange:
+
+        def call(own: Recipe, **wide: Any) -> tuple[Tensor, Tensor]:
+            return value_and_grad(**wide, variant=own, p=p, objective=objective, **same)
+
+        def back(
+            found: tuple[Tensor, Tensor], unit: Tensor, scale: Tensor
+        ) -> tuple[Tensor, Tensor]:
+            value, gradient = found
+            gradient = (gradient * (scale / unit)).to(x.dtype)
+            if not bool(torch.isfinite(gradient).all()):
+                raise ValueError(
+                    f"overflow: the gradient of {objective!r} at these samples is too large for {x.dtype}: bring them to a "
+                    f"size near 1"
+                )
+            return (value * scale).to(problem_dtype(x)), gradient
+
+        near = nearness(recipe, same)
+        return in_range(
+            call, near, recipe, p, objective, given, value_of=lambda found: found[0], back=back
+        )
+
+
+def _value_and_grad(
+    x: Tensor,
+    y: Tensor | Target | Law,
+    *,
+    recipe: Recipe,
+    ask: Ask | None,
+    p: float,
+    n_slices: int | None,
+    x_weights: Tensor | None,
+    y_weights: Tensor | None,
+    objective: Objective,
+    slices: Tensor | None,
+    generator: Generators,
+    backend: str,
+    progress: float,
+) -> tuple[Tensor, Tensor]:
     if slices is None:
         found = planned_gradient(ask, x, y, x_weights, y_weights, generator)
         if found is not None:
@@ -85,5 +138,5 @@ def value_and_grad(
             value, gradient, _ = differentiated(recipe, problem, objective, ready)
         if gradient.shape != x.shape:
             gradient = gradient.sum_to_size(x.shape)
-    check_value(value, problem)
+    check_value(value, problem, objective)
     return value, gradient if gradient.dtype == x.dtype else gradient.to(x.dtype)

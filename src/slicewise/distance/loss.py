@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import logging
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -15,12 +17,15 @@ from torch import Tensor, nn
 
 from slicewise.distance.compiled import compiled_law_value, compiled_value, number_of
 from slicewise.distance.displacement import check_displaceable, displaced
+from slicewise.distance.evaluation import nearness, problem_dtype
 from slicewise.distance.holding import Before, Call, Tape, held_for, tape_in_use
+from slicewise.distance.in_range import in_range
 from slicewise.distance.objective import Objective, check_objective, weigh
 from slicewise.distance.plan import planned_value
 from slicewise.distance.request import (
     BACKENDS,
     Ask,
+    OutOfRange,
     ask_for,
     check_value,
     fixed_slices,
@@ -244,13 +249,55 @@ class SlicedWasserstein(_KeepsLearner):
         Returns:
             A scalar, or (*batch,) with `reduction="none"`.
         """
+        given: dict[str, Any] = {
+            "x": x,
+            "y": y,
+            "x_weights": x_weights,
+            "y_weights": y_weights,
+            "slices": slices,
+        }
+        same: dict[str, Any] = {"generator": generator, "progress": progress}
+        try:
+            return self._forward(**given, **same)
+        except OutOfRange:
+            generator = self.generator if generator is None else generator
+            how = {"generator": generator, "progress": progress, "backend": self.backend}
+
+            def call(own: Recipe, **wide: Any) -> Tensor:
+                if own is self.recipe:
+                    return self._forward(**wide, **same)
+                other = copy.copy(self)  # with energies in another unit
+                other.recipe = own
+                return other._forward(**wide, **same)
+
+            what = (self.recipe, self.p, self.objective)
+            return in_range(
+                call,
+                nearness(self.recipe, how),
+                *what,
+                given,
+                value_of=lambda value: value,
+                back=lambda value, unit, scale: (value * scale).to(problem_dtype(x)),
+            )
+
+    def _forward(
+        self,
+        x: Tensor,
+        y: Tensor | Target | Law,
+        *,
+        x_weights: Tensor | None,
+        y_weights: Tensor | None,
+        slices: Tensor | None,
+        generator: Generators,
+        progress: float,
+    ) -> Tensor:
         if not self._warned and _looks_like_images(x):
             self._warned = True
             warnings.warn(
                 f"x has shape {tuple(x.shape)}, which looks like images (B, C, H, W): it is taken for {x.shape[0]} × "
                 f"{x.shape[1]} sets of {x.shape[2]} samples in {x.shape[3]} dimensions; to compare images as samples, give "
                 f"x.flatten(1) and y.flatten(1)",
-                stacklevel=2,
+                stacklevel=3,
             )
         generator = self.generator if generator is None else generator
         tape, call = tape_in_use(), None
@@ -374,7 +421,8 @@ class SlicedWasserstein(_KeepsLearner):
             if self.scale == "subspace" and self.subspace_dim is None:
                 self.subspace_dim = self._estimated(ready.problem.original)
             value = self._scaled(value, ready.problem.original.d)
-        check_value(value, problem)
+        again = tape is None and self.terms is None and self.scale != "displacement"
+        check_value(value, problem, self.objective if again else None)
         value = self._reduced(value)
         if noted is not None and value.requires_grad:
             value.register_hook(lambda gradient: noted.upstream.append(gradient.detach()))
@@ -421,6 +469,12 @@ class SlicedWasserstein(_KeepsLearner):
         def mine() -> tuple[Problem, Tensor | None]:
             check_generator(generator)
             problem = own()
+            many = generator if isinstance(generator, list | tuple) else [None]
+            if len(many) not in (1, math.prod(problem.batch)):
+                raise ValueError(
+                    f"generator holds {len(many)} generators for {math.prod(problem.batch)} elements of the batch: give one "
+                    f"for each, or one"
+                )
             if self.scale == "displacement":
                 check_displaceable(problem)
             return problem, fixed_slices(y, slices)

@@ -55,11 +55,23 @@ def weigh(
     else:
         costs = problem.costs(slices)  # (*batch, L)
         if weights is None:
-            weights = recipe.weighting(costs, slices, problem)
-            _check_weights(recipe, weights, costs)
+            if problem.others is None or recipe.built_in:
+                weights = recipe.weighting(costs, slices, problem)
+                _check_weights(recipe, weights, costs)
+            else:
+                weights = problem.others.together(
+                    repr(recipe.weighting), lambda: _weights_by(recipe, costs, slices, problem)
+                )
         power = (weights * costs).sum(dim=-1)
     total = (weights * root(costs, problem.p)).sum(dim=-1) if objective == "mean_root" else power
     return value_of_costs(total, problem, objective), power, costs, weights
+
+
+def _weights_by(recipe: Recipe, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
+    """The weights of a part of a caller's own, checked."""
+    weights = recipe.weighting(costs, slices, problem)
+    _check_weights(recipe, weights, costs)
+    return weights
 
 
 def _check_weights(recipe: Recipe, weights: object, costs: Tensor) -> None:

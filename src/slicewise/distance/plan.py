@@ -111,7 +111,7 @@ class Plan:
             problem = self._problem(given.detached())
             rng = randomness_of(generator, problem)
             found = self._evaluated(problem, rng, state)
-        check_value(found.value, problem)
+        check_value(found.value, problem, None if self.ask.displaced else self.ask.objective)
         return found
 
     def _problem(self, given: Sequence[Tensor | None]) -> Problem:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import functools
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -44,6 +46,10 @@ from slicewise.support import (
 from slicewise.transport import LawMatcher, Matcher, match_slices
 from slicewise.variants import VARIANTS, Recipe, Variant
 
+# Whether a call is being made again: its value is taken as it is.
+AGAIN = contextvars.ContextVar("again", default=False)
+# Below this, a p-th power has lost digits: a term of its sum may be subnormal, and the others not.
+_LEAST = {t: torch.finfo(t).tiny / torch.finfo(t).eps for t in (torch.float32, torch.float64)}
 BACKENDS = ("auto", "numba", "numpy", "torch", "nvrtc", "torch-nvrtc", "triton")
 
 
@@ -136,6 +142,8 @@ def ask_by_name(
 ) -> tuple[Recipe, Ask | None]:
     """The recipe and the `Ask` of a call, whose settings are checked."""
     compiling = torch.compiler.is_compiling()  # compilers cannot look things up
+    if not compiling:
+        check_progress(progress)
     if not options and progress == 0 and isinstance(variant, str) and not compiling:
         try:
             return _named(variant, n_slices, objective, p, backend)
@@ -162,6 +170,14 @@ def may_be_planned(x: object, slices: Tensor | None) -> bool:
     if slices is not None or not isinstance(x, Tensor):
         return False
     return x.is_cuda or (x.requires_grad and torch.is_grad_enabled())
+
+
+def check_progress(progress: object) -> None:
+    """How much of a run is over: a number, whose range is checked where it is used."""
+    if isinstance(progress, bool) or not isinstance(progress, int | float):
+        raise ValueError(
+            f"progress is a {type(progress).__name__}: give a number from 0 to 1, how much of a run is over"
+        )
 
 
 def problem_for(
@@ -210,6 +226,7 @@ def problem_for(
         given = {"x_weights": x_weights, "y_weights": y_weights}
         shapes = {name: w.shape[:-1] for name, w in given.items() if w is not None}
         check_broadcast(x=x.shape[:-2], y=y.shape[:-2], **shapes)
+    check_progress(progress)
     if not 0 <= progress <= 1:
         raise ValueError(f"progress = {progress}: give the share of the run that is over, 0 to 1")
     matcher = matcher_for(backend, x, y, x_weights, y_weights)
@@ -271,17 +288,41 @@ def _registered_matcher(backend: str, device: torch.device) -> Matcher:
     return match_slices if chosen is None else chosen.matcher(backend, device)
 
 
-def check_value(value: Tensor, problem: Problem) -> None:
+class OutOfRange(Exception):
+    """A value of finite samples that is not finite, or that may be zero by underflow."""
+
+
+def is_out_of_range(value: Tensor, p: float, objective: Objective) -> bool:
+    """Return whether a value (*batch,) that is on the CPU may have left the range in between."""
+    if AGAIN.get() or not value.numel():
+        return False
+    limit = _LEAST.get(value.dtype, 0.0)
+    low = limit if objective == "power" else limit ** (1 / p)
+    if value.dim() == 0:
+        number = abs(value.item())  # an estimate with a control variate may be below zero
+        return not low <= number < math.inf
+    least, most = torch.aminmax(value.detach().abs())
+    return not (low <= least.item() and most.item() < math.inf)
+
+
+def check_value(value: Tensor, problem: Problem, objective: Objective | None = None) -> None:
     """Samples that are not finite show in the value: look there first, which costs one number.
 
     A finite value needs no second look; the samples of one that is not are searched, and named. On a device
     nobody looks: that would wait for it, in every step of a training. NaN goes in, NaN comes out.
+
+    Args:
+        value: (*batch,), or all costs.
+        problem: what it was computed of.
+        objective: what the value is, where the call can be made again; None where it cannot.
+
+    Raises:
+        ValueError: if samples are not finite.
+        OutOfRange: if they are, and p-th powers of their distances overflow or underflow.
     """
-    if (
-        not value.is_cuda
-        and values_readable(value)
-        and not math.isfinite((value.sum() if value.dim() else value).item())
-    ):
+    if value.is_cuda or not values_readable(value):
+        return
+    if not math.isfinite((value.sum() if value.dim() else value).item()):
         # Every rank has the same value and comes here; those with good samples hear of the others'.
         bad = any(not bool(torch.isfinite(t).all()) for t in (problem.x, problem.y))
         somewhere = float(problem.population.total(torch.tensor(float(bad)))) > 0
@@ -291,6 +332,13 @@ def check_value(value: Tensor, problem: Problem) -> None:
                 "samples on another rank have NaN or infinite entries: give finite values; the error there "
                 "says how many"
             )
+    if objective is None or not is_out_of_range(value, problem.p, objective):
+        return
+    # Samples of other ranks, and those of a Target, which are sorted along its slices, stay as they are; equal sets are at
+    # distance zero, and nothing was lost.
+    fixed = problem.others is not None or problem.y_sorted is not None
+    if not fixed and not (problem.x.shape == problem.y.shape and torch.equal(problem.x, problem.y)):
+        raise OutOfRange
 
 
 class Prepared(NamedTuple):
@@ -358,10 +406,22 @@ def draw(
             seen = _with_whole_frame(recipe, problem)
             state = recipe.slicer.cold(seen, rng) if state is None else state
             slices, state = recipe.slicer.learn(seen, rng, state)
-        else:
+            _check_drawn(recipe, slices, problem)
+        elif problem.others is None or recipe.built_in:
             slices = recipe.slicer(_with_whole_frame(recipe, problem).detached(), rng)
-        _check_drawn(recipe, slices, problem)
+            _check_drawn(recipe, slices, problem)
+        else:
+            slices = problem.others.together(
+                repr(recipe.slicer), partial(_drawn_by, recipe, problem, rng)
+            )
         return problem, problem.agreed(slices.to(problem.x.dtype)), state
+
+
+def _drawn_by(recipe: Recipe, problem: Problem, rng: Randomness) -> Tensor:
+    """The slices of a part of a caller's own, checked."""
+    slices = recipe.slicer(_with_whole_frame(recipe, problem).detached(), rng)
+    _check_drawn(recipe, slices, problem)
+    return slices
 
 
 def _with_whole_frame(recipe: Recipe, problem: Problem) -> Problem:
@@ -412,7 +472,10 @@ def lifted(
     if isinstance(lift, Learner):
         state = lift.cold(problem, rng) if state is None else state
         return lift.learn(problem, rng, state)
-    found = lift(problem, rng)
+    if problem.others is None or recipe.built_in:
+        found = lift(problem, rng)
+    else:
+        found = problem.others.together(repr(lift), lambda: lift(problem, rng))
     if not isinstance(found, Problem):
         raise ValueError(
             f"{lift!r} gave {type(found).__name__}: a lift gives a Problem, e.g. dataclasses.replace(problem, x=..., y=...)"

@@ -30,6 +30,18 @@ class Ranks:
             raise ValueError("this process is no member of group: give a group that it belongs to")
         self.sent = 0
 
+    def check_there(self) -> None:
+        """Check that the group still exists.
+
+        Raises:
+            ValueError: it was destroyed.
+        """
+        if not dist.is_initialized() or self.group not in dist.distributed_c10d._world.pg_map:
+            raise ValueError(
+                "the group of this loss was destroyed (torch.distributed.destroy_process_group): make the loss anew with a "
+                "group that exists"
+            )
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Ranks:
         return self  # a copy of a module talks to the same processes
 

@@ -72,6 +72,16 @@ def exchange_headers(ranks: Ranks, mine: Header, device: torch.device) -> list[H
     return headers
 
 
+def exchange_errors(ranks: Ranks, mine: str) -> list[str]:
+    """Everyone's error, in a line; empty where there is none."""
+    page = torch.zeros(_TEXT + 16, dtype=torch.uint8)
+    text = str(_cut(mine)).encode()[: len(page)]
+    if text:
+        page[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+    pages = ranks.everyones(page.to(ranks.usual_device()))
+    return [bytes(p.cpu().tolist()).rstrip(b"\0").decode() for p in pages]
+
+
 def _compare(headers: list[Header]) -> None:
     first = asdict(headers[0])
     for rank, header in enumerate(headers):

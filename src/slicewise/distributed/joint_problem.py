@@ -77,6 +77,7 @@ def meet(
     `own` gives this rank's problem and slices. If it fails, the others are told before they wait in vain.
     """
     ranks = terms.ranks
+    ranks.check_there()  # every rank knows by itself
     # One way for everyone's header, wherever samples are: by the host if the group can.
     device = ranks.usual_device()
     try:

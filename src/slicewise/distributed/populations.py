@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from slicewise.distributed.collectives import Ranks
+from slicewise.distributed.handshake import exchange_errors
 from slicewise.distributed.matching import Side
 from slicewise.problem import Population, SideName, index_at
+
+Returned = TypeVar("Returned")
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +25,9 @@ class Replicated(Population):
 
     def agreed(self, tensor: Tensor) -> Tensor:
         return _agreed(tensor, self.ranks, shared=False)
+
+    def together(self, what: str, call: Callable[[], Returned]) -> Returned:
+        return _together(self.ranks, what, call)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +40,9 @@ class Shards(Population):
 
     def agreed(self, tensor: Tensor) -> Tensor:
         return _agreed(tensor, self.ranks, shared=True)
+
+    def together(self, what: str, call: Callable[[], Returned]) -> Returned:
+        return _together(self.ranks, what, call)
 
     def total(self, tensor: Tensor) -> Tensor:
         return summed(tensor, self.ranks)
@@ -71,6 +81,18 @@ class Shards(Population):
 
     def _side(self, name: SideName) -> Side:
         return self.x if name == "x" else self.y
+
+
+def _together(ranks: Ranks, what: str, call: Callable[[], Returned]) -> Returned:
+    try:
+        result = call()
+    except Exception as trouble:  # of any kind: the others wait
+        exchange_errors(ranks, f"{type(trouble).__name__}: {trouble}")
+        raise
+    for rank, error in enumerate(exchange_errors(ranks, "")):
+        if error:
+            raise ValueError(f"rank {rank} could not take part in the loss: {what} raised {error}")
+    return result
 
 
 def _agreed(tensor: Tensor, ranks: Ranks, *, shared: bool) -> Tensor:

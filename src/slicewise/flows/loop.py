@@ -111,11 +111,11 @@ class FlowLoop:
                     if checkpoint is not None:
                         self._boundary = self._mark()
                         if checkpoint.due():
-                            checkpoint.save(self.saved(), self._identity)
+                            checkpoint.save_if_possible(self.saved(), self._identity)
             finally:
                 # An interrupt, too, leaves a state to resume from: that of the last whole step.
                 if checkpoint is not None:
-                    checkpoint.save(self.saved(), self._identity)
+                    checkpoint.save_if_possible(self.saved(), self._identity)
         self._boundary = self._mark()
         for step in (*self.history.w2_at, *self.history.particles_at):
             if self._step < step <= steps:  # every run ended before, and stays where it is

@@ -60,7 +60,7 @@ class FlowSettings:
         check_objective(self.objective, self.recipe)
         if self.auto:
             self.recipe.check_linear("lr='auto'")
-        if self.reduce not in (True, False, "auto"):
+        if not isinstance(self.reduce, bool | str) or self.reduce not in (True, False, "auto"):
             raise ValueError(f"reduce = {self.reduce!r}: give True, False or 'auto'")
         turns = self.recipe.rotation_invariant and self.recipe.lift is None
         if self.reduce is True and not turns:

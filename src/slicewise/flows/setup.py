@@ -130,6 +130,8 @@ def _frame(span: Subspace, batch: tuple[int, ...], ids: Tensor, k: int) -> Subsp
 def _as_rates(lr: float | Sequence[float] | Tensor) -> Tensor:
     try:
         rates = torch.as_tensor(lr, dtype=torch.float64).detach().cpu()
+        if rates.layout != torch.strided:
+            rates = rates.to_dense()
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(
             f"lr = {lr!r}: give 'auto', a number, or a tensor over the batch"

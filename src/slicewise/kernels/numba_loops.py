@@ -17,17 +17,22 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numba.core import event
 
+from slicewise.kernels.numba_cache import keep_checked, why_not_kept
+
 Array = Any  # numba specialises on dtypes: float32 and float64
 
 
 def _can_cache() -> bool:
     """Is there a place to keep compiled code? Not where neither the package nor a home can be written."""
+    if why_not_kept() is not None:
+        return False
     try:
         njit(cache=True)(lambda: None)
     except RuntimeError:
@@ -48,7 +53,8 @@ class _Notice(event.Listener):
         self.said = True
         kept = f"kept in {function.stats.cache_path}"
         if not CACHE:
-            kept = "in every process, since no folder to keep them in can be written (set NUMBA_CACHE_DIR)"
+            reason = why_not_kept() or "no folder to keep them in can be written"
+            kept = f"in every process, since {reason} (set NUMBA_CACHE_DIR)"
         # A warning is printed to people who wait, not to the error stream of a script.
         seen = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
         level = logging.WARNING if seen else logging.INFO
@@ -65,10 +71,18 @@ class _Notice(event.Listener):
 event.register("numba:compile", _Notice())
 
 CACHE = _can_cache()
-jit = njit(cache=CACHE, nogil=True, error_model="numpy")
-inline = njit(cache=CACHE, nogil=True, error_model="numpy", inline="always")
+
+
+def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator for kernels, whose compiled code is kept in a folder of the user."""
+    decorate = njit(cache=CACHE, nogil=True, error_model="numpy", **options)
+    return (lambda function: keep_checked(decorate(function))) if CACHE else decorate
+
+
+jit = _compiled()
+inline = _compiled(inline="always")
 # Sums in float64 may be taken in any order, which lets them vectorize; NaN and infinity still count.
-sums = njit(cache=CACHE, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})
+sums = _compiled(fastmath={"reassoc", "nsz"})
 
 
 @jit

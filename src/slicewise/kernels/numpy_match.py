@@ -61,8 +61,10 @@ def _match(u: Array, v: Array, v_is_sorted: bool, p: float, wanted: Wanted, cost
         slope *= np.float32(2 / u.shape[1])
     else:
         size = np.abs(gap)
-        (size**p).sum(axis=1, out=costs)
-        slope = np.sign(gap) * size ** (p - 1) * np.float32(p / u.shape[1])
+        # Powers may leave the range: the value shows it, and is computed again in another unit.
+        with np.errstate(over="ignore", under="ignore"):
+            (size**p).sum(axis=1, out=costs)
+            slope = np.sign(gap) * size ** (p - 1) * np.float32(p / u.shape[1])
     costs /= u.shape[1]
     if wanted.u:
         u.reshape(-1)[u_order] = slope.reshape(-1)

@@ -26,6 +26,7 @@ VARIANTS = (
 )
 # Those of `slicewise.distance.Objective`.
 OBJECTIVES = ("power", "root", "mean_root")
+HEADERS = ("auto", "yes", "no")
 DTYPES = ("float64", "float32")
 # Those of `slicewise.color.LOOKS`.
 LOOKS = ("natural", "exact", "linear")

@@ -165,6 +165,10 @@ def check_rows(name: str, samples: Tensor) -> None:
             f"{name} is {got}: give floating-point samples (n, d); flatten images or features first, "
             f"e.g. {name}.flatten(1)"
         )
+    if samples.shape[1] == 0:
+        raise ValueError(
+            f"{name} is {tuple(samples.shape)}: give samples (n, d) of at least one coordinate"
+        )
 
 
 def check_dimension(samples: Tensor, earlier: int | None) -> None:

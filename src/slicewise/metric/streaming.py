@@ -102,12 +102,22 @@ class StreamingSlicedWassersteinMetric(Metric):
         for name, samples in given.items():
             check_rows(name, samples)
         check_finite(**given)
-        for name, samples in given.items():
-            if len(samples):
-                slices = self._slices_for(samples)
-                wide = samples.detach().to(slices.dtype)
-                with full_precision(wide.device.type):
-                    self._sketch(name).add(project(wide, slices))
+        some = {name: samples for name, samples in given.items() if len(samples)}
+        # All is checked and projected before anything is added: an update is made whole, or not at all.
+        known = int(self.d) or None
+        for samples in some.values():
+            check_dimension(samples, known)
+            known = samples.shape[-1]
+        lines = {}
+        for name, samples in some.items():
+            slices = self._slices_for(samples)
+            wide = samples.detach().to(slices.dtype)
+            with full_precision(wide.device.type):
+                lines[name] = project(wide, slices)
+        for name, projected in lines.items():
+            self._sketch(name).add(projected)
+        if known is not None:
+            self.d.fill_(known)
 
     def compute(self) -> Tensor:
         """Return the distance between all samples given so far, (), and set `error_bound`."""
@@ -136,8 +146,6 @@ class StreamingSlicedWassersteinMetric(Metric):
 
     def _slices_for(self, samples: Tensor) -> Tensor:
         d = samples.shape[-1]
-        check_dimension(samples, int(self.d) or None)
-        self.d.fill_(d)
         wide = torch.promote_types(samples.dtype, torch.float32)
         known = self._slices
         if known is None or known.shape[-1] != d:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 SideName = Literal["x", "y"]
+Returned = TypeVar("Returned")
 
 
 class Population:
@@ -31,6 +33,21 @@ class Population:
             The tensor of the first process.
         """
         return tensor
+
+    def together(self, what: str, call: Callable[[], Returned]) -> Returned:
+        """Call what may raise on one process alone, such as a part of a caller's own: then all processes raise.
+
+        Args:
+            what: its name, for the message.
+            call: computes without the other processes.
+
+        Returns:
+            What the call returns.
+
+        Raises:
+            ValueError: if the call of another process raised; the message says which, and its error.
+        """
+        return call()
 
     def total(self, tensor: Tensor) -> Tensor:
         """Sum a tensor over processes.

@@ -26,6 +26,7 @@ from slicewise.support import (
     full_precision,
     given_back,
     one_thread,
+    own_device,
 )
 from slicewise.transport import exact_extra
 
@@ -65,6 +66,7 @@ class Barycenter(Result):
         )
 
 
+@own_device
 def barycenter(
     sets: Tensor | Sequence[Tensor],
     weights: Sequence[float] | Tensor | None = None,

@@ -281,7 +281,7 @@ def _counted(
         if file is not None:
             some = [_not_zero(c.counts) for c in counts]
             content = {"places": [s[0] for s in some], "numbers": [s[1] for s in some]}
-            file.save({**content, "done": [list(d) for d in sorted(done)]}, identity)
+            file.save_if_possible({**content, "done": [list(d) for d in sorted(done)]}, identity)
 
     todo = [job for job in jobs if job not in done]
     with shown_progress(len(jobs), show, "tables") as tick:

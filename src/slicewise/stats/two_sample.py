@@ -445,7 +445,7 @@ def _check(
             raise ValueError(
                 f"{name} has shape {tuple(samples.shape)}: a test takes one set (n, d); loop over a batch"
             )
-    check_count("permutations", permutations)
+    check_count("permutations", -1 if permutations is None else permutations)
     check_count("early_stop", early_stop)
     check_choice("statistic", statistic, STATISTICS)
     if early_stop is not None and statistic == "standardized":

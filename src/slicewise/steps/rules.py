@@ -14,7 +14,7 @@ from slicewise.parts import Weights
 from slicewise.problem import BuiltIn, Problem
 from slicewise.steps.held import curvature_on_lines
 from slicewise.steps.theory import best_step
-from slicewise.support import check_choice, kernels_for
+from slicewise.support import check_choice, check_number, kernels_for
 from slicewise.transport import Needs, project, pull_back
 
 
@@ -294,6 +294,10 @@ RULES: dict[str, Rule] = {
 }
 
 
+# Steps of 2 and more diverge; far longer ones leave the range of float32 at once.
+_LARGEST_STEP = 1e6
+
+
 def rule_for(step_rule: str | float | Rule) -> Rule:
     """Return the step rule that an option `step_rule` stands for.
 
@@ -314,6 +318,11 @@ def rule_for(step_rule: str | float | Rule) -> Rule:
         check_choice("step_rule", step_rule, RULES)
         return RULES[step_rule]
     if isinstance(step_rule, (int, float)):
+        check_number("step_rule", min(step_rule, 10**300), above=0)
+        if step_rule > _LARGEST_STEP:
+            raise ValueError(
+                f"step_rule = {step_rule:g}: give a dimensionless step, where 1 is right and 2 is too long"
+            )
         return Constant(float(step_rule))
     if not callable(step_rule):
         raise ValueError(

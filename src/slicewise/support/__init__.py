@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 from slicewise.support.doors import open_on_demand
 
 if TYPE_CHECKING:
-    from slicewise.support.checkpoint import CheckpointFile, fingerprint
+    from slicewise.support.checkpoint import (
+        CheckpointError,
+        CheckpointFile,
+        CheckpointWarning,
+        fingerprint,
+    )
     from slicewise.support.dispatch import (
         Copier,
         DeviceDraws,
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
         registered,
         sort_lines,
     )
-    from slicewise.support.files import check_writable, write_whole
+    from slicewise.support.files import check_file_writable, check_writable, write_whole
     from slicewise.support.graphs import CapturedGraph, side_stream
     from slicewise.support.progress import progress_bar
     from slicewise.support.renamed import keep_old_paths, renamed_arguments
@@ -55,6 +60,7 @@ if TYPE_CHECKING:
         full_precision,
         given_back,
         is_transformed,
+        own_device,
         takes_arrays,
         values_readable,
     )
@@ -73,12 +79,12 @@ else:
     __getattr__, __dir__ = open_on_demand(
         __name__,
         {
-            "checkpoint": "CheckpointFile fingerprint",
+            "checkpoint": "CheckpointError CheckpointFile CheckpointWarning fingerprint",
             "dispatch": (
                 "Copier DeviceDraws Kernels LineLoops MatchingLoops current kernels_for line_loops matching_loops "
                 "multiply needs_gradient one_thread register registered sort_lines"
             ),
-            "files": "check_writable write_whole",
+            "files": "check_file_writable check_writable write_whole",
             "graphs": "CapturedGraph side_stream",
             "progress": "progress_bar",
             "renamed": "keep_old_paths renamed_arguments",
@@ -86,7 +92,7 @@ else:
             "tensors": (
                 "Result are_weights as_tensor broadcast check_basis check_broadcast check_finite "
                 "check_generator check_order check_samples check_set check_slices "
-                "check_weight_sum check_weights full_precision given_back is_transformed takes_arrays "
+                "check_weight_sum check_weights full_precision given_back is_transformed own_device takes_arrays "
                 "values_readable"
             ),
             "words": (

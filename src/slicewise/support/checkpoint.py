@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import io
 import time
+import warnings
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType
@@ -19,7 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.support.files import check_writable, write_whole
+from slicewise.support.files import check_file_writable, write_whole
+from slicewise.support.status import level_of_caller
 
 # Version 1 is what slicewise 0.1 wrote: a bare dictionary for flows, safetensors for trainings.
 FORMAT_VERSION = 2
@@ -27,6 +29,14 @@ FORMAT_VERSION = 2
 Kind = Literal["flow", "training", "comparison", "detector"]
 Content = dict[str, Any]
 _PLAIN = (type(None), bool, int, float, str)
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be continued from: damaged, or of something else."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written; the run goes on without."""
 
 
 class CheckpointFile:
@@ -44,7 +54,7 @@ class CheckpointFile:
 
     Raises:
         ValueError: If `path` is a folder, or `every` is negative or NaN.
-        OSError: If the folder cannot be written to.
+        OSError: If the file cannot be written.
 
     Example:
         >>> import tempfile
@@ -67,7 +77,7 @@ class CheckpointFile:
                 f"checkpoint_every = {every}: give the seconds between two writes, at least 0"
             )
         try:
-            check_writable(self.path.parent)  # now, rather than after an hour of work
+            check_file_writable(self.path)  # now, rather than after an hour of work
         except OSError as error:
             raise type(error)(
                 f"checkpoint = {str(path)!r} cannot be written ({error.strerror}): give another name"
@@ -101,6 +111,26 @@ class CheckpointFile:
         write_whole(self.path, buffer.getvalue())
         self._last_write = time.monotonic()
 
+    def save_if_possible(self, content: Content, identity: str) -> None:
+        """Replace the file, as `save` does; if the disk is full or gone, warn and go on.
+
+        A run of hours is worth more than its checkpoint: it must not end because of it. The next write is tried when it is
+        `due`.
+
+        Raises:
+            ValueError: As `save`.
+        """
+        try:
+            self.save(content, identity)
+        except OSError as error:
+            self._last_write = time.monotonic()
+            before = "the one before it is still there" if self.path.exists() else "there is none"
+            warnings.warn(
+                f"checkpoint = {str(self.path)!r} could not be written ({error.strerror or error}): the run goes on, {before}",
+                CheckpointWarning,
+                stacklevel=level_of_caller(),
+            )
+
     def load(self, identity: str | None = None) -> Content | None:
         """Read the file.
 
@@ -112,13 +142,15 @@ class CheckpointFile:
             The content, with all tensors on the CPU, or None if there is no file.
 
         Raises:
-            ValueError: If the file is damaged, of another kind, of another run, or of another format version.
+            CheckpointError: If the file is damaged, of another kind, of another run, or of another format version.
         """
         if not self.path.exists():
             return None
         whole = self._read()
         if whole["kind"] != self.kind:
             raise self._refusal(f"holds a {whole['kind']}, not a {self.kind}")
+        if not isinstance(whole["version"], int) or not isinstance(whole["identity"], str):
+            raise self._refusal("is damaged (its head makes no sense)")
         if whole["version"] > FORMAT_VERSION:
             raise self._refusal(
                 f"was written by a later version of slicewise (format {whole['version']})",
@@ -136,7 +168,7 @@ class CheckpointFile:
         """Check what was loaded last against the identity of the present run.
 
         Raises:
-            ValueError: If a file was loaded that belongs to another run.
+            CheckpointError: If a file was loaded that belongs to another run.
         """
         if self._found_identity not in (None, identity):
             raise self._refusal(
@@ -162,11 +194,11 @@ class CheckpointFile:
             raise self._refusal(f"cannot be read as a {self.kind} (it holds something else)")
         return whole
 
-    def _outdated(self) -> ValueError:
+    def _outdated(self) -> CheckpointError:
         return self._refusal("was written by slicewise 0.1", "finish the run with that version, ")
 
-    def _refusal(self, what: str, first: str = "") -> ValueError:
-        return ValueError(
+    def _refusal(self, what: str, first: str = "") -> CheckpointError:
+        return CheckpointError(
             f"checkpoint = {str(self.path)!r} {what}: {first}give another name, or remove the file to start "
             f"anew; it was left as it is"
         )

@@ -47,6 +47,9 @@ def takes_arrays(*names: str) -> Callable[[Callable[..., Returned]], Callable[..
         def called(*args: Any, **kwargs: Any) -> Returned:
             given: list[tuple[int | str, Any]] = [(i, args[i]) for i in places if i < len(args)]
             given += [(name, kwargs[name]) for name in names if name in kwargs]
+            if _other_device():
+                with torch.device("cpu"):
+                    return _converted_if_arrays(function, args, kwargs, given)
             if not any(isinstance(value, _ARRAYS) for _, value in given):
                 return function(*args, **kwargs)
             return _converted(function, args, kwargs, given)
@@ -54,6 +57,40 @@ def takes_arrays(*names: str) -> Callable[[Callable[..., Returned]], Callable[..
         return called
 
     return decorate
+
+
+def _other_device() -> bool:
+    """Return whether a default device that is not the CPU is set: one number is read unless some mode of torch is on."""
+    if torch.compiler.is_compiling() or not torch._C._len_torch_function_stack():
+        return False
+    return torch.get_default_device().type != "cpu"
+
+
+def own_device(function: Callable[..., Returned]) -> Callable[..., Returned]:
+    """Let a function make its tensors where it says, whatever `torch.set_default_device` says.
+
+    What this library makes without naming a device is for the host: seeds, schedules, results that are read.
+    """
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Returned:
+        if not _other_device():
+            return function(*args, **kwargs)
+        with torch.device("cpu"):
+            return function(*args, **kwargs)
+
+    return called
+
+
+def _converted_if_arrays(
+    function: Callable[..., Returned],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    given: list[tuple[int | str, Any]],
+) -> Returned:
+    if not any(isinstance(value, _ARRAYS) for _, value in given):
+        return function(*args, **kwargs)
+    return _converted(function, args, kwargs, given)
 
 
 def _converted(
@@ -191,6 +228,14 @@ def check_set(name: str, samples: Any, *, may_be_empty: bool = False) -> None:
         raise ValueError(
             f"{name} is a {type(samples).__name__}: give a torch.Tensor, e.g. {instead}"
         )
+    if samples.is_nested or samples.layout != torch.strided:
+        kind = "nested" if samples.is_nested else str(samples.layout).removeprefix("torch.")
+        instead = (
+            "pad them, or give one after another"
+            if samples.is_nested
+            else f"give {name}.to_dense()"
+        )
+        raise ValueError(f"{name} is a {kind} tensor: samples are plain tensors (n, d); {instead}")
     if not samples.is_floating_point():
         real = f"torch.view_as_real({name}).flatten(-2)"
         instead = real if samples.is_complex() else f"{name}.float()"
@@ -277,6 +322,8 @@ def _check_sum(name: str, weights: Tensor, worst: float) -> None:
 
 def check_slices(slices: Tensor, x: Tensor, batch: tuple[int, ...], d: int) -> None:
     """Directions of d dimensions as rows, (L, d) or (*batch, L, d), for samples x."""
+    if isinstance(slices, Tensor) and (slices.is_nested or slices.layout != torch.strided):
+        raise ValueError(f"slices is a {slices.layout} tensor: give a plain one, slices.to_dense()")
     if not isinstance(slices, Tensor) or slices.dim() < 2 or slices.shape[-1] != d:
         plain = not isinstance(slices, Tensor)
         got = f"is a {type(slices).__name__}" if plain else f"has shape {tuple(slices.shape)}"
@@ -298,10 +345,18 @@ def check_slices(slices: Tensor, x: Tensor, batch: tuple[int, ...], d: int) -> N
         )
 
 
+# Powers of such an order have nothing but the largest gap left.
+_LARGEST_ORDER = 1e6
+
+
 def check_order(p: object) -> None:
     """The order p of W_p."""
-    if isinstance(p, bool) or not isinstance(p, numbers.Real) or not 1 <= float(p) < math.inf:
+    if isinstance(p, bool) or not isinstance(p, int | float | np.number):
         raise ValueError(f"p = {p!r}: give a finite real number p >= 1, e.g. 2")
+    if not 1 <= p < math.inf:
+        raise ValueError(f"p = {p!r}: give a finite real number p >= 1, e.g. 2")
+    if p > _LARGEST_ORDER:
+        raise ValueError(f"p = {p:g}: give an order up to {_LARGEST_ORDER:g}")
 
 
 def check_finite(**tensors: Tensor | None) -> None:

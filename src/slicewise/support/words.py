@@ -154,6 +154,8 @@ def check_count(name: str, value: object, *, at_least: int = 1) -> None:
         isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < at_least
     ):
         raise ValueError(f"{name} = {value!r}: give a whole number of at least {at_least}")
+    if isinstance(value, numbers.Integral) and int(value) >= 2**62:
+        raise ValueError(f"{name} = {value!r}: give a whole number below 2^62")
 
 
 def check_number(name: str, value: object, *, above: float, or_equal: bool = False) -> None:

@@ -42,7 +42,7 @@ class TrainingCheckpoint:
     def save(self, losses: Tensor, seconds: float) -> None:
         """Replace the file by the present state, the losses (steps, R) so far and the seconds they took."""
         content = {"losses": losses, "seconds": seconds, **_state_of(self._trainer)}
-        self._file.save(content, self._identity)
+        self._file.save_if_possible(content, self._identity)
 
     def load(self) -> tuple[Tensor, float] | None:
         """Restore the state of the file; return losses and seconds so far, or None if there is no file."""

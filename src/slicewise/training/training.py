@@ -207,7 +207,7 @@ def train(
         raise ValueError("the network has no parameters to train: give one that has")
     stacked = isinstance(network, Stack)
     runs = network.runs if isinstance(network, Stack) else 1
-    seed_of_run = per_network("seeds", seeds, runs, torch.int64)
+    seed_of_run = per_network("seeds", seeds, runs, torch.int64).cpu()
     largest = largest_weight(target)
     if computed:
         made: torch.optim.Optimizer = _computed(optimizer, weights, largest, stacked=stacked)

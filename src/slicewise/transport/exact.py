@@ -19,6 +19,9 @@ _DIFFERENCES = "donot_use_mm_for_euclid_dist"
 # Beyond, in few dimensions, POT's network simplex is up to seven times faster than SciPy's assignment (3,000 far
 # samples: 2 s for 16); in many the assignment is, once what whole rows and columns cost is taken off.
 _SMALL, _FEW = 500, 32
+# Mean costs below the first may have lost digits to underflow; the second is larger than any mean cost of a plan whose
+# farthest pair costs 1.
+_NOTHING, _DEAR = 1e-200, 1e9
 
 
 @takes_arrays("x", "y", "x_weights", "y_weights")
@@ -56,6 +59,10 @@ def wasserstein(
     check_samples(x, y)
     check_weights("x_weights", x_weights, x)
     check_weights("y_weights", y_weights, y)
+    if x.is_meta:
+        raise ValueError(
+            "x and y are on meta, where tensors have no values: give samples that have"
+        )
     batch, pairs = pairs_of(x, y, x_weights, y_weights)
 
     def value(pair: Pair) -> float:
@@ -124,7 +131,14 @@ def within(x: Tensor, y: Tensor, distance: float) -> bool:
 def _distance(x: Tensor, y: Tensor, p: float, a: Tensor | None, b: Tensor | None) -> float:
     x, a = _without_absent(x, a)
     y, b = _without_absent(y, b)
-    distances = torch.cdist(x, y, compute_mode=_DIFFERENCES).cpu()
+    # Squares of differences are not to leave the range; samples of a usual size are taken as they are.
+    size = max(float(x.abs().max()), float(y.abs().max()))
+    unit = (
+        2.0 ** min(math.frexp(size)[1], 1023)
+        if 0 < size < math.inf and not 1e-140 < size < 1e140
+        else 1.0
+    )
+    distances = torch.cdist(x / unit, y / unit, compute_mode=_DIFFERENCES).cpu()
     a, b = (w if w is None else w.cpu() for w in (a, b))
     # A solver handed NaN or infinity may well answer 0, which would win every comparison.
     if not bool(torch.isfinite(distances).all()):
@@ -133,17 +147,31 @@ def _distance(x: Tensor, y: Tensor, p: float, a: Tensor | None, b: Tensor | None
     scale = distances.max().item()
     if scale == 0:
         return 0.0
-    powers = (distances / scale).pow(p)
+    while True:
+        # Pairs that cost more than all of the plan that is known are in no better one.
+        powers = (distances / scale).pow(p).clamp(max=_DEAR)
+        mean, largest = _cheapest(x, y, powers, distances, a, b)
+        # Of a large p, the pairs of the plan may cost nothing in the unit of the farthest pair: then in that of theirs.
+        if mean > _NOTHING or largest in (0.0, scale):
+            return unit * (scale * float(mean ** (1 / p))) if largest else 0.0
+        scale = largest
+
+
+def _cheapest(
+    x: Tensor, y: Tensor, powers: Tensor, distances: Tensor, a: Tensor | None, b: Tensor | None
+) -> tuple[float, float]:
+    """The mean cost of the best plan, and the largest distance that it moves anything."""
     matrix = powers.numpy()
     if a is None and b is None and len(x) == len(y):
         least, nearest = powers.min(dim=1)
         if len(nearest.unique()) == len(y):
             # Everyone has their nearest, which no plan can better: near convergence, all it takes.
-            mean = float(least.mean())
+            farthest = distances.gather(1, nearest.unsqueeze(1)).max()
+            return float(least.mean()), float(farthest)
         elif len(x) > _SMALL and x.shape[-1] < _FEW and importlib.util.find_spec("ot") is not None:
             import ot
 
-            mean = float(ot.emd2([], [], matrix, numItermax=10_000_000))
+            plan = ot.emd([], [], matrix, numItermax=10_000_000)
         else:
             with exact_extra():
                 from scipy.optimize import linear_sum_assignment
@@ -151,12 +179,13 @@ def _distance(x: Tensor, y: Tensor, p: float, a: Tensor | None, b: Tensor | None
             reduced = powers - powers.amin(dim=0)
             reduced -= reduced.amin(dim=1, keepdim=True)
             rows, columns = linear_sum_assignment(reduced.numpy())
-            mean = float(matrix[rows, columns].mean())
+            farthest = distances.numpy()[rows, columns].max()
+            return float(matrix[rows, columns].mean()), float(farthest)
     else:
         with exact_extra():
             import ot
-        mean = float(ot.emd2(*masses_of(x, y, a, b), matrix, numItermax=10_000_000))
-    return scale * float(mean ** (1 / p))
+        plan = ot.emd(*masses_of(x, y, a, b), matrix, numItermax=10_000_000)
+    return float((plan * matrix).sum()), float(distances.numpy()[plan > 0].max())
 
 
 def _without_absent(samples: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:

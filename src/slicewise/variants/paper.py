@@ -384,6 +384,10 @@ def phisw(
     slice. Slices θ have the weights ‖Uᵀθ‖^(−p) / L, where the columns of U are the basis. With a given basis it is a
     metric on that subspace. An estimated basis differs from pair to pair, so that it is no metric.
 
+    The gradient holds the basis constant. For an estimated basis, which moves with the samples, it is therefore not the
+    derivative of the value: samples that leave the subspace are seen by the slices, not by the weights. Give a basis, or
+    use "sw", where the derivative matters.
+
     Args:
         n_slices: the number of slices, 50 if None. Leave it out if a slicer is given.
         basis: a basis of the subspace, (d, k) with orthonormal columns. None estimates it from the samples of each

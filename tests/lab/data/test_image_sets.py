@@ -138,7 +138,7 @@ def test_folders_that_hold_something_else(tmp_path):
     with pytest.raises(UserError, match="neither a folder nor an npz"):
         faces(str(tmp_path / "none"))
     (tmp_path / "a.png").write_bytes(b"not a picture")
-    with pytest.raises(UserError, match="cannot be read as a picture"):
+    with pytest.raises(UserError, match="cannot be read as an image"):
         faces(str(tmp_path))
     (tmp_path / "train-images-idx3-ubyte").write_bytes(b"short")
     with pytest.raises(UserError, match="not an idx file"):

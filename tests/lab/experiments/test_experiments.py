@@ -148,7 +148,7 @@ def test_a_state_too_large_for_a_batch_is_made_in_parts(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"no checkpoint"])
-def test_a_damaged_file_to_go_on_from_is_begun_anew(tmp_path, content):
+def test_a_damaged_file_to_go_on_from_is_named_and_begun_anew(tmp_path, content, caplog):
     cell = FlowCell("test", ToyTask("knot", 5, 40), "sw", "root", (0.3,), (0,), 5)
     (tmp_path / "cell.pt").write_bytes(content)
     (expected,), (found,) = (
@@ -156,6 +156,19 @@ def test_a_damaged_file_to_go_on_from_is_begun_anew(tmp_path, content):
         cell.measure(cell.runs, "cpu", tmp_path / "cell.pt"),
     )
     assert found.w2 == expected.w2
+    assert "cell.pt" in caplog.text
+    assert "begin anew" in caplog.text
+
+
+def test_a_wrong_argument_does_not_cost_a_checkpoint(tmp_path):
+    cell = FlowCell("test", ToyTask("knot", 5, 40), "sw", "root", (0.3,), (0,), 5)
+    cell.measure(cell.runs, "cpu", tmp_path / "cell.pt")
+    before = (tmp_path / "cell.pt").read_bytes()
+    x, y = (s[None] for s in cell.task.samples(0))
+    how = {"recording": sw.Recording(progress_bar=False), "objective": "rooot"}
+    with pytest.raises(ValueError, match="rooot"):
+        cell._flow(x, y, tmp_path / "cell.pt", how)
+    assert (tmp_path / "cell.pt").read_bytes() == before
 
 
 def test_samples_are_the_seeds():

@@ -280,3 +280,74 @@ def test_the_words_of_older_stores_are_read_as_todays(tmp_path):
         for seed, word in enumerate(words):
             store.add([Result(a_run(seed=seed), word, 0.25)], "cpu", {})
         assert [row["status"] for row in store.rows()] == list(words.values())
+
+
+def held(path):
+    """All that a report reads of a store."""
+    with Store.reading(path) as store:
+        rows = store.rows()
+        return rows, store.asked(), [store.array(row["key"], "way").tolist() for row in rows]
+
+
+@pytest.fixture
+def some_store(tmp_path):
+    rng = np.random.default_rng(0)
+    with Store(tmp_path / "runs.db") as store:
+        for seed in range(12):
+            way, curve = rng.normal(size=(40, 2)), list(rng.normal(size=30))
+            run = a_run(seed=seed, name="abcdefgh" * 5)
+            store.add([a_result(run, trace={"loss": curve}, arrays={"way": way})], "a cpu", {})
+    return tmp_path / "runs.db"
+
+
+def test_one_changed_bit_is_noticed_or_means_nothing(some_store):
+    """250 copies with one bit changed: a line that names the store, or the same numbers."""
+    expected = held(some_store)
+    good, rng = some_store.read_bytes(), np.random.default_rng(1)
+    noticed = 0
+    for _ in range(250):
+        damaged = bytearray(good)
+        damaged[rng.integers(len(good))] ^= 1 << int(rng.integers(8))
+        some_store.write_bytes(damaged)
+        try:
+            found = held(some_store)
+        except UserError as error:
+            told = str(error)
+        else:
+            assert found == expected
+            continue
+        assert "runs.db" in told
+        noticed += 1
+    assert noticed > 100
+
+
+def test_damaged_json_is_told_with_file_and_row(some_store):
+    with sqlite3.connect(some_store) as plain:  # as a store from before there were checks
+        (key,) = plain.execute("SELECT key FROM runs LIMIT 1").fetchone()
+        plain.execute("DROP TABLE checks")
+        plain.execute("UPDATE runs SET given = '{\"steps\": 1' WHERE key = ?", (key,))
+    plain.close()
+    with pytest.raises(UserError, match=rf"runs\.db is damaged: run '{key}', given"):
+        held(some_store)
+
+
+@pytest.mark.parametrize("change", ["UPDATE runs SET w2 = 0.25", "UPDATE runs SET lr = NULL",
+                                    "DELETE FROM runs WHERE seed = 3", "DELETE FROM arrays",
+                                    "UPDATE arrays SET data = zeroblob(900)"])  # fmt: skip
+def test_a_changed_number_is_noticed(some_store, change):
+    with sqlite3.connect(some_store) as plain:
+        plain.execute(change)
+    plain.close()
+    with pytest.raises(UserError, match=r"runs\.db is damaged"):
+        held(some_store)
+
+
+def test_stores_from_before_there_were_checks(some_store):
+    with sqlite3.connect(some_store) as plain:
+        plain.execute("DROP TABLE checks")
+    plain.close()
+    assert len(held(some_store)[0]) == 12
+    with Store(some_store) as store:
+        store.add([a_result(a_run(0.7), arrays={"way": np.ones((2, 2))})], "cpu", {})
+        store.ask([])
+    assert len(held(some_store)[0]) == 13

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +29,8 @@ from slicewise.lab.study.sweep import sweep
 from slicewise.support import CheckpointFile
 from tests.sweep_to_kill import cells
 
+# The function has the name of its file.
+sweep_module = importlib.import_module("slicewise.lab.study.sweep")
 HERE = Path(__file__).parents[2]
 
 
@@ -286,3 +291,51 @@ def test_what_a_cell_went_on_from_is_removed(tmp_path):
     with Store(tmp_path / "runs.db") as store:
         assert not sweep(cells()[:2], store).failed
     assert not (tmp_path / "runs.db.cells").exists()
+
+
+def test_two_sweeps_clear_one_folder(tmp_path):
+    """While one sweep removes what is left of killed processes, another writes and removes files, and the folder."""
+    scratch = tmp_path / "runs.db.cells"
+    ended = threading.Event()
+
+    def another():
+        while not ended.is_set():
+            with contextlib.suppress(OSError):
+                scratch.mkdir(exist_ok=True)
+                for i in range(20):
+                    file = scratch / f".old-{i}"
+                    file.touch()
+                    os.utime(file, (0, 0))
+                for i in range(20):
+                    (scratch / f".old-{i}").unlink(missing_ok=True)
+                scratch.rmdir()
+
+    others = [threading.Thread(target=another) for _ in range(2)]
+    for one in others:
+        one.start()
+    try:
+        for _ in range(400):
+            sweep_module._clear(scratch)
+    finally:
+        ended.set()
+        for one in others:
+            one.join()
+
+
+def test_a_folder_that_vanishes_while_it_is_read(tmp_path, monkeypatch):
+    scratch = tmp_path / "runs.db.cells"
+    scratch.mkdir()
+    for i in range(3):
+        (scratch / f".old-{i}").touch()
+        os.utime(scratch / f".old-{i}", (0, 0))
+    stat = Path.stat
+
+    def late(self, **how):
+        if self.name.startswith(".old"):
+            self.unlink(missing_ok=True)  # another sweep is faster
+        return stat(self, **how)
+
+    monkeypatch.setattr(Path, "stat", late)
+    sweep_module._clear(scratch)
+    monkeypatch.undo()
+    assert not scratch.exists()

@@ -10,7 +10,6 @@ import ctypes
 import functools
 import hashlib
 import importlib.util
-import os
 import re
 import struct
 import threading
@@ -23,6 +22,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
+from slicewise.kernels.kept_code import cache_base, private_folder, read_sealed, sealed
 from slicewise.support import write_whole
 
 Route = Literal["bindings", "hook"]
@@ -232,9 +232,12 @@ def _machine_code(source: str, architecture: str) -> bytes:
 
     version = _checked(nvrtc.nvrtcVersion())
     words = f"{source}\n{architecture} {version}"
-    kept = _cache_folder() / f"{hashlib.sha256(words.encode()).hexdigest()[:32]}.cubin"
-    if kept.exists():
-        return kept.read_bytes()
+    folder = _cache_folder()
+    kept = folder / f"{hashlib.sha256(words.encode()).hexdigest()[:32]}.kernel"
+    closed = private_folder(folder)
+    known = None if closed else read_sealed(kept)
+    if known is not None:
+        return known
     with _COMPILING:
         program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), b"slicewise.cu", 0, [], []))
         options = [b"--std=c++17", f"--gpu-architecture={architecture}".encode()]
@@ -246,9 +249,13 @@ def _machine_code(source: str, architecture: str) -> bytes:
         code = b" " * _checked(nvrtc.nvrtcGetCUBINSize(program))
         _checked(nvrtc.nvrtcGetCUBIN(program, code))
         _checked(nvrtc.nvrtcDestroyProgram(program))
-    try:
-        write_whole(kept, code)
-    except OSError as trouble:
+    trouble: object = closed
+    if not closed:
+        try:
+            write_whole(kept, sealed(code))
+        except OSError as error:
+            trouble = error
+    if trouble:
         warnings.warn(
             f"compiled CUDA code cannot be kept in {kept.parent} ({trouble}): every process will compile "
             f"its own; set XDG_CACHE_HOME to a folder that can be written",
@@ -258,8 +265,7 @@ def _machine_code(source: str, architecture: str) -> bytes:
 
 
 def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "slicewise" / "cuda"
+    return cache_base() / "slicewise" / "cuda"
 
 
 def _checked(answer: tuple[Any, ...]) -> Any:

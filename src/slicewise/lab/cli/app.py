@@ -9,7 +9,7 @@ import sys
 import typer
 
 import slicewise
-from slicewise.lab.cli import PIPE_CLOSED, STOPPED, USAGE
+from slicewise.lab.cli import PIPE_CLOSED, USAGE
 from slicewise.lab.cli.distance import distance
 from slicewise.lab.cli.drift import drift
 from slicewise.lab.cli.flow import flow
@@ -22,6 +22,7 @@ from slicewise.lab.cli.runs import HELP as RUNS
 from slicewise.lab.cli.runs import report, runs
 from slicewise.lab.cli.transfer import transfer
 from slicewise.lab.cli.variants import variants
+from slicewise.lab.data import visible
 from slicewise.lab.errors import UserError
 from slicewise.support import did_you_mean, meant
 
@@ -118,8 +119,9 @@ def run(arguments: list[str]) -> int:
             near = did_you_mean(meant(word, getattr(command, "commands", ()), cutoff=CLOSE))
             message = f"{message} {near}"
         return _fail(message, hint=f"{path} --help lists the options")
-    except typer.Abort:
-        return STOPPED
+    except typer.Abort as stopped:
+        # What Typer makes of Ctrl-C, and of a question that is not answered.
+        raise KeyboardInterrupt from stopped
     except ImportError as missing:
         # Errors of the library say what to install.
         named = f"this needs {missing.name}: pip install 'slicewise[lab]'"
@@ -144,6 +146,7 @@ def _keep_close_suggestions(wrong: typer.TyperException) -> None:
 
 
 def _fail(message: str, hint: str = "") -> int:
-    line = " ".join(message.split()).rstrip(".")
+    # Names of files, and what damaged ones hold, are part of messages.
+    line = visible(" ".join(message.split()).rstrip("."))
     print(f"slicewise: {line}{'; ' + hint if hint else ''}", file=sys.stderr)
     return USAGE

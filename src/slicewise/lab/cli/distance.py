@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from slicewise.lab import names
 from slicewise.lab.cli.common import options
 from slicewise.lab.cli.common.output import check_one_format, print_json, print_lines
 from slicewise.lab.cli.common.samples import (
@@ -19,6 +20,7 @@ from slicewise.lab.cli.common.samples import (
     read_pair,
 )
 from slicewise.lab.errors import UserError
+from slicewise.support import check_choice
 
 if TYPE_CHECKING:
     from slicewise.distance import Evaluation
@@ -45,6 +47,7 @@ def distance(
     y_weights: options.YWeights = None,
     samples: options.Subset = None,
     flatten: options.Flatten = False,
+    header: options.Header = "auto",
     seed: options.Seed = 0,
     dtype: options.Dtype = "float64",
     device: options.Device = "auto",
@@ -76,6 +79,7 @@ def distance(
     check_one_format(as_json=as_json, quiet=quiet)
     options.check_variant(variant)
     files = [file for file in (a, b, x_weights, y_weights) if file is not None]
+    check_choice("--header", header, names.HEADERS)
     check_samples(files, seed=seed, dtype=dtype, samples=samples)
 
     from slicewise.distance import evaluate
@@ -88,6 +92,7 @@ def distance(
         b,
         generator=generator,
         flatten=flatten,
+        header=header,
         samples=samples,
         x_weights=x_weights,
         y_weights=y_weights,

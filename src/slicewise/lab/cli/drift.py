@@ -97,6 +97,7 @@ def drift(
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
+    force: options.Force = False,
     as_json: options.Json = False,
     quiet: Annotated[
         bool,
@@ -127,9 +128,9 @@ def drift(
     for path in (reference, new):
         check_there(Path(path))
     if picture is not None:
-        check_output_path("--out", picture, _PICTURES)
+        check_output_path("--out", picture, _PICTURES, force=force, inputs=(reference, new))
     if save is not None:
-        check_output_path("--save", save, (".pt",))
+        check_output_path("--save", save, (".pt",), force=force, inputs=(reference, new))
     if time is not None and windows is None:
         raise UserError(f"--time {printable(time)} orders windows: add --windows 10")
 

@@ -95,6 +95,7 @@ def flow(
     d: options.ToyDimension = None,
     samples: options.Subset = None,
     flatten: options.Flatten = False,
+    header: options.Header = "auto",
     seed: options.Seed = 0,
     dtype: options.Dtype = "float64",
     device: options.Device = "auto",
@@ -125,6 +126,7 @@ def flow(
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
+    force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -135,6 +137,7 @@ def flow(
     Files are as for `slicewise distance`; without any, a toy target is used. The
     exact W_2 that remains is printed at the end (the number of --quiet). Samples
     of more than two dimensions are shown by their two principal directions.
+    Existing files need --force.
 
     [bold]Examples[/bold]
       slicewise flow                                    a toy target, flow.gif
@@ -164,7 +167,8 @@ def flow(
         samples=samples,
         flatten=flatten,
     )
-    encoder = _check_outputs(out, save)
+    check_choice("--header", header, names.HEADERS)
+    encoder = _check_outputs(out, save, files, force)
 
     from slicewise.flows import Recording, Stopping, default_steps
     from slicewise.flows import flow as run_flow
@@ -172,7 +176,14 @@ def flow(
 
     recipe, n_slices, own = options.recipe_of(variant, n_slices, option)
     sets = pair_or_toy(
-        files, toy_name=toy_name, n=n, d=d, seed=seed, samples=samples, flatten=flatten
+        files,
+        toy_name=toy_name,
+        n=n,
+        d=d,
+        seed=seed,
+        samples=samples,
+        flatten=flatten,
+        header=header,
     ).to(dtype, device)
     # The number of steps is known at the end: frames are chosen from these.
     one = sets.x.numel() * sets.x.element_size()
@@ -276,12 +287,12 @@ def _rate(word: str) -> float | Literal["auto"]:
     return rate
 
 
-def _check_outputs(out: Path, save: Path | None) -> Encoder | None:
+def _check_outputs(out: Path, save: Path | None, inputs: list[str], force: bool) -> Encoder | None:
     """Check where an animation and particles go; return the encoder, where the animation is a video."""
     from slicewise.lab.images import VIDEOS, find_encoder
 
     kind = out.suffix.lower()
-    check_output_path("--out", out, (".gif", ".html", *VIDEOS))
+    check_output_path("--out", out, (".gif", ".html", *VIDEOS), force=force, inputs=inputs)
     encoder = find_encoder(kind) if kind in VIDEOS else None
     if kind in VIDEOS and encoder is None:
         raise UserError(
@@ -289,7 +300,7 @@ def _check_outputs(out: Path, save: Path | None) -> Encoder | None:
             f"pip install 'slicewise[video]'; .gif and .html need nothing"
         )
     if save is not None:
-        check_output_path("--save", save, (".npy", ".npz"))
+        check_output_path("--save", save, (".npy", ".npz"), force=force, inputs=inputs)
     return encoder
 
 

@@ -70,6 +70,7 @@ def latents(
         str | None,
         typer.Option(metavar="NAME", help="With --store: the task. \\[default: the first one]"),
     ] = None,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Describe latents: sizes, splits, domains, explained variance, and baselines.
@@ -85,7 +86,7 @@ def latents(
       slicewise latents w.npz --labels gender.npy --judge
       slicewise latents w512/ --pictures faces.png --store runs.db --task "male to female"
     """  # fmt: skip
-    outputs = {name: check_output_path(name, file, (".png",))
+    outputs = {name: check_output_path(name, file, (".png",), force=force, inputs=(path, labels, store))
               for name, file in (("--out", out), ("--pictures", pictures)) if file is not None}  # fmt: skip
     if store is not None and pictures is None:
         raise UserError("--store needs --pictures FILE.png")

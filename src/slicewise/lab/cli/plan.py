@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from slicewise.lab import names
 from slicewise.lab.cli.common import options
 from slicewise.lab.cli.common.output import (
     check_one_format,
@@ -73,9 +74,11 @@ def plan(
     y_weights: options.YWeights = None,
     samples: options.Subset = None,
     flatten: options.Flatten = False,
+    header: options.Header = "auto",
     seed: options.Seed = 0,
     dtype: options.Dtype = "float64",
     device: options.Device = "auto",
+    force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -95,8 +98,15 @@ def plan(
     check_number("--beta", beta, above=0, or_equal=True)
     check_number("--norm", norm, above=1, or_equal=True)
     files = [file for file in (a, b, x_weights, y_weights) if file is not None]
+    check_choice("--header", header, names.HEADERS)
     check_samples(files, seed=seed, dtype=dtype, samples=samples)
-    target = None if out is None else check_output_path("--out", out, (".csv", ".npz"))
+    target = (
+        None
+        if out is None
+        else check_output_path(
+            "--out", out, (".csv", ".npz"), force=force, inputs=(a, b, x_weights, y_weights)
+        )
+    )
 
     from slicewise.plans import sliced_plan
     from slicewise.transport import wasserstein
@@ -108,6 +118,7 @@ def plan(
         b,
         generator=generator,
         flatten=flatten,
+        header=header,
         samples=samples,
         x_weights=x_weights,
         y_weights=y_weights,

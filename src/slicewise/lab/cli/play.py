@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from slicewise.lab.errors import UserError
+from slicewise.lab.cli.common import options
+from slicewise.lab.cli.common.output import check_output_path
+from slicewise.lab.data import visible
 from slicewise.support import write_whole
 
 
@@ -19,7 +21,7 @@ def play(
     open_it: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
     ] = True,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: options.Force = False,
 ) -> None:
     """Open a page on which two clouds can be drawn and moved onto each other.
 
@@ -38,9 +40,9 @@ def play(
 
     if out is None:
         out = Path(tempfile.mkdtemp(prefix="slicewise-")) / "playground.html"
-    elif out.exists() and not force:
-        raise UserError(f"{out} exists: name another file, or add --force to replace it")
+    else:
+        check_output_path("--out", out, (".html",), force=force)
     write_whole(out, playground_page())
-    print(out)
+    print(visible(str(out)))
     if open_it and not webbrowser.open(out.resolve().as_uri()):
         print("no browser was found here: open that file in one")

@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -15,7 +15,8 @@ import typer
 
 from slicewise.lab.cli import PARTLY, STOPPED
 from slicewise.lab.cli.common import options
-from slicewise.lab.data import check_there, find_file
+from slicewise.lab.cli.common.output import check_output_path, is_report
+from slicewise.lab.data import check_there, find_file, printable, visible
 from slicewise.lab.errors import NothingToDo, UserError
 from slicewise.lab.names import (
     ADULT,
@@ -159,6 +160,7 @@ def reproduce(
         ),
     ] = None,
     report: Annotated[bool, typer.Option(help="Write a report at the end.")] = True,
+    force: options.Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> int:
     """Run one experiment, or all of them, into a store; then write the report."""
@@ -186,7 +188,11 @@ def reproduce(
         check_choice("--only", part, LATENT_PARTS)
     asked = EngineOptions(engine, device, jobs, address, cpus_per_task, gpus_per_task, quiet)
     if report and out.exists() and not out.is_dir():
-        raise UserError(f"--out {out} is a file: name a folder for the report")
+        raise UserError(f"--out {printable(str(out))} is a file: name a folder for the report")
+    if report:
+        # A study that is resumed writes its report again; a page of something else is not ours to replace.
+        page = out / "index.html"
+        check_output_path("--out", page, force=force or is_report(page), inputs=(store,))
     for path in (mnist, faces, photographs):
         if path is not None:
             check_there(path)
@@ -222,7 +228,7 @@ def reproduce(
         with Store(store) as kept:
             if not quiet:
                 for line in (*left_out, *_notes(cells)):
-                    print(f"slicewise: {line}", file=sys.stderr)
+                    print(f"slicewise: {visible(line)}", file=sys.stderr)
                 print(f"{n_runs} runs in {len(cells)} cells, on {place.words}", file=sys.stderr)
             try:
                 outcome = sweep(
@@ -234,23 +240,23 @@ def reproduce(
                 )
             except KeyboardInterrupt:
                 print(
-                    f"slicewise: stopped; {store} holds the finished runs: repeat the command to resume",
+                    f"slicewise: stopped; {printable(str(store))} holds the finished runs: repeat the command to resume",
                     file=sys.stderr,
                 )
                 return STOPPED
     if not quiet:
         there = f", {outcome.there} were stored already" if outcome.there else ""
-        print(f"{store}: {outcome.made} runs made{there}")
+        print(f"{printable(str(store))}: {outcome.made} runs made{there}")
         with Store.reading(store) as kept:
             for name in (one for one in names if one in (GENERATE, TRANSLATE)):
                 for line in no_rate_lines(kept, name):
-                    print(line)
-    for name, error in outcome.failed.items():
-        print(f"slicewise: {name} failed: {' '.join(error.split())}", file=sys.stderr)
+                    print(visible(line))
+    for line in _failures(outcome.failed):
+        print(f"slicewise: {visible(line)}", file=sys.stderr)
     if report:
         page = write_report(store, out)
         if not quiet:
-            print(f"report: {page}")
+            print(f"report: {visible(str(page))}")
     return PARTLY if outcome.failed else 0
 
 
@@ -291,6 +297,17 @@ def _notes(cells: Sequence[Cell]) -> list[str]:
         for note in run.noted.get("notes", ())
     ]
     return list(dict.fromkeys(found))
+
+
+def _failures(failed: Mapping[str, str]) -> list[str]:
+    """Return a line for each error: many cells may fail for one reason."""
+    cells: dict[str, list[str]] = {}
+    for name, error in failed.items():
+        cells.setdefault(" ".join(error.split()), []).append(name)
+    return [
+        f"{names[0]}{f' and {len(names) - 1} other cells' if len(names) > 1 else ''} failed: {error}"
+        for error, names in cells.items()
+    ]
 
 
 def _absolute(path: Path | str | None) -> str | None:

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from slicewise.lab import names
-from slicewise.lab.cli.common.options import one_of
+from slicewise.lab.cli.common import options
+from slicewise.lab.cli.common.output import check_output_path
+from slicewise.lab.data import visible
 from slicewise.lab.errors import UserError
 from slicewise.support import check_choice, write_whole
 
@@ -42,11 +44,14 @@ def runs(
     store: StoreFile = None,
     experiment: Annotated[
         str | None,
-        typer.Option(help="Only this experiment.", autocompletion=one_of(names.EXPERIMENTS)),
+        typer.Option(
+            help="Only this experiment.", autocompletion=options.one_of(names.EXPERIMENTS)
+        ),
     ] = None,
     setting: Annotated[str | None, typer.Option(help="Only this setting.")] = None,
     variant: Annotated[
-        str | None, typer.Option(help="Only this variant.", autocompletion=one_of(names.VARIANTS))
+        str | None,
+        typer.Option(help="Only this variant.", autocompletion=options.one_of(names.VARIANTS)),
     ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="List every run instead of a summary.")
@@ -60,16 +65,20 @@ def runs(
     as_json_lines: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per run.")
     ] = False,
+    force: options.Force = False,
 ) -> int:
     """List or export the runs of a store."""
+    store = _found(store)
     named = {"experiment": experiment, "setting": setting, "variant": variant}
     wanted = {name: value for name, value in named.items() if value is not None}
     if means and csv is None:
         raise UserError("--means needs --csv FILE, or --csv - for standard output")
+    if csv is not None and str(csv) != "-":
+        check_output_path("--csv", csv, force=force, inputs=(store,))
 
     from slicewise.lab.study import Store, as_csv, as_json, means_as_csv
 
-    with Store.reading(_found(store)) as kept:
+    with Store.reading(store) as kept:
         for name, value in wanted.items():
             check_choice(f"--{name}", value, kept.values_of(name))
         rows = kept.rows(**wanted)
@@ -82,7 +91,7 @@ def runs(
             print(text, end="")
         else:
             write_whole(csv, text)
-            print(f"{csv}: {len(rows)} runs")
+            print(f"{visible(str(csv))}: {len(rows)} runs")
     elif as_json_lines:
         for row in rows:
             print(as_json(row))
@@ -135,7 +144,7 @@ def _table(rows: list[dict[str, Any]], every: bool) -> None:
             f"{row['seconds']:.2f}",
             row["status"],
         ]
-        table.add_row(*shown)
+        table.add_row(*(visible(str(word)) for word in shown))
     # A pipe has no width, and a truncated table cannot be searched.
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:
@@ -153,14 +162,19 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report.")] = Path(
         "report"
     ),
+    force: options.Force = False,
 ) -> int:
-    """Write the report of a store: an HTML page with its figures and tables."""
+    """Write the report of a store: an HTML page with its figures and tables.
+
+    A report that is there already needs --force.
+    """
     from slicewise.lab.study import Store
 
     store = _found(store)
     Store.reading(store).close()  # a store that is not there is missed before the work begins
+    check_output_path("--out", out / "index.html", force=force, inputs=(store,))
 
     from slicewise.lab.report import write_report
 
-    print(f"report: {write_report(store, out)}")
+    print(f"report: {visible(str(write_report(store, out)))}")
     return 0

@@ -19,6 +19,7 @@ import typer
 
 from slicewise.lab.cli.common import options
 from slicewise.lab.cli.common.output import (
+    check_kept,
     check_one_format,
     check_output_path,
     print_json,
@@ -187,10 +188,7 @@ def transfer(
             rich_help_panel=options.OUTPUT,
         ),
     ] = False,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Overwrite existing files.", rich_help_panel=options.OUTPUT),
-    ] = False,
+    force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -276,7 +274,8 @@ def transfer(
     else:
         many = len(source) > 1 or source[0].is_dir()
         frames = Frames.of_all(source) if many else Frames(source)
-        frames.outputs = check_outputs(out, frames, many, drawings, save_map, force)
+        read = [*frames.paths, target, mask, target_mask, *(one for pair in pairs for one in pair)]
+        frames.outputs = check_outputs(out, frames, many, drawings, save_map, force, read)
         share = None if mask is None else soften(read_mask(mask), feather)
         frames.mask = share
         first = frames.picture(0)
@@ -419,11 +418,7 @@ def recolor_movie(
         if value:
             raise UserError(f"{option} is for photographs: leave it out for a movie")
     assert out is not None  # only --preview goes without it
-    check_output_path("--out", out, MOVIES_WRITTEN)
-    if out.resolve() == source[0].resolve():
-        raise UserError(f"--out {printable(str(out))} is the source: give another name")
-    if out.exists() and not force:
-        raise UserError(f"{printable(str(out))} exists: give another name, or --force")
+    check_output_path("--out", out, MOVIES_WRITTEN, force=force, inputs=(source[0], target))
     movie = Movie.open(source[0])
     shots = find_shots(movie)
     maps = [fitted] * len(shots)
@@ -524,8 +519,9 @@ def check_outputs(
     drawings: dict[str, Path | None],
     save_map: Path | None,
     force: bool,
+    inputs: Sequence[Path | None],
 ) -> list[Path]:
-    """Return the paths of the results, after checking that they do not exist and can be written."""
+    """Return the paths of the results, after checking that they may and can be written."""
     from slicewise.color import SUFFIXES as MAPS
     from slicewise.lab.images import WRITTEN
 
@@ -564,16 +560,19 @@ def check_outputs(
         raise UserError(
             "--out, --preview, --compare, --strip and --save-map must be different files"
         )
-    in_the_way = [file for file in files if file.exists()]
+    kept: dict[str, Any] = {"force": force, "inputs": inputs}
+    if paths:
+        check_output_path("--out", paths[0], WRITTEN, **kept)
+    for path in paths[1:]:
+        check_kept(f"--out {printable(str(path))}", path, inputs)
+    in_the_way = [file for file in paths[1:] if file.exists()]
     if in_the_way and not force:
         raise UserError(f"{printable(str(in_the_way[0]))} exists: give another name, or --force")
-    if paths:
-        check_output_path("--out", paths[0], WRITTEN)
     for option, file in drawings.items():
         if file is not None:
-            check_output_path(option, file, _PICTURES)
+            check_output_path(option, file, _PICTURES, **kept)
     if save_map is not None:
-        check_output_path("--save-map", save_map, MAPS)
+        check_output_path("--save-map", save_map, MAPS, **kept)
     return paths
 
 

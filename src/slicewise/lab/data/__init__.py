@@ -16,8 +16,10 @@ from slicewise.support import open_on_demand
 if TYPE_CHECKING:
     from slicewise.lab.data.arrays import Array, read_array, read_arrays
     from slicewise.lab.data.image_sets import SIDE, Images, all_digits, digit, faces
-    from slicewise.lab.data.paths import SAMPLE_SUFFIXES, check_there, find_file, printable
+    from slicewise.lab.data.limits import check_bytes
+    from slicewise.lab.data.paths import SAMPLE_SUFFIXES, check_there, find_file, printable, visible
     from slicewise.lab.data.photographs import PhotographPair, photograph_pairs
+    from slicewise.lab.data.pictures import rgb_pixels, with_image
     from slicewise.lab.data.toys import TOYS, swiss, toy
     from slicewise.lab.data.user_files import Samples, read_samples, read_weights
 else:
@@ -26,8 +28,10 @@ else:
         {
             "arrays": "Array read_array read_arrays",
             "image_sets": "SIDE Images all_digits digit faces",
-            "paths": "SAMPLE_SUFFIXES check_there find_file printable",
+            "paths": "SAMPLE_SUFFIXES check_there find_file printable visible",
             "photographs": "PhotographPair photograph_pairs",
+            "pictures": "rgb_pixels with_image",
+            "limits": "check_bytes",
             "toys": "TOYS swiss toy",
             "user_files": "Samples read_samples read_weights",
         },
@@ -42,6 +46,7 @@ __all__ = [
     "PhotographPair",
     "Samples",
     "all_digits",
+    "check_bytes",
     "check_there",
     "digit",
     "faces",
@@ -52,6 +57,9 @@ __all__ = [
     "read_arrays",
     "read_samples",
     "read_weights",
+    "rgb_pixels",
     "swiss",
     "toy",
+    "visible",
+    "with_image",
 ]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
+from slicewise.lab.data.limits import check_bytes
 from slicewise.lab.data.paths import printable
 from slicewise.lab.errors import UserError
 from slicewise.support import check_choice
@@ -70,9 +73,46 @@ def _one_array(path: Path, wanted: str | None) -> Array:
 
 def _all_arrays(path: Path) -> dict[str, Array]:
     if path.suffix.lower() == ".npy":
+        check_bytes(printable(str(path)), path.stat().st_size)
         return {path.stem: np.asarray(np.load(path, allow_pickle=False))}
     held = _ArrayFile(path)
     return held.read(held.names)
+
+
+def check_archive(shown: str, file: BinaryIO, names: Iterable[str] | None = None) -> None:
+    """Refuse an npz file whose arrays are too large once they are unpacked; the file is then at its beginning.
+
+    Args:
+        shown: its name, for the message.
+        file: the file, open.
+        names: the arrays that will be read; None is all.
+
+    Raises:
+        UserError: they would take too much memory.
+    """
+    wanted = None if names is None else {f"{name}.npy" for name in names} | set(names)
+    with zipfile.ZipFile(file) as archive:
+        held = [one for one in archive.infolist() if wanted is None or one.filename in wanted]
+        check_bytes(shown, sum(one.file_size for one in held))
+        for one in held:
+            if one.filename.endswith(".npy"):
+                with archive.open(one) as packed:
+                    _check_header(shown, packed, one.file_size)
+    file.seek(0)
+
+
+def _check_header(shown: str, packed: Any, size: int) -> None:
+    """Refuse an array that claims more entries than there are bytes: its memory is taken before they are read."""
+    try:
+        version = np.lib.format.read_magic(packed)
+        read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
+            version, np.lib.format.read_array_header_2_0
+        )
+        shape, _, dtype = read(packed)
+    except Exception:  # NumPy says what is wrong when it reads the array
+        return
+    if not dtype.hasobject and math.prod(shape) * dtype.itemsize > size:
+        raise UserError(f"{shown} is damaged: an array in it claims more numbers than there are")
 
 
 class _ArrayFile:
@@ -83,7 +123,9 @@ class _ArrayFile:
         self.archive = path.suffix.lower() == ".npz"
         if self.archive:
             # NumPy leaves a file open that it opened itself and that is no archive.
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            with path.open("rb") as file:
+                check_archive(printable(str(path)), file, names=())
+                archive = np.load(file, allow_pickle=False)
                 self.names = list(archive.files)
         else:
             from safetensors import safe_open
@@ -93,10 +135,13 @@ class _ArrayFile:
 
     def read(self, names: Sequence[str]) -> dict[str, Array]:
         if self.archive:
-            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            with self.path.open("rb") as file:
+                check_archive(printable(str(self.path)), file, names)
+                archive = np.load(file, allow_pickle=False)
                 return {name: np.asarray(archive[name]) for name in names}
         from safetensors import safe_open
 
+        check_bytes(printable(str(self.path)), self.path.stat().st_size)
         # Read with torch, because NumPy has no bfloat16.
         with safe_open(self.path, framework="pt") as tensors:
             found = {name: tensors.get_tensor(name) for name in names}

@@ -13,7 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from slicewise.lab.data.arrays import Array
+from slicewise.lab.data.arrays import Array, check_archive
+from slicewise.lab.data.limits import check_bytes, most_bytes
+from slicewise.lab.data.paths import printable
+from slicewise.lab.data.pictures import rgb_pixels
 from slicewise.lab.errors import UserError
 
 SIDE = 64  # pixels, of a face
@@ -108,9 +111,14 @@ def _idx(folder: Path, stem: str) -> Array:
         raise UserError(
             f"{folder} has no {stem}-ubyte file (or .gz): give a folder of MNIST's idx files"
         )
-    content = found[0].read_bytes()
+    shown, most = printable(str(found[0])), most_bytes()
+    check_bytes(shown, found[0].stat().st_size)
     try:
-        data = gzip.decompress(content) if found[0].suffix == ".gz" else content
+        data = found[0].read_bytes()
+        if found[0].suffix == ".gz":
+            with gzip.open(found[0]) as packed:
+                data = packed.read(int(most) + 1)
+            check_bytes(shown, len(data))
         kind, dimensions = struct.unpack(">HBB", data[:4])[1:]
         shape = struct.unpack(f">{dimensions}I", data[4 : 4 + 4 * dimensions])
         if kind != 8:
@@ -141,8 +149,6 @@ def faces(path: str | None = None) -> Images:
 
 
 def _folder(folder: Path) -> Images:
-    from PIL import Image, UnidentifiedImageError
-
     if not folder.is_dir():
         raise UserError(
             f"{folder} is neither a folder nor an npz file: give a folder of pictures of faces"
@@ -154,11 +160,7 @@ def _folder(folder: Path) -> Images:
     chosen = np.random.default_rng(0).permutation(len(files))[:200]
     pictures = []
     for index in sorted(chosen):
-        try:
-            with Image.open(files[index]) as picture:
-                pictures.append(_square(np.asarray(picture.convert("RGB"))))
-        except (OSError, UnidentifiedImageError) as wrong:
-            raise UserError(f"{files[index]} cannot be read as a picture: {wrong}") from wrong
+        pictures.append(_square(rgb_pixels(files[index])))
     name = "CelebA" if "celeba" in folder.name.lower() else f"pictures of {folder.name}"
     return Images(name, np.stack(pictures))
 
@@ -191,7 +193,10 @@ def _npz(path: Path) -> dict[str, Array]:
             if not zipfile.is_zipfile(file):
                 raise UserError(f"{path} is not a valid npz file: save it with numpy.savez")
             file.seek(0)
+            check_archive(printable(str(path)), file)
             held = np.load(file, allow_pickle=False)
             return {name: held[name] for name in held.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as wrong:
+    except UserError:
+        raise
+    except Exception as wrong:  # a damaged file may cause any error
         raise UserError(f"{path} cannot be read as an npz file: {wrong}") from wrong

@@ -23,6 +23,16 @@ def printable(name: str) -> str:
     return name if name.isprintable() else ascii(name)
 
 
+def visible(text: str) -> str:
+    """Return text that cannot steer a terminal: each control character is escaped, all others stay as they are."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode()
+        for c in text
+    )
+
+
 def find_file(source: str, known: Sequence[str] = ARRAY_SUFFIXES) -> tuple[Path, str | None]:
     """Find the file, and the array in it, that `file.npz:name` names.
 

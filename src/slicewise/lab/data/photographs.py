@@ -12,6 +12,7 @@ import numpy as np
 
 from slicewise.lab.data.arrays import Array
 from slicewise.lab.data.image_sets import Images
+from slicewise.lab.data.pictures import rgb_pixels
 from slicewise.lab.errors import UserError
 
 _SMALL = 160  # pixels, the longer side of a thumbnail
@@ -89,8 +90,6 @@ def _inside(name: str) -> Array:
 
 
 def _of_folder(folder: Path) -> Sequence[PhotographPair]:
-    from PIL import Image, UnidentifiedImageError
-
     if not folder.is_dir():
         raise UserError(
             f"{folder} is no folder: give one of photographs set1_source.png, set1_target.png …"
@@ -107,12 +106,6 @@ def _of_folder(folder: Path) -> Sequence[PhotographPair]:
         )
     made = []
     for files in whole:
-        pictures = []
-        for side in ("source", "target"):
-            try:
-                with Image.open(files[side]) as picture:
-                    pictures.append(np.asarray(picture.convert("RGB")))
-            except (OSError, UnidentifiedImageError) as wrong:
-                raise UserError(f"{files[side]} cannot be read as a picture: {wrong}") from wrong
+        pictures = [rgb_pixels(files[side]) for side in ("source", "target")]
         made.append(PhotographPair(f"{files['source'].stem} to {files['target'].stem}", *pictures))
     return made

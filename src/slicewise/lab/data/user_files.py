@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
-import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from slicewise.lab.data.arrays import Array, read_array, read_with
+from slicewise.lab.data.limits import check_bytes
 from slicewise.lab.data.paths import (
     IMAGE_SUFFIXES,
     SAMPLE_SUFFIXES,
@@ -19,7 +21,13 @@ from slicewise.lab.data.paths import (
     find_file,
     printable,
 )
+from slicewise.lab.data.pictures import with_image
 from slicewise.lab.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+Header = Literal["auto", "yes", "no"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,25 +37,29 @@ class Samples:
     name: str
     values: Tensor  # (n, d), float64, finite
     colors: bool = False  # pixels of a color image, in [0, 1]
+    header: str | None = None  # the line of a table that was taken for one though it is numbers
 
 
-def read_samples(source: str, *, flatten: bool = False) -> Samples:
+def read_samples(source: str, *, flatten: bool = False, header: Header = "auto") -> Samples:
     """Read samples from a file, or from one array of an npz or safetensors file (`file.npz:name`).
 
     A vector (n,) is n samples of one dimension; an array (N, ...) of more than two dimensions is taken only with
     `flatten`, as N samples. Pixels of an image are samples in [0, 1], (n, 3), or (n, 1) of a gray one; transparent
     pixels are composed with white.
+
+    The first line of a table is a header if it has no number, or is 0, 1, 2 … (pandas writes that for columns without
+    names); `header` says so instead.
     """
     path, wanted = find_file(source, SAMPLE_SUFFIXES)
     suffix = path.suffix.lower()
     name = printable(path.name if wanted is None else f"{path.name}:{wanted}")
     if suffix in IMAGE_SUFFIXES:
-        pixels = read_with(path, "an image", _pixels)
+        pixels = with_image(path, _pixels, bytes_per_pixel=48)  # three float64, and a copy
         return Samples(name, torch.from_numpy(pixels), colors=pixels.shape[1] == 3)
     if suffix in TABLE_SUFFIXES:
-        array = read_with(path, "a table of numbers", _table)
-    else:
-        array = read_array(path, wanted)
+        array, skipped = read_with(path, "a table of numbers", lambda file: _table(file, header))
+        return Samples(name, _as_samples(array, printable(source), flatten), header=skipped)
+    array = read_array(path, wanted)
     return Samples(name, _as_samples(array, printable(source), flatten))
 
 
@@ -100,9 +112,14 @@ def _as_samples(array: Array, shown: str, flatten: bool) -> Tensor:
     return torch.from_numpy(rows)
 
 
-def _table(path: Path) -> Array:
-    """Read numbers in lines, separated by commas, semicolons, tabs or spaces; # begins a comment."""
+def _table(path: Path, header: Header) -> tuple[Array, str | None]:
+    """Read numbers in lines, separated by commas, semicolons, tabs or spaces; # begins a comment.
+
+    Returns:
+        The numbers, and the first line if that was taken for a header though it is numbers.
+    """
     shown = printable(str(path))
+    check_bytes(shown, 16 * path.stat().st_size)  # a number of two bytes becomes an object of 32
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -112,19 +129,33 @@ def _table(path: Path) -> Array:
         for number, line in enumerate(text.split("\n"), start=1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
-    lines = [line for _, line in numbered]
     # Found in the last line, which is numbers: a header may have commas in its words.
-    apart = next((s for s in ("\t", ";", ",") if lines and s in lines[-1]), None)
-    split = map(str.split, lines) if apart is None else csv.reader(lines, delimiter=apart)
-    rows = [(number, cells) for (number, _), cells in zip(numbered, split, strict=False)]
-    if rows and not any(map(_is_number, rows[0][1])):
-        del rows[0]  # the header
+    apart = next((s for s in ("\t", ";", ",") if numbered and s in numbered[-1][1]), None)
+    rows = list(_split(numbered, apart))
+    skipped = None
+    if rows and header != "no":
+        first = rows[0][1]
+        # One number may well be data: a column that begins with 0.
+        counted = len(first) > 1 and first == [str(i) for i in range(len(first))] and len(rows) > 1
+        if header == "yes" or not any(map(_is_number, first)) or counted:
+            skipped = ",".join(first) if header == "auto" and counted else None
+            del rows[0]
     if not rows:
         raise UserError(f"{shown} holds no numbers: give a sample in each line")
     try:
-        return np.array([[float(cell) for cell in cells] for _, cells in rows])
+        return np.array([[float(cell) for cell in cells] for _, cells in rows]), skipped
     except ValueError:
         raise UserError(f"{shown}, {_first_mistake(rows)}") from None
+
+
+def _split(numbered: list[tuple[int, str]], apart: str | None) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each line, with its number; a quoted cell may go on in the next line, and is then no number."""
+    if apart is None:
+        yield from ((number, line.split()) for number, line in numbered)
+        return
+    reader = csv.reader((f"{line}\n" for _, line in numbered), delimiter=apart)
+    for cells in reader:
+        yield numbered[reader.line_num - 1][0], [cell.strip(" ") for cell in cells]
 
 
 def _first_mistake(rows: list[tuple[int, list[str]]]) -> str:
@@ -150,22 +181,17 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _pixels(path: Path) -> Array:
+def _pixels(image: Image.Image) -> Array:
     from PIL import Image
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about unusual metadata, which is not read
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        with Image.open(path) as file:
-            image: Image.Image = file
-            if image.mode.startswith(("I", "F")):
-                return _deep(np.asarray(image, np.float64))
-            gray = image.mode in ("1", "L", "LA", "La")
-            if image.mode.endswith(("A", "a")) or "transparency" in image.info:
-                clear = image.convert("RGBA")
-                image = Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear)
-            image = image.convert("L" if gray else "RGB")
-            return np.asarray(image, np.float64).reshape(-1, len(image.getbands())) / 255
+    if image.mode.startswith(("I", "F")):
+        return _deep(np.asarray(image, np.float64))
+    gray = image.mode in ("1", "L", "LA", "La")
+    if image.mode.endswith(("A", "a")) or "transparency" in image.info:
+        clear = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear)
+    image = image.convert("L" if gray else "RGB")
+    return np.asarray(image, np.float64).reshape(-1, len(image.getbands())) / 255
 
 
 def _deep(pixels: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ from slicewise.lab.study import Result, Run
 from slicewise.parts import PushForward
 from slicewise.problem import Convention
 from slicewise.sampling import DRAWS
+from slicewise.support import CheckpointError
 
 ELEVEN = (
     "sw", "maxsw", "dsw", "maxksw", "imsw", "vimsw", "omsw", "rmsw", "ebsw", "rpsw", "ebrpsw",
@@ -30,6 +32,7 @@ ELEVEN = (
 TIMED_PREFIX = "runtime, "
 # Larger states are not written to checkpoints; larger batches are made in parts.
 _CHECKPOINT_BYTES, _BATCH_BYTES = 10**9, 16 * 10**9
+_log = logging.getLogger("slicewise")
 
 
 class FlowTask(Protocol):
@@ -212,7 +215,7 @@ class FlowCell:
     def _flow(
         self, x: Tensor, y: Tensor, checkpoint: Path | None, how: Mapping[str, Any]
     ) -> sw.Flow:
-        """Run the flow; a checkpoint that is damaged or has other settings is removed."""
+        """Run the flow; a checkpoint that is damaged or has other settings is named and removed."""
         how = {**how, "recording": replace(how["recording"], checkpoint=checkpoint)}
         with warnings.catch_warnings():
             # How each run ended is stored and shown with it.
@@ -220,7 +223,10 @@ class FlowCell:
             if checkpoint is not None and checkpoint.exists():
                 try:
                     return sw.flow(x, y, self.variant, max_steps=self.steps, **how)
-                except ValueError:
+                except CheckpointError as refused:
+                    _log.warning(
+                        "%s: its runs begin anew (%s)", self.name, str(refused).rpartition(": ")[0]
+                    )
                     checkpoint.unlink(missing_ok=True)
             return sw.flow(x, y, self.variant, max_steps=self.steps, **how)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from importlib.util import find_spec
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.lab.data import Array, printable
+from slicewise.lab.data import Array, check_bytes, printable
 from slicewise.lab.errors import UserError
 from slicewise.lab.images.metadata import orientation_of, turned_upright
 
@@ -35,7 +36,11 @@ def deep_tiff(path: Path, image: Any) -> Array:
     import tifffile
 
     try:
-        pixels = tifffile.imread(path)
+        # The first page by its own tags: what OME-XML and other descriptions say of sizes and further files is not asked.
+        with tifffile.TiffFile(path, is_ome=False) as file:
+            page: Any = file.pages.first
+            check_bytes(printable(str(path)), 2 * math.prod(page.shape) * page.dtype.itemsize)
+            pixels = page.asarray()
     except ValueError as wrong:
         if "imagecodecs" not in str(wrong):
             raise
@@ -80,7 +85,9 @@ def deep_png(path: Path, image: Any) -> Array:
             packed.append(held[place + 8 : place + 8 + size])
         place += 12 + size
     stride = 2 * channels * width
-    lines = np.frombuffer(zlib.decompress(b"".join(packed)), np.uint8)
+    # No more than there may be: a few bytes can unpack to gigabytes.
+    unpacked = zlib.decompressobj().decompress(b"".join(packed), height * (stride + 1) + 1)
+    lines = np.frombuffer(unpacked, np.uint8)
     if lines.size != height * (stride + 1):
         raise ValueError("its pixels are not complete")
     lines = lines.reshape(height, stride + 1)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import io
-import warnings
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slicewise.lab.data import Array, printable
+from slicewise.lab.data import Array, printable, with_image
 from slicewise.lab.errors import UserError
 from slicewise.lab.images.bit_depth import bits_of, deep_png, deep_tiff, encode_deep_png
 from slicewise.lab.images.metadata import dpi_of, exif_of, exif_of_size
 from slicewise.lab.images.tiff import encode_tiff
 
-# Formats that Pillow may try; some of its other decoders run programs.
-_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP", "AVIF", "HEIF")
+if TYPE_CHECKING:
+    from PIL import Image
+
 READ = (
     *(".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp", ".avif"),
     *(".heic", ".heif"),
@@ -26,7 +25,6 @@ READ = (
 WRITTEN = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".avif", ".bmp")
 _WITH_ALPHA = (".png", ".webp", ".tif", ".tiff", ".avif")
 _DEEP = (".tif", ".tiff", ".png")
-_HEIF = (".heic", ".heif")
 # The longest side that a format can store.
 _LONGEST = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
 _LONGEST_EXIF = 65_533  # bytes, of JPEG
@@ -66,92 +64,44 @@ def read_picture(path: Path, *, reduce: bool = False) -> Picture:
     Raises:
         UserError: the file is missing, damaged, an animation, or of a kind that is not supported.
     """
-    shown = printable(str(path))
-    if path.is_dir():
-        raise UserError(f"{shown} is a folder: name an image file")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # about unusual metadata, and large sizes, which are accepted
-            picture = _read(path, reduce)
-    except (UserError, ImportError):
-        raise
-    except FileNotFoundError:
-        raise UserError(f"{shown}: there is no such file") from None
-    except MemoryError:
-        raise UserError(
-            f"{shown} is too large for this machine's memory: give a smaller one"
-        ) from None
-    except Exception as wrong:  # a damaged file may cause any error
-        said = printable(" ".join(str(wrong).split()) or type(wrong).__name__)
-        if type(wrong).__name__ == "DecompressionBombError":
-            raise UserError(f"{shown} is too large: {said}; give a smaller one") from None
-        if type(wrong).__name__ == "UnidentifiedImageError":
-            kinds = ", ".join(_readable())
-            hint = ""
-            if path.suffix.lower() in _HEIF and "HEIF" not in _readable():
-                hint = "; for HEIC, pip install pillow-heif"
-            raise UserError(
-                f"{shown} cannot be read as an image: give one of {kinds}{hint}"
-            ) from None
-        raise UserError(f"{shown} cannot be read as an image: {said}; save it again") from None
+    # Pixels of 16 bits, and a copy of them.
+    picture = with_image(
+        path, lambda image: _read(path, image, reduce), bytes_per_pixel=16, large=True
+    )
     if reduce and picture.deep:
         return replace(picture, pixels=np.round(picture.pixels / 257).astype(np.uint8))
     return picture
 
 
-def _readable() -> tuple[str, ...]:
-    """Those of the formats that Pillow reads here; HEIF is a package of its own."""
-    from PIL import Image
-
-    if find_spec("pillow_heif") is not None:
-        import pillow_heif
-
-        pillow_heif.register_heif_opener()
-    Image.init()
-    return tuple(name for name in _FORMATS if name in Image.OPEN)
-
-
-def _read(path: Path, reduce: bool) -> Picture:
-    from PIL import Image, ImageOps
+def _read(path: Path, image: Image.Image, reduce: bool) -> Picture:
+    from PIL import ImageOps
 
     shown = printable(str(path))
-    # An open file is given because Pillow maps uncompressed TIFFs that it opens itself into memory, and scrambles rotated ones.
-    with path.open("rb") as file, Image.open(file, formats=_readable()) as image:
-        # An MPO file of a phone has a second picture, such as a depth map: that is not an animation.
-        frames = getattr(image, "n_frames", 1) if image.format != "MPO" else 1
-        if frames > 1:
-            raise UserError(
-                f"{shown} holds {frames} pictures, an animation or pages: give one, or a folder of them"
-            )
-        if image.mode in ("CMYK", "LAB"):
-            raise UserError(f"{shown} has {image.mode} colors: convert it to RGB first")
-        profile = _rgb_profile(image.info.get("icc_profile"))
-        deep = bits_of(path, image) > 8
-        kept = image.format in ("TIFF", "PNG")
-        if deep and not image.mode.startswith("I;16") and not kept and not reduce:
-            raise UserError(
-                f"{shown} has 16 bits a channel, kept of TIFF and PNG files only: save it as TIFF, or with 8 bits"
-            )
-        # Read before any pixel: afterwards Pillow no longer has these of a TIFF.
-        name, dpi, exif = printable(path.name), dpi_of(image), exif_of(image)
-        if deep and image.format == "TIFF":
-            return Picture(name, deep_tiff(path, image), profile, exif, dpi)
-        if deep and image.format == "PNG" and image.mode in ("RGB", "RGBA", "LA"):
-            return Picture(name, deep_png(path, image), profile, exif, dpi)
-        upright: Image.Image = ImageOps.exif_transpose(image)
-        if upright.mode.startswith("I;16"):
-            return Picture(name, np.asarray(upright, np.uint16)[:, :, None], None, exif, dpi)
-        if upright.mode not in _GRAY + _COLORED:
-            raise UserError(
-                f"{shown} has pixels of kind {upright.mode}: give 8 or 16 bits, gray or RGB"
-            )
-        clear = upright.mode.endswith(("A", "a")) or "transparency" in upright.info
-        kind = ("LA" if clear else "L") if upright.mode in _GRAY else "RGBA" if clear else "RGB"
-        pixels = np.asarray(upright.convert(kind))
-        pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
-        return Picture(name, pixels, profile, exif, dpi)
+    profile = _rgb_profile(image.info.get("icc_profile"))
+    deep = bits_of(path, image) > 8
+    kept = image.format in ("TIFF", "PNG")
+    if deep and not image.mode.startswith("I;16") and not kept and not reduce:
+        raise UserError(
+            f"{shown} has 16 bits a channel, kept of TIFF and PNG files only: save it as TIFF, or with 8 bits"
+        )
+    # Read before any pixel: afterwards Pillow no longer has these of a TIFF.
+    name, dpi, exif = printable(path.name), dpi_of(image), exif_of(image)
+    if deep and image.format == "TIFF":
+        return Picture(name, deep_tiff(path, image), profile, exif, dpi)
+    if deep and image.format == "PNG" and image.mode in ("RGB", "RGBA", "LA"):
+        return Picture(name, deep_png(path, image), profile, exif, dpi)
+    upright: Image.Image = ImageOps.exif_transpose(image)
+    if upright.mode.startswith("I;16"):
+        return Picture(name, np.asarray(upright, np.uint16)[:, :, None], None, exif, dpi)
+    if upright.mode not in _GRAY + _COLORED:
+        raise UserError(
+            f"{shown} has pixels of kind {upright.mode}: give 8 or 16 bits, gray or RGB"
+        )
+    clear = upright.mode.endswith(("A", "a")) or "transparency" in upright.info
+    kind = ("LA" if clear else "L") if upright.mode in _GRAY else "RGBA" if clear else "RGB"
+    pixels = np.asarray(upright.convert(kind))
+    pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
+    return Picture(name, pixels, profile, exif, dpi)
 
 
 def _rgb_profile(profile: bytes | None) -> bytes | None:

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from slicewise.lab.data import visible
 from slicewise.lab.study.run import as_json
 from slicewise.lab.study.schema import COLUMNS, JSON
 
@@ -18,8 +19,22 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
-        writer.writerow([as_json(row[name]) if name in JSON else row[name] for name in COLUMNS])
+        writer.writerow(
+            [as_json(row[name]) if name in JSON else plain_cell(row[name]) for name in COLUMNS]
+        )
     return out.getvalue()
+
+
+def plain_cell(value: Any) -> Any:
+    """Return a cell that is data to every program: no formula of a spreadsheet, no control character.
+
+    A store may come from somebody else. Words that begin as formulas do get an apostrophe before them, the mark by which
+    spreadsheets know text.
+    """
+    if not isinstance(value, str):
+        return value
+    shown = visible(value)
+    return f"'{shown}" if value.lstrip().startswith(("=", "+", "-", "@")) else shown
 
 
 MEANS = (
@@ -29,6 +44,18 @@ MEANS = (
     "seconds", "device",
 )  # fmt: skip
 
+# Those that hold words, which are from the store; the others are numbers in six digits.
+_WORDS = (
+    "experiment",
+    "setting",
+    "variant",
+    "objective",
+    "convention",
+    "dtype",
+    "device",
+    "n",
+    "limit",
+)
 _OF_NETWORKS = ("frechet", "w2_removed", "frechet_removed", "probe", "move", "own_nearest")
 
 
@@ -41,7 +68,11 @@ def means_as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(MEANS)
-    writer.writerows([_mean(some)[name] for name in MEANS] for some in groups.values())
+    for some in groups.values():
+        mean = _mean(some)
+        writer.writerow(
+            [plain_cell(mean[name]) if name in _WORDS else mean[name] for name in MEANS]
+        )
     return out.getvalue()
 
 

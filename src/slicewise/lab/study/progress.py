@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from slicewise.lab.data import visible
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -54,7 +56,7 @@ class SweepProgress:
     def done(self, name: str, runs: int, seconds: float, error: str = "") -> None:
         """Report that one cell has ended."""
         self._made += 1
-        error = " ".join(error.split())
+        name, error = visible(name), visible(" ".join(error.split()))
         words = (
             f"{name}: {error}"
             if error

@@ -70,7 +70,11 @@ class RayEngine:
     def _ready(self, waiting: list[Any], devices: set[str]) -> list[Any]:
         """Return the tasks whose results have arrived; lost results are made again by Ray."""
         while True:
-            first, _ = self._cluster.ray.wait(waiting, num_returns=1, timeout=_SILENCE)
+            try:
+                first, _ = self._cluster.ray.wait(waiting, num_returns=1, timeout=_SILENCE)
+            except self._cluster.Lost as lost:
+                self._check_there(lost)
+                raise
             if first:
                 # All at once: with a thousand tasks, waiting for each would take longer than small cells.
                 ready, _ = self._cluster.ray.wait(waiting, num_returns=len(waiting), timeout=0)
@@ -83,7 +87,19 @@ class RayEngine:
             # With the original job: that of the task has another scratch folder.
             return replace(self._cluster.ray.get(reference), job=job)
         except self._cluster.Lost as lost:
+            self._check_there(lost)
             return JobResult(job, error=_said(lost))
+
+    def _check_there(self, lost: Exception) -> None:
+        """End the sweep if a task was lost because the whole cluster was: all others would be lost as well."""
+        try:
+            there = bool(self._cluster.alive())
+        except Exception:  # Ray raises many kinds once its head does not answer
+            there = False
+        if not there:
+            raise UserError(
+                f"the Ray cluster is gone ({_said(lost)}); the finished runs are stored: start it again and repeat the command"
+            ) from lost
 
     def run_alone(self, job: Job) -> JobResult:
         """Make a job on a node of the kind that `machine` named; if it is lost, on another of the same kind."""
@@ -95,6 +111,7 @@ class RayEngine:
             except self._cluster.NodeLost:
                 continue
             except self._cluster.Lost as lost:
+                self._check_there(lost)
                 return JobResult(job, error=_said(lost))
             if done is not None:
                 return replace(done, job=job)

@@ -46,6 +46,17 @@ CREATE TABLE IF NOT EXISTS asked (
     PRIMARY KEY (experiment, setting, variant, objective, computed, given)
 );
 """
+# A hash of what each run, array and request holds: SQLite notices a page that makes no sense, not a changed number. Older
+# stores get this table when they are next written to; rows from before have no entry.
+CHECKS = """
+CREATE TABLE IF NOT EXISTS checks (
+    of TEXT NOT NULL,              -- runs, arrays or asked
+    key TEXT NOT NULL,             -- of the run; of a request, a hash of its place
+    name TEXT NOT NULL,            -- of the array, else empty
+    sha256 TEXT NOT NULL,
+    PRIMARY KEY (of, key, name)
+);
+"""
 COLUMNS = (
     "key", "experiment", "setting", "variant", "objective", "lr", "seed", "w2", "seconds", "status",
     "batch", "measures", "trace", "given", "device", "versions", "finished",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.lab.data import Array
+from slicewise.lab.data import Array, printable, visible
 from slicewise.lab.errors import UserError
 from slicewise.lab.study.run import Cell, Result, Run, as_json
 from slicewise.lab.study.schema import (
     APPLICATION,
     ASKED,
     ASKED_COLUMNS,
+    CHECKS,
     COLUMNS,
     JSON,
     SCHEMA,
@@ -34,11 +37,11 @@ class Store:
     """The runs of a study.
 
     Args:
-        path: the SQLite file.
+        path: the SQLite file, which is opened by its absolute path.
         write: whether the store may be written to; it is created if there is none. `Store.reading` opens one to read.
 
     Raises:
-        UserError: the file is not a store, cannot be opened, or does not exist where nothing may be written.
+        UserError: the file is not a store, is damaged, cannot be opened, or does not exist where nothing may be written.
 
     Example:
 
@@ -49,11 +52,19 @@ class Store:
     """
 
     def __init__(self, path: str | Path, *, write: bool = True) -> None:
-        self.path = Path(path)
+        self._shown = printable(str(path))
+        # SQLite gives some names a meaning: `:memory:` keeps nothing, `file:` begins an address.
+        if str(path).startswith((":", "file:")):
+            raise UserError(
+                f"store {self._shown}: runs are kept in a file; give its path, such as runs.db"
+            )
+        self.path = Path(os.path.abspath(path))
         if self.path.is_dir():
-            raise UserError(f"{self.path} is a folder: give the file of a store, such as runs.db")
+            raise UserError(f"{self._shown} is a folder: give the file of a store, such as runs.db")
+        if self.path.exists() and not self.path.is_file():
+            raise UserError(f"store {self._shown} is a device or a pipe: give the path of a file")
         if not write and not self.path.exists():
-            raise UserError(f"there is no store {self.path}: `slicewise reproduce` makes one")
+            raise UserError(f"there is no store {self._shown}: `slicewise reproduce` makes one")
         with self._explained():
             if write:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,11 +108,11 @@ class Store:
                 self._connection.execute(f"PRAGMA user_version = {VERSION}")
         elif application != APPLICATION:
             raise UserError(
-                f"{self.path} is a database, but not a store of slicewise: give another file"
+                f"{self._shown} is a database, but not a store of slicewise: give another file"
             )
         elif version != VERSION:
             raise UserError(
-                f"{self.path} is a store of version {version}, this slicewise writes version {VERSION}: "
+                f"{self._shown} is a store of version {version}, this slicewise writes version {VERSION}: "
                 f"give another file"
             )
         if write:
@@ -110,6 +121,30 @@ class Store:
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA foreign_keys = ON")
             self._connection.execute(ASKED)
+            self._connection.execute(CHECKS)
+        self._check_whole()
+
+    def _check_whole(self) -> None:
+        """Find pages that make no sense, and checks of rows that are not there."""
+        (found,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise self._damaged(found)
+        if self._has_table("checks"):
+            lost = self._connection.execute(
+                "SELECT of, key FROM checks WHERE (of = 'runs' AND key NOT IN (SELECT key FROM runs)) OR (of = 'arrays' AND "
+                "(key, name) NOT IN (SELECT key, name FROM arrays)) OR of NOT IN ('runs', 'arrays', 'asked') LIMIT 1"
+            ).fetchone()
+            if lost is not None:
+                raise self._damaged(f"row {lost[1]!r} of table {lost[0]} is missing")
+
+    def _has_table(self, name: str) -> bool:
+        found = self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,))
+        return found.fetchone() is not None
+
+    def _damaged(self, where: str) -> UserError:
+        return UserError(
+            f"store {self._shown} is damaged: {visible(where)}; restore a copy of it, or give another file"
+        )
 
     def missing(self, runs: Iterable[Run]) -> list[Run]:
         """Return the runs that are not stored yet, in their order."""
@@ -132,11 +167,32 @@ class Store:
                     f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES ({marks})",
                     _values(result, device, versions, now),
                 )
+                self._add_check("runs", result.run.key, "", self._raw_row(result.run.key))
                 for name, array in result.arrays.items():
+                    packed = _packed(array)
                     self._connection.execute(
-                        "INSERT INTO arrays VALUES (?, ?, ?)",
-                        (result.run.key, name, _packed(array)),
+                        "INSERT INTO arrays VALUES (?, ?, ?)", (result.run.key, name, packed)
                     )
+                    self._add_check("arrays", result.run.key, name, packed)
+
+    def _raw_row(self, key: str) -> tuple[Any, ...]:
+        """A run as SQLite returns it, which may be a float where an int was given."""
+        row: tuple[Any, ...] = self._connection.execute(
+            f"SELECT {', '.join(COLUMNS)} FROM runs WHERE key = ?", (key,)
+        ).fetchone()
+        return row
+
+    def _add_check(self, of: str, key: str, name: str, held: Any) -> None:
+        self._connection.execute(
+            "INSERT OR REPLACE INTO checks VALUES (?, ?, ?, ?)", (of, key, name, _hash(held))
+        )
+
+    def _checks(self, of: str) -> dict[str, str]:
+        """The hashes of rows by their keys; those of rows from before there were any are missing."""
+        if not self._has_table("checks"):
+            return {}
+        found = self._connection.execute("SELECT key, sha256 FROM checks WHERE of = ?", (of,))
+        return dict(found.fetchall())
 
     def ask(self, cells: Iterable[Cell], error: str = "") -> None:
         """Record that cells were asked for, or the error of the last attempt."""
@@ -145,18 +201,30 @@ class Store:
             self._connection.executemany(
                 "INSERT OR REPLACE INTO asked VALUES (?, ?, ?, ?, ?, ?, ?)", sorted(wanted)
             )
+            for row in wanted:
+                held = (*row[:4], int(row[4]), *row[5:])
+                self._add_check("asked", _hash(held[:-1]), "", held)
 
     def asked(self) -> list[dict[str, Any]]:
         """Return what was ever asked for, with the error of the last attempt, if any."""
-        there = "SELECT 1 FROM sqlite_master WHERE name = 'asked'"
         with self._explained():
-            if self._connection.execute(there).fetchone() is None:
+            if not self._has_table("asked"):
                 return []
             found = self._connection.execute(
                 f"SELECT {', '.join(ASKED_COLUMNS)} FROM asked"
             ).fetchall()
+            checks = self._checks("asked")
+        keys = [_hash(row[:-1]) for row in found]
+        for row, key in zip(found, keys, strict=True):
+            if checks.get(key, _hash(row)) != _hash(row):
+                raise self._damaged(f"what was asked of {row[0]}, {row[1]}, {row[2]}")
+        if lost := set(checks) - set(keys):
+            raise self._damaged(f"what was asked, {min(lost)!r}, is missing")
         rows = [dict(zip(ASKED_COLUMNS, row, strict=True)) for row in found]
-        return [{**row, "given": json.loads(row["given"])} for row in rows]
+        return [
+            {**row, "given": self._parsed(row["given"], f"what was asked of {row['setting']}")}
+            for row in rows
+        ]
 
     def rows(self, **wanted: str) -> list[dict[str, Any]]:
         """Return runs as dictionaries by column, filtered by values of columns, such as `rows(experiment="theory")`.
@@ -172,10 +240,26 @@ class Store:
                 f"SELECT {', '.join(COLUMNS)} FROM runs WHERE {where} ORDER BY {order}",
                 tuple(wanted.values()),
             ).fetchall()
+            checks = self._checks("runs")
+        for raw in found:
+            if checks.get(raw[0], _hash(raw)) != _hash(raw):
+                raise self._damaged(f"the numbers of run {raw[0]!r} are not those that were stored")
         rows = [dict(zip(COLUMNS, row, strict=True)) for row in found]
         for row in rows:
             row["status"] = STATUS_BEFORE.get(row["status"], row["status"])
-        return [{**row, **{name: json.loads(row[name]) for name in JSON}} for row in rows]
+        return [
+            {
+                **row,
+                **{name: self._parsed(row[name], f"run {row['key']!r}, {name}") for name in JSON},
+            }
+            for row in rows
+        ]
+
+    def _parsed(self, text: Any, where: str) -> Any:
+        try:
+            return json.loads(text)
+        except (ValueError, TypeError, RecursionError) as wrong:
+            raise self._damaged(f"{where}: {wrong}") from wrong
 
     def values_of(self, column: str) -> list[str]:
         """Return the different values of a column, without empty ones."""
@@ -189,7 +273,22 @@ class Store:
         asked = "SELECT data FROM arrays WHERE key = ? AND name = ?"
         with self._explained():
             found = self._connection.execute(asked, (key, name)).fetchone()
-        return None if found is None else np.load(io.BytesIO(found[0]), allow_pickle=False)
+            check = None
+            if self._has_table("checks"):
+                check = self._connection.execute(
+                    "SELECT sha256 FROM checks WHERE of = 'arrays' AND key = ? AND name = ?",
+                    (key, name),
+                ).fetchone()
+        if found is None:
+            return None
+        where = f"array {name!r} of run {key!r}"
+        if check is not None and check[0] != _hash(found[0]):
+            raise self._damaged(f"{where} is not as it was stored")
+        try:
+            array: Array = np.load(io.BytesIO(found[0]), allow_pickle=False)
+        except (ValueError, TypeError, EOFError, OSError, SyntaxError, MemoryError) as wrong:
+            raise self._damaged(f"{where}: {wrong}") from wrong
+        return array
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -211,16 +310,18 @@ class Store:
             said = str(error)
             if "full" in said or "disk I/O" in said:
                 advice = "is the disk full? stored runs are safe: free some space and run again"
-            elif "not a database" in said or "malformed" in said:
+            elif "not a database" in said or "malformed" in said or "decode" in said:
                 advice = "it is not a store of slicewise, or damaged: give another file"
             elif "locked" in said:
                 advice = "another process is using it: wait until it has ended"
             else:
                 advice = "can the file and its folder be written to?"
-            raise UserError(f"store {self.path}: {said}; {advice}") from error
+            raise UserError(f"store {self._shown}: {said}; {advice}") from error
+        except UnicodeDecodeError as error:
+            raise self._damaged(f"text in it is not UTF-8 ({error.reason})") from error
         except OSError as error:
             raise UserError(
-                f"store {self.path}: {error}; give a file in a folder that you can write to"
+                f"store {self._shown}: {error}; give a file in a folder that you can write to"
             ) from error
 
     def close(self) -> None:
@@ -253,6 +354,12 @@ def _values(result: Result, device: str, versions: Mapping[str, str], now: str) 
     )
     outcome = (result.w2, result.seconds, result.status, result.batch)
     return (*place, *outcome, *words, device, as_json(versions), now)
+
+
+def _hash(held: Any) -> str:
+    """Hash what a row holds, as SQLite returns it."""
+    whole = held if isinstance(held, bytes) else repr(held).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(whole).hexdigest()
 
 
 def _packed(array: Array) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import itertools
 import time
 from collections.abc import Sequence
@@ -76,9 +78,14 @@ def _clear(scratch: Path) -> None:
     """Remove temporary files of killed processes, and the folder if it is empty."""
     if not scratch.is_dir():
         return
-    for file in scratch.glob(".*"):
-        # Another sweep on this store may be writing newer ones.
-        if file.is_file() and time.time() - file.stat().st_mtime > 60:
-            file.unlink(missing_ok=True)
-    if not any(scratch.iterdir()):
+    # Another sweep on this store may write and remove files here at any moment, and remove the folder.
+    with contextlib.suppress(FileNotFoundError):
+        for file in list(scratch.glob(".*")):
+            with contextlib.suppress(FileNotFoundError):
+                if file.is_file() and time.time() - file.stat().st_mtime > 60:
+                    file.unlink()
+    try:
         scratch.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+            raise

@@ -82,6 +82,15 @@ Flatten = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+Header = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|yes|no",
+        help="Whether the first line of a table is a header; auto: if it has no number, or is 0,1,2,…",
+        autocompletion=one_of(("auto", "yes", "no")),
+        rich_help_panel=DATA,
+    ),
+]
 Toy = Annotated[
     str | None,
     typer.Option(
@@ -153,6 +162,10 @@ Device = Annotated[
 ]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT)
+]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Overwrite existing files.", rich_help_panel=OUTPUT),
 ]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print only the number.", rich_help_panel=OUTPUT)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slicewise.lab import names
-from slicewise.lab.data import SAMPLE_SUFFIXES, find_file, printable
+from slicewise.lab.data import SAMPLE_SUFFIXES, find_file, printable, visible
 from slicewise.lab.errors import UserError
 from slicewise.support import check_choice, check_count
 
@@ -122,6 +123,7 @@ def read_pair(
     *,
     generator: torch.Generator,
     flatten: bool = False,
+    header: str = "auto",
     samples: int | None = None,
     x_weights: str | None = None,
     y_weights: str | None = None,
@@ -133,7 +135,15 @@ def read_pair(
     """
     from slicewise.lab.data import read_samples
 
-    x, y = (read_samples(source, flatten=flatten) for source in (first, second))
+    how: dict[str, Any] = {"flatten": flatten, "header": header}
+    x, y = (read_samples(source, **how) for source in (first, second))
+    for one in (x, y):
+        if one.header is not None:
+            print(
+                f"note: the first line of {visible(one.name)}, {visible(one.header)}, is taken for a header; --header no reads "
+                f"it as a sample",
+                file=sys.stderr,
+            )
     if x.values.shape[1] != y.values.shape[1]:
         raise UserError(
             f"{x.name} holds samples of {x.values.shape[1]} dimensions and {y.name} of "
@@ -155,6 +165,7 @@ def pair_or_toy(
     seed: int,
     samples: int | None,
     flatten: bool,
+    header: str = "auto",
 ) -> SamplePair:
     """Return the samples of two files, or those of a toy target if no file is given; `check_pair_or_toy` comes first."""
     from slicewise.lab.data import toy
@@ -162,7 +173,8 @@ def pair_or_toy(
     if files:
         first, second = files
         generator = generator_for(seed)
-        return read_pair(first, second, generator=generator, flatten=flatten, samples=samples)
+        how: dict[str, Any] = {"flatten": flatten, "header": header, "samples": samples}
+        return read_pair(first, second, generator=generator, **how)
     pair = toy(toy_name or TOY, n or TOY_SIZE, d or TOY_DIMENSIONS, seed)
     return SamplePair(pair.x, pair.y, pair.x_name, pair.y_name)
 

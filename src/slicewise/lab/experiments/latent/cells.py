@@ -18,6 +18,7 @@ from slicewise.lab.experiments.latent.tasks import LatentTask, Measures
 from slicewise.lab.images import log_spaced
 from slicewise.lab.study import Result, Run
 from slicewise.sampling import DRAWS
+from slicewise.support import CheckpointError
 from slicewise.training import Precision, Stack, Training, train
 
 # What stands for the objective in runs that differ from others by how they are trained, all of them on the power: by
@@ -28,6 +29,7 @@ COMPUTED = "computed"
 UNTRAINED = "untrained"
 # Raise it when `train(lr="auto")` computes another step: it is in the keys of runs without a rate, which are then made again.
 COMPUTED_VERSION = "4"
+_log = logging.getLogger("slicewise")
 
 
 @dataclass(frozen=True)
@@ -128,11 +130,14 @@ class TrainingCell:
     def _resumed(
         self, runs: Sequence[Run], device: str, checkpoint: Path | None
     ) -> tuple[Stack, Training]:
-        """Train; a checkpoint that is damaged or has other settings is removed."""
+        """Train; a checkpoint that is damaged or has other settings is named and removed."""
         if checkpoint is not None and checkpoint.exists():
             try:
                 return self._trained(runs, device, checkpoint)
-            except ValueError:
+            except CheckpointError as refused:
+                _log.warning(
+                    "%s: its runs begin anew (%s)", self.name, str(refused).rpartition(": ")[0]
+                )
                 checkpoint.unlink(missing_ok=True)
         return self._trained(runs, device, checkpoint)
 
