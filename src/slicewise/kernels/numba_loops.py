@@ -238,6 +238,32 @@ def pair(
 
 
 @jit
+def pair_moved(
+    u: Array, u_words: Array, points: Array, loc: Array, scale: Array, mask: int, trusted: bool, want_u: bool,
+    values: Array, costs: Array,
+) -> int:  # fmt: skip
+    """`pair` against loc + scale · points, for one row of points (n,) and loc and scale of each row of u."""
+    n = u.shape[1]
+    of_index = u_words.dtype.type(mask)
+    rate = u.dtype.type(2.0 / n)
+    left = 0
+    for r in range(len(u)):
+        row, words = u[r], u_words[r]
+        if not unpack(row, words, of_index, values) and not trusted:
+            costs[r] = -1
+            left += 1
+            continue
+        at, wide = loc[r], scale[r]
+        for i in range(n):
+            values[i] -= at + wide * points[i]
+        costs[r] = _sum_of_squares(values) / n
+        if want_u:
+            for i in range(n):
+                row[words[i] & of_index] = rate * values[i]
+    return left
+
+
+@jit
 def price(
     u: Array, u_words: Array, v: Array, v_words: Array, first: int, rows: int, mask: int, trusted: bool,
     a: Array, b: Array, p: float, want_u: bool, want_v: bool, costs: Array,
