@@ -404,25 +404,6 @@ def test_coefficients_are_kept_for_each_number_of_samples():
     assert float(first.means.sum().abs()) < 1e-5
 
 
-@pytest.mark.gpu
-def test_on_a_device():
-    x = torch.randn(3, 257, 16, device="cuda")
-    a = torch.rand(257, device="cuda")
-    for law in (Normal(), Normal(0.5, [1.0] * 8 + [2.0] * 8), UniformSphere(4.0), StudentT(5.0)):
-        for p in (1, 2, 3):
-            for weights in (None, a / a.sum()):
-                given = {"p": p, "x_weights": weights, "objective": "power"}
-                along = torch.nn.functional.normalize(torch.randn(20, 16, device="cuda"), dim=-1)
-                found = sw.value_and_grad(x, law, slices=along, **given)
-                given["x_weights"] = None if weights is None else weights.cpu().double()
-                wanted = sw.value_and_grad(
-                    x.cpu().double(), law, slices=along.cpu().double(), **given
-                )
-                for one, other in zip(found, wanted, strict=True):
-                    assert_close(one.cpu(), other)
-    assert sw.flow(x[0], Normal(), max_steps=20, seeds=0).particles.isfinite().all()
-
-
 def test_goodness_of_fit():
     """p-values of samples of the law are spread evenly; others are found out."""
     law = Normal(0.5, 2.0)

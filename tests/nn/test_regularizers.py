@@ -188,17 +188,29 @@ def test_any_number_of_processes_is_one(size):
     run(size, together)
 
 
-@pytest.mark.gpu
-def test_on_a_device():
-    x = torch.randn(300, 16)
-    along = directions(30, 16).float()
-    for make in ALL:
-        live = [x.clone().requires_grad_(), x.cuda().requires_grad_()]
-        values = [make(30)(t, slices=along.to(t.device)) for t in live]
-        for value in values:
-            value.backward()
-        assert_close(values[1].cpu(), values[0])
-        assert_close(live[1].grad.cpu(), live[0].grad)
+@pytest.mark.parametrize("shape", [(40, 5), (3, 40, 5), (40, 30), (2, 40, 1)])
+@pytest.mark.parametrize("kind", ALL)
+def test_value_and_gradient_together_are_those_of_autograd(kind, shape):
+    x = 1.7 * torch.randn(shape, dtype=torch.float64) + 0.6
+    one, other = x.clone().requires_grad_(), x.clone().requires_grad_()
+    value = kind(7)(one)
+    (2 * value).backward()
+    # The definition, along the slices that were drawn, by autograd.
+    wanted = kind(7)._along(other, value.grad_fn.slices)
+    (2 * wanted).backward()
+    torch.testing.assert_close(value, wanted, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(one.grad, other.grad, rtol=1e-10, atol=1e-14)
+
+
+def test_second_derivatives_are_those_of_given_slices():
+    x = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
+    for make in (SlicedNormal, VISReg):
+        value = make(5)(x)
+        along = value.grad_fn.slices
+        found = torch.autograd.grad(value, x, create_graph=True)[0].square().sum()
+        wanted = torch.autograd.grad(make(5)(x, slices=along), x, create_graph=True)[0]
+        pair = [torch.autograd.grad(g, x)[0] for g in (found, wanted.square().sum())]
+        torch.testing.assert_close(*pair)
 
 
 def test_what_sigreg_cannot_do_is_refused():
