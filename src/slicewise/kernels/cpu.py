@@ -313,6 +313,9 @@ _NETWORK_UP_TO = 512  # NumPy sorts so many by a network, three times as fast
 # Numbers that are worked on at once, of all rows that a thread has taken: they stay in its cache.
 _BLOCK = 1 << 16
 _NO_WEIGHTS = np.empty((1, 0))
+# Bits of a digit where samples are sorted against a law: two of them tell numbers apart well enough, and there are fewer
+# buckets than samples to clear and to add up.
+_LAW_DIGIT = 10
 
 
 class _Words(NamedTuple):
@@ -535,8 +538,8 @@ def _match_rows(
     p: float,
     wanted: Wanted,
     costs: Array,
-    loc: Array | None = None,
-    scale: Array | None = None,
+    loc: Array = None,
+    scale: Array = None,
 ) -> None:
     """Price rows (rows, n) against rows (rows, m); gradients take the place of the projections.
 
@@ -556,7 +559,7 @@ def _match_rows(
 
     def price(first: int, last: int, u_words: Array, v_words: Array, trusted: bool) -> int:
         u, out = us[first:last], costs[first:last]
-        if loc is not None and scale is not None:
+        if loc is not None:
             left = loops.pair_moved(
                 u, u_words, vs[0], loc[first:last], scale[first:last], how.mask, trusted, wanted.u,
                 np.empty(n, us.dtype), out,
@@ -571,15 +574,30 @@ def _match_rows(
             )  # fmt: skip
         return int(left)
 
+    def sort_and_price(first: int, last: int) -> int:
+        ends = np.empty(2, us.dtype)
+        memory = (ends, ends.view(np.int32), *np.empty((2, n), how.dtype))
+        counts = np.empty((2, 1 << _LAW_DIGIT), np.uint32)
+        left = loops.sort_and_pair_moved(
+            us[first:last], us[first:last].view(np.int32), vs[0], loc[first:last], scale[first:last], how.shift,
+            _LAW_DIGIT, wanted.u, *memory, counts, np.empty(n, us.dtype), costs[first:last],
+        )  # fmt: skip
+        return int(left)
+
     def work(start: int, stop: int) -> None:
         for first in range(start, stop, block):
             last = min(first + block, stop)
-            u_words, v_words = _sorted_words(loops, us[first:last], how), none
-            if ordered:
-                v_words = _sorted_words(loops, vs[first:last], how)
-            elif not v_is_sorted:
-                _sort_values(loops, vs[first:last])
-            if price(first, last, u_words, v_words, False):
+            v_words = none
+            if in_one:
+                left = sort_and_price(first, last)
+            else:
+                u_words = _sorted_words(loops, us[first:last], how)
+                if ordered:
+                    v_words = _sorted_words(loops, vs[first:last], how)
+                elif not v_is_sorted:
+                    _sort_values(loops, vs[first:last])
+                left = price(first, last, u_words, v_words, False)
+            if left:
                 for r in np.flatnonzero(costs[first:last] == -1).tolist():
                     # The range of the row hides its order, or NaN is in it.
                     u_order = us[first + r : first + r + 1].argsort(axis=1, kind="stable")
@@ -589,6 +607,8 @@ def _match_rows(
                         v_order = v_order.astype(how.dtype)
                     price(first + r, first + r + 1, u_order.astype(how.dtype), v_order, True)
 
+    # Words of 32 bits that are sorted by two digits.
+    in_one = loc is not None and how.passes == 2 and us.itemsize == 4
     own = n if loc is not None else n + m  # numbers of a line; a law has none of its own
     none, block = _NO_WORDS[how.dtype], max(1, _BLOCK // own)
     share(work, rows, each_ns=own * each_ns)

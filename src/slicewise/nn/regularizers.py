@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -192,6 +193,16 @@ class SlicedNormal(Regularizer):
         return Pricing(price, (self.law, self.law.version) if price.graph_safe else None)
 
 
+_BLOCK = 1 << 16  # numbers whose squares stay in the cache of a core
+
+
+def _sum_of_squares(x: Tensor) -> Tensor:
+    """Σ x² over the samples of x (*batch, n, d), (*batch, 1, d); on a CPU some samples at a time."""
+    some = x.shape[-2] if x.is_cuda else max(1, _BLOCK * x.shape[-2] // max(x.numel(), 1))
+    parts = (part.square().sum(dim=-2, keepdim=True) for part in x.split(some, dim=-2))
+    return functools.reduce(torch.add, parts)
+
+
 class SIGReg(Regularizer):
     """Sketched isotropic Gaussian regularization of LeJEPA: the test of Epps and Pulley on random slices.
 
@@ -332,17 +343,20 @@ class VISReg(Regularizer):
 
         def compute(x: Tensor, slices: Tensor) -> tuple[Tensor, Tensor]:
             mean = x.mean(dim=-2, keepdim=True)
-            centered = x - mean
-            variance = centered.square().mean(dim=-2, keepdim=True)
+            standard = (
+                x - mean
+            )  # of mean 0; divided in place, since new memory costs more than arithmetic
+            variance = _sum_of_squares(standard) / n
             std = variance.clamp(min=tiny).sqrt()
-            wide = 1 / (std + eps)
-            shape, gradient = price(centered * wide, slices)
+            wide = std + eps
+            shape, gradient = price(standard.div_(wide), slices)
             center, scale = mean.square().mean(dim=(-2, -1)), (std - 1).square().mean(dim=(-2, -1))
             value = of_center * center + of_scale * scale + of_shape * shape
             # The law is symmetric about 0, as the sums of samples along slices are: the shape's gradient through the mean
             # is 0. A variance that is kept from 0 has no slope.
-            spread = torch.where(variance >= tiny, (2 * of_scale / (n * d)) * (std - 1) / std, 0)
-            gradient = gradient.mul_(of_shape * wide).addcmul_(centered, spread)
+            spread = (2 * of_scale / (n * d)) * (std - 1) / std * wide
+            spread = torch.where(variance >= tiny, spread, 0)
+            gradient = gradient.mul_(of_shape / wide).addcmul_(standard, spread)
             return value, gradient.add_((2 * of_center / (n * d)) * mean)
 
         key = ("VISReg", self.law, self.law.version, *settings)
