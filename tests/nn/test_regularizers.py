@@ -6,11 +6,14 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import slicewise as sw
+from slicewise.distance import request
 from slicewise.laws import Normal
 from slicewise.nn import SIGReg, SlicedNormal, VISReg
 from slicewise.nn.characteristic import Grid, epps_pulley
+from slicewise.transport import Match, MovedPoints, PointsMatcher
 from tests.ranks import run, shares
 from tests.tolerances import assert_close
 
@@ -200,6 +203,41 @@ def test_value_and_gradient_together_are_those_of_autograd(kind, shape):
     (2 * wanted).backward()
     torch.testing.assert_close(value, wanted, rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(one.grad, other.grad, rtol=1e-10, atol=1e-14)
+
+
+class _Prices(PointsMatcher):
+    """Stands in for kernels of a device: results of the right shapes, with nothing in them."""
+
+    def __call__(self, x, y, slices, *_, p, wanted, y_sorted):
+        assert isinstance(y_sorted, MovedPoints)
+        lines = (*x.shape[:-2], slices.shape[-2])
+        return Match(x.new_empty(lines), x.new_empty(*lines, x.shape[-2]), None, None, None)
+
+
+class _NothingFromTheHost(TorchDispatchMode):
+    """While this is on, nothing may be copied from the CPU: during a capture on a device that is an error."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        given = [t for t in (*args, *(kwargs or {}).values()) if isinstance(t, torch.Tensor)]
+        assert all(t.device.type == "meta" for t in given), f"{func} of what is on the host"
+        assert func is not torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("shape", [(40, 5), (3, 40, 30)])
+def test_steps_can_be_captured(kind, shape, monkeypatch):
+    """On a device without memory: a second call asks the host for nothing."""
+    monkeypatch.setattr(request, "_registered_matcher", lambda *_: _Prices())
+    x = torch.empty(shape, device="meta")
+    along = torch.empty(7, shape[-1], device="meta")
+    pricing = kind(7)._pricing(x)
+    assert pricing.key is not None
+    pricing.compute(x, along)  # what is made once
+    with _NothingFromTheHost():
+        value, gradient = pricing.compute(x, along)
+    assert value.shape == shape[:-2]
+    assert gradient.shape == shape
 
 
 def test_second_derivatives_are_those_of_given_slices():

@@ -34,7 +34,10 @@ class Grid(NamedTuple):
         t = torch.linspace(0, self.t_max, self.n_points, dtype=torch.float64, device=like.device)
         phi = torch.exp(-t.square() / 2)
         weights = torch.full_like(t, 2 * self.step)  # both halves of the line
-        weights[0] = weights[-1] = self.step
+        for end in (weights[:1], weights[-1:]):
+            end.fill_(
+                self.step
+            )  # `weights[0] = ` would copy from the host, which a CUDA graph cannot
         return t.to(like), phi.to(like), (weights * phi).to(like)
 
 
