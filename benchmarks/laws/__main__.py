@@ -24,15 +24,18 @@ Step = Callable[[Tensor], Any]  # of embeddings that ask for a gradient
 
 def contenders(n_slices: int, y: Tensor, folder: Path | None) -> dict[str, Step]:
     """Steps by name: value and gradient of embeddings."""
-    return {
-        name: lambda x, loss=loss: loss(x).backward()
-        for name, loss in losses(n_slices, y, folder).items()
-    } | {
-        f"value_and_grad, {name}": lambda x, target=target: sw.value_and_grad(
-            x.detach(), target, n_slices=n_slices, objective="power"
-        )
-        for name, target in {"samples of the law": y, "the law": sw.laws.Normal()}.items()
-    }
+
+    def step_of(loss: Step) -> Step:
+        return lambda x: loss(x).backward()
+
+    def step_to(target: Tensor | sw.laws.Normal) -> Step:
+        how: dict[str, Any] = {"n_slices": n_slices, "objective": "power"}
+        return lambda x: sw.value_and_grad(x.detach(), target, **how)
+
+    found = {name: step_of(loss) for name, loss in losses(n_slices, y, folder).items()}
+    found["value_and_grad, samples of the law"] = step_to(y)
+    found["value_and_grad, the law"] = step_to(sw.laws.Normal())
+    return found
 
 
 def losses(n_slices: int, y: Tensor, folder: Path | None) -> dict[str, Step]:

@@ -91,8 +91,8 @@ class Plan:
 
     def __init__(self, ask: Ask, given: Samples, law: Law | None = None) -> None:
         self.ask, self.law = ask, law
-        x, y, *weights = given
-        against = y if law is None else law
+        x, y, x_weights, y_weights = given
+        against, weights = y if law is None else law, (x_weights, y_weights)
         problem = problem_for(x, against, ask.p, *weights, ask.recipe.convention, 0.0, ask.backend)
         check_law(ask.recipe, problem)
         self.batch, self._matcher = problem.batch, problem.matcher
@@ -347,8 +347,8 @@ def law_pricer(x: Tensor, law: Law) -> LawPricer | None:
     ask = ask_for(recipe_for("sw", None, {}), "power", 2, "auto")
     if known is None or ask is None:
         return None
-    given, *against = known
-    plan = plan_for(ask, given, *against)
+    given, _, widths = known
+    plan = plan_for(ask, given, law, widths)
     return None if plan is None or not plan.one_each else LawPricer(plan, given.y)
 
 
@@ -367,7 +367,7 @@ def planned_value(
     known = samples_of(x, y, x_weights, y_weights)
     if known is None:
         return None
-    given, *law = known
+    given, law, widths = known
     tracked = torch.is_grad_enabled()
     if tracked:
         if given.y.requires_grad or any(
@@ -377,7 +377,7 @@ def planned_value(
         tracked = x.requires_grad
     if generator is not None:
         check_generator(generator)
-    plan = plan_for(ask, given, *law)
+    plan = plan_for(ask, given, law, widths)
     if plan is None or (tracked and not plan.one_each):
         return None
     found = plan(given, generator, state)
@@ -399,10 +399,10 @@ def planned_gradient(
     known = samples_of(x, y, x_weights, y_weights)
     if known is None:
         return None
-    given, *law = known
+    given, law, widths = known
     if generator is not None:
         check_generator(generator)
-    plan = plan_for(ask, given, *law)
+    plan = plan_for(ask, given, law, widths)
     return None if plan is None else plan(given, generator)
 
 

@@ -65,6 +65,10 @@ class PointsMatcher:
     For p = 2, as many points as samples, equal weights, and no gradient to the points.
     """
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Match:
+        """`match_slices`."""
+        raise NotImplementedError
+
 
 class PricingMatcher:
     """A matcher that also adds up what it finds, and takes the gradient back to x."""

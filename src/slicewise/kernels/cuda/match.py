@@ -56,10 +56,9 @@ def match_slices(
     to_weights = (wanted.u_weights and x_weights is not None) or (
         wanted.v_weights and y_weights is not None
     )
-    if isinstance(y_sorted, MovedPoints) and x.dtype not in _TYPES:
-        y_sorted = y_sorted.written_out()
     if to_weights or x.dtype not in _TYPES:
-        return plain(x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=y_sorted)
+        lines = y_sorted.written_out() if isinstance(y_sorted, MovedPoints) else y_sorted
+        return plain(x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=lines)
     known = y_sorted if y_sorted is not None and not wanted.v and y_weights is None else None
     a, b = _alike(x_weights, y_weights)
     masses = masses_of(x, y, a, b)
