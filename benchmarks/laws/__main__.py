@@ -40,11 +40,11 @@ def contenders(n_slices: int, y: Tensor, folder: Path | None) -> dict[str, Step]
 
 def losses(n_slices: int, y: Tensor, folder: Path | None) -> dict[str, Step]:
     """Losses of embeddings by name."""
-    distance = sw.SlicedWasserstein(n_slices=n_slices)
+    distance, law = sw.SlicedWasserstein(n_slices=n_slices), sw.laws.Normal()
     slices = torch.nn.functional.normalize(torch.randn_like(y[:1].expand(n_slices, -1)), dim=-1)
     found: dict[str, Callable[[Tensor], Any]] = {
         "samples of the law": lambda x: distance(x, y),
-        "the law": lambda x: distance(x, sw.laws.Normal()),
+        "the law": lambda x: distance(x, law),
         "two matrix products alone": lambda x: (x @ slices.mT).sum(),
         "slicewise SlicedNormal": SlicedNormal(n_slices),
         "slicewise SIGReg": SIGReg(n_slices),

@@ -72,8 +72,8 @@ def computed_for_law(
     """What that operation computes."""
     known = samples_of(x, law_of_number(law), x_weights, None)
     assert known is not None  # a constant law
-    given, against, widths = known
-    plan = plan_for(_asks[ask], given, against, widths)
+    given, against, kind = known
+    plan = plan_for(_asks[ask], given, against, kind)
     assert plan is not None  # as in `computed`
     found = plan(given, None)
     return found.value, found.gradient

@@ -260,7 +260,7 @@ class _LawHere(NamedTuple):
 
     version: tuple[int, ...] | None  # of its parameters when it was looked at
     frame: Tensor
-    widths: tuple[float, ...]
+    kind: tuple[Any, ...]  # what it is beside its frame
 
 
 _laws_here: WeakKeyDictionary[Law, dict[Any, _LawHere]] = WeakKeyDictionary()
@@ -274,7 +274,8 @@ def _law_here(law: Law, x: Tensor) -> _LawHere:
     if found is None or version is None or found.version != version:
         frame, known = on_slices(law, x.shape[-1], whole=False)
         frame = frame.to(x.device, x.dtype if x.dtype == torch.float64 else torch.float32)
-        found = _LawHere(version, frame, tuple(one.width for one in known.rows))
+        rows = [(one.mean, repr(one.axes), one.width, one.signed) for one in known.rows]
+        found = _LawHere(version, frame, (known.lines, known.weights, *rows))
         if version is not None:
             kept[key] = found
     return found
@@ -282,8 +283,8 @@ def _law_here(law: Law, x: Tensor) -> _LawHere:
 
 def samples_of(
     x: Tensor, y: Tensor | Target | Law, x_weights: Tensor | None, y_weights: Tensor | None
-) -> tuple[Samples, Law | None, tuple[float, ...]] | None:
-    """What a plan is given, the law that y is the frame of, and how wide that is; None where the general way must be gone."""
+) -> tuple[Samples, Law | None, tuple[Any, ...]] | None:
+    """What a plan is given, the law that y is the frame of, and its kind; None where the general way must be gone."""
     if type(x) not in _PLAIN:
         return None
     if type(y) in _PLAIN:
@@ -291,15 +292,15 @@ def samples_of(
     if not isinstance(y, Law) or y_weights is not None or not y.is_constant or x.dim() < 2:
         return None
     here = _law_here(y, x)
-    return Samples(x, here.frame, x_weights, None), y, here.widths
+    return Samples(x, here.frame, x_weights, None), y, here.kind
 
 
 def plan_for(
-    ask: Ask, given: Samples, law: Law | None = None, widths: tuple[float, ...] = ()
+    ask: Ask, given: Samples, law: Law | None = None, kind: tuple[Any, ...] = ()
 ) -> Plan | None:
     """The plan of a call with plain tensors; None where a compiler or a transform looks on.
 
-    Against a law, y is its frame, which has these widths.
+    Against a law, y is its frame. Laws of one kind share a plan, unless slices look at the law.
     """
     x, y, x_weights, y_weights = given
     if torch.compiler.is_compiling() or _transform() is not None:
@@ -313,7 +314,8 @@ def plan_for(
                 return None
             key = (*key, weights is x_weights, weights.shape, weights.dtype, weights.device)
     if law is not None:
-        key = (*key, law.number, widths)
+        looks = declared(ask.recipe.slicer, SlicerPart).looks_at_samples
+        key = (*key, kind, law.number if looks or ask.displaced else None)
     plans = _kept.plans
     plan = plans.get(key)
     if plan is None:
@@ -347,8 +349,8 @@ def law_pricer(x: Tensor, law: Law) -> LawPricer | None:
     ask = ask_for(recipe_for("sw", None, {}), "power", 2, "auto")
     if known is None or ask is None:
         return None
-    given, _, widths = known
-    plan = plan_for(ask, given, law, widths)
+    given, _, kind = known
+    plan = plan_for(ask, given, law, kind)
     return None if plan is None or not plan.one_each else LawPricer(plan, given.y)
 
 
@@ -367,7 +369,7 @@ def planned_value(
     known = samples_of(x, y, x_weights, y_weights)
     if known is None:
         return None
-    given, law, widths = known
+    given, law, kind = known
     tracked = torch.is_grad_enabled()
     if tracked:
         if given.y.requires_grad or any(
@@ -377,7 +379,7 @@ def planned_value(
         tracked = x.requires_grad
     if generator is not None:
         check_generator(generator)
-    plan = plan_for(ask, given, law, widths)
+    plan = plan_for(ask, given, law, kind)
     if plan is None or (tracked and not plan.one_each):
         return None
     found = plan(given, generator, state)
@@ -399,10 +401,10 @@ def planned_gradient(
     known = samples_of(x, y, x_weights, y_weights)
     if known is None:
         return None
-    given, law, widths = known
+    given, law, kind = known
     if generator is not None:
         check_generator(generator)
-    plan = plan_for(ask, given, law, widths)
+    plan = plan_for(ask, given, law, kind)
     return None if plan is None else plan(given, generator)
 
 
