@@ -41,6 +41,7 @@ def test_a_flow():
     ("shape", "law", "dtype"),
     [
         ((2048, 512), Normal(), torch.float32),  # one block sorts a line, projected by a product
+        ((2048, 512), Normal(), torch.float64),
         ((3, 257, 16), Normal(0.5, 2.0), torch.float32),  # projected where it is sorted; a batch
         ((3, 257, 16), Normal([[0.5] * 16, [1.0] * 16, [0.0] * 16]), torch.float64),  # one law each
         ((257, 16), Normal([[0.5] * 16, [1.0] * 16]), torch.float32),  # several laws for one set
@@ -57,11 +58,14 @@ def test_kernels_move_the_points_of_a_law(shape, law, dtype):
     x = (1.5 * torch.randn(shape, generator=generator, dtype=torch.float64) + 0.3).to(dtype)
     along = torch.randn(30, shape[-1], generator=generator, dtype=torch.float64)
     along = torch.nn.functional.normalize(along, dim=-1).to(dtype)
-    how = {"objective": "power", "backend": "torch"}
-    wanted = sw.value_and_grad(x.double(), law, slices=along.double(), **how)
-    found = sw.value_and_grad(x.cuda(), law, slices=along.cuda(), objective="power")
+    # The plain version in the same precision, where the samples are: it sorts the same projections. In single precision
+    # those of double precision lie in another order wherever two of them nearly coincide (2,048 samples: the plain
+    # version itself is 4e-4 from double precision, on a CPU too).
+    x, along = x.cuda(), along.cuda()
+    wanted = sw.value_and_grad(x, law, slices=along, objective="power", backend="torch")
+    found = sw.value_and_grad(x, law, slices=along, objective="power")
     for one, other in zip(found, wanted, strict=True):
-        assert_close(one.cpu(), other)
+        assert_close(one, other)
 
 
 @pytest.mark.parametrize("objective", ["root", "power"])

@@ -30,21 +30,37 @@ def test_given_slices(kind):
 @pytest.mark.parametrize("kind", ALL)
 def test_captured_steps(kind, shape):
     loss, before = kind(50), set(replay._kept.graphs)
-    # Graphs are captured in the third step, and replayed with other embeddings and other slices.
+    # Graphs are captured in the third step, and replayed with other embeddings and other slices. In double precision:
+    # in single precision projections that nearly coincide lie in another order than those of the reference.
     for seed in range(5):
-        x = 1.5 * torch.randn(shape, generator=torch.Generator().manual_seed(seed)) + 0.2
+        generator = torch.Generator().manual_seed(seed)
+        x = 1.5 * torch.randn(shape, generator=generator, dtype=torch.float64) + 0.2
         torch.manual_seed(seed)
         live = x.cuda().requires_grad_()
         value = loss(live)
         along = value.grad_fn.slices
         (3 * value).backward()
-        assert_close(along.norm(dim=-1).cpu(), torch.ones(50))
-        wanted = x.double().requires_grad_()
-        known = kind(50)(wanted, slices=along.cpu().double())
+        assert_close(along.norm(dim=-1).cpu(), torch.ones(50, dtype=torch.float64))
+        wanted = x.clone().requires_grad_()
+        known = kind(50)(wanted, slices=along.cpu())
         (3 * known).backward()
         assert_close(value.cpu(), known)
         assert_close(live.grad.cpu(), wanted.grad)
     assert len(set(replay._kept.graphs) - before) == 1
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_captured_steps_in_single_precision(kind):
+    loss = kind(50)
+    for seed in range(5):
+        x = torch.randn(2048, 64, generator=torch.Generator().manual_seed(seed)).cuda()
+        live = x.clone().requires_grad_()
+        value = loss(live)
+        along = value.grad_fn.slices
+        value.backward()
+        known, gradient = loss._pricing(x).compute(x.clone(), along)  # eagerly
+        assert_close(value, known)
+        assert_close(live.grad, gradient)
 
 
 @pytest.mark.parametrize("kind", ALL)
