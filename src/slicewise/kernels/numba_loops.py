@@ -248,15 +248,28 @@ def pair(
     return left
 
 
+@inline
+def _price_moved(
+    values: Array, words: Array, of_index: Any, points: Array, at: float, wide: float, want_u: bool, row: Array
+) -> float:  # fmt: skip
+    """The cost of values in order against points at `at` + `wide` · points; slopes by the words' indices into the row."""
+    n = len(values)
+    for i in range(n):
+        values[i] -= at + wide * points[i]
+    if want_u:
+        rate = row.dtype.type(2.0 / n)
+        for i in range(n):
+            row[words[i] & of_index] = rate * values[i]
+    return _sum_of_squares(values) / n
+
+
 @jit
 def pair_moved(
     u: Array, u_words: Array, points: Array, loc: Array, scale: Array, mask: int, trusted: bool, want_u: bool,
     values: Array, costs: Array,
 ) -> int:  # fmt: skip
     """`pair` against loc + scale · points, for one row of points (n,) and loc and scale of each row of u."""
-    n = u.shape[1]
     of_index = u_words.dtype.type(mask)
-    rate = u.dtype.type(2.0 / n)
     left = 0
     for r in range(len(u)):
         row, words = u[r], u_words[r]
@@ -264,13 +277,7 @@ def pair_moved(
             costs[r] = -1
             left += 1
             continue
-        at, wide = loc[r], scale[r]
-        for i in range(n):
-            values[i] -= at + wide * points[i]
-        costs[r] = _sum_of_squares(values) / n
-        if want_u:
-            for i in range(n):
-                row[words[i] & of_index] = rate * values[i]
+        costs[r] = _price_moved(values, words, of_index, points, loc[r], scale[r], want_u, row)
     return left
 
 
@@ -290,7 +297,6 @@ def sort_and_pair_moved(
     index_bits, digit_bits, both = word(shift), word(digit), word(shift + digit)
     of_index, of_digit = word((1 << shift) - 1), word((1 << digit) - 1)
     levels = 2.0 ** (2 * digit) * (1 - 2.0**-20)  # rounding must not carry into the next bit
-    rate = u.dtype.type(2.0 / n)
     low_counts, high_counts = counts[0], counts[1]
     left = 0
     for r in range(len(u)):
@@ -329,13 +335,7 @@ def sort_and_pair_moved(
             costs[r] = -1
             left += 1
             continue
-        at, wide = loc[r], scale[r]
-        for i in range(n):
-            values[i] -= at + wide * points[i]
-        costs[r] = _sum_of_squares(values) / n
-        if want_u:
-            for i in range(n):
-                row[words[i]] = rate * values[i]
+        costs[r] = _price_moved(values, words, of_index, points, loc[r], scale[r], want_u, row)
     return left
 
 
