@@ -18,6 +18,7 @@ from slicewise.distance.plan import plan_for, samples_of
 from slicewise.distance.request import ask_for, recipe_for
 from slicewise.laws import Mixture, Normal, Quantile, StudentT, UniformBall, UniformSphere
 from slicewise.laws.lines import SphereSlice, StandardNormal, StudentLine
+from slicewise.sampling import Randomness, uniform
 from tests.tolerances import assert_close
 
 WIDE = {"dtype": torch.float64}
@@ -425,6 +426,18 @@ def test_laws_made_anew_share_a_plan():
         found = sw.value_and_grad(x, law, objective="power")[0]
         torch.manual_seed(1)
         assert_close(found, sw.sliced_wasserstein(x, law, backend="torch") ** 2)
+
+
+def test_second_derivatives_of_planned_calls():
+    x = torch.randn(9, 3, **WIDE, requires_grad=True)
+    loss, found = sw.SlicedWasserstein(n_slices=5), []
+    for along in (None, True):
+        torch.manual_seed(1)
+        along = along and uniform((5, 3), Randomness(None, x.device), x.dtype)  # as the call does
+        gradient = torch.autograd.grad(loss(x, Normal(0.3), slices=along), x, create_graph=True)[0]
+        found.append(torch.autograd.grad(gradient.square().sum(), x)[0])
+    assert found[0].abs().max() > 0
+    assert_close(*found)
 
 
 def test_a_law_that_was_planned_may_change():

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import slicewise as sw
 from slicewise.distance import request
 from slicewise.laws import Normal
-from slicewise.nn import SIGReg, SlicedNormal, VISReg
+from slicewise.nn import Regularizer, SIGReg, SlicedNormal, VISReg
 from slicewise.nn.characteristic import Grid, epps_pulley
 from slicewise.transport import Match, MovedPoints, PointsMatcher
 from tests.ranks import run, shares
@@ -240,6 +240,16 @@ def test_steps_can_be_captured(kind, shape, monkeypatch):
         value, gradient = pricing.compute(x, along)
     assert value.shape == shape[:-2]
     assert gradient.shape == shape
+
+
+def test_a_regularizer_of_ones_own_needs_a_value_only():
+    class Spread(Regularizer):
+        def _value(self, x, slices):
+            return (x @ slices.mT).square().mean(dim=(-2, -1))
+
+    x = torch.randn(9, 3, requires_grad=True)
+    Spread(4)(x).backward()
+    assert x.grad.abs().max() > 0
 
 
 def test_second_derivatives_are_those_of_given_slices():

@@ -334,9 +334,10 @@ class LawPricer:
         graph_safe: May calls be captured as a CUDA graph?
     """
 
-    def __init__(self, plan: Plan, frame: Tensor) -> None:
+    def __init__(self, plan: Plan, law: Law, frame: Tensor) -> None:
         self._plan, self._frame = plan, frame
-        self.graph_safe = plan.knows_law
+        # A graph keeps the frame: it must be known when that changes.
+        self.graph_safe = plan.knows_law and law.version is not None
 
     def __call__(self, x: Tensor, slices: Tensor) -> tuple[Tensor, Tensor]:
         """The value (*batch,) and its gradient in x (*batch, n, d), without a graph, along slices (L, d)."""
@@ -351,7 +352,7 @@ def law_pricer(x: Tensor, law: Law) -> LawPricer | None:
         return None
     given, _, kind = known
     plan = plan_for(ask, given, law, kind)
-    return None if plan is None or not plan.one_each else LawPricer(plan, given.y)
+    return None if plan is None or not plan.one_each else LawPricer(plan, law, given.y)
 
 
 def planned_value(
