@@ -14,8 +14,11 @@ import torch
 from scipy import integrate, stats
 
 import slicewise as sw
+from slicewise.distance.plan import plan_for, samples_of
+from slicewise.distance.request import ask_for, recipe_for
 from slicewise.laws import Mixture, Normal, Quantile, StudentT, UniformBall, UniformSphere
 from slicewise.laws.lines import SphereSlice, StandardNormal, StudentLine
+from slicewise.sampling import Randomness, uniform
 from tests.tolerances import assert_close
 
 WIDE = {"dtype": torch.float64}
@@ -404,23 +407,64 @@ def test_coefficients_are_kept_for_each_number_of_samples():
     assert float(first.means.sum().abs()) < 1e-5
 
 
-@pytest.mark.gpu
-def test_on_a_device():
-    x = torch.randn(3, 257, 16, device="cuda")
-    a = torch.rand(257, device="cuda")
-    for law in (Normal(), Normal(0.5, [1.0] * 8 + [2.0] * 8), UniformSphere(4.0), StudentT(5.0)):
-        for p in (1, 2, 3):
-            for weights in (None, a / a.sum()):
-                given = {"p": p, "x_weights": weights, "objective": "power"}
-                along = torch.nn.functional.normalize(torch.randn(20, 16, device="cuda"), dim=-1)
-                found = sw.value_and_grad(x, law, slices=along, **given)
-                given["x_weights"] = None if weights is None else weights.cpu().double()
-                wanted = sw.value_and_grad(
-                    x.cpu().double(), law, slices=along.cpu().double(), **given
-                )
-                for one, other in zip(found, wanted, strict=True):
-                    assert_close(one.cpu(), other)
-    assert sw.flow(x[0], Normal(), max_steps=20, seeds=0).particles.isfinite().all()
+def test_laws_made_anew_share_a_plan():
+    """A training loop may make its law in every step: the call is planned, and on a device captured, all the same."""
+    x = torch.randn(20, 3)
+    ask = ask_for(recipe_for("sw", None, {}), "power", 2, "auto")
+
+    def plan(law):
+        return plan_for(ask, *samples_of(x, law, None, None))
+
+    first = plan(Normal())
+    assert first is not None
+    assert plan(Normal()) is first
+    assert plan(Normal(0.5)) is first  # the mean is in the frame, which is given with every call
+    others = [plan(law) for law in (Normal(0.0, 2.0), StudentT(5.0), StudentT(6.0), TWO)]
+    assert len({id(one) for one in (first, *others)}) == 5
+    for law in (Normal(), Normal(0.5), Normal(0.0, 2.0), StudentT(5.0), StudentT(6.0)):
+        torch.manual_seed(1)
+        found = sw.value_and_grad(x, law, objective="power")[0]
+        torch.manual_seed(1)
+        assert_close(found, sw.sliced_wasserstein(x, law, backend="torch") ** 2)
+
+
+def test_second_derivatives_of_planned_calls():
+    x = torch.randn(9, 3, **WIDE, requires_grad=True)
+    loss, found = sw.SlicedWasserstein(n_slices=5), []
+    for along in (None, True):
+        torch.manual_seed(1)
+        along = along and uniform((5, 3), Randomness(None, x.device), x.dtype)  # as the call does
+        gradient = torch.autograd.grad(loss(x, Normal(0.3), slices=along), x, create_graph=True)[0]
+        found.append(torch.autograd.grad(gradient.square().sum(), x)[0])
+    assert found[0].abs().max() > 0
+    assert_close(*found)
+
+
+def test_a_law_that_was_planned_may_change():
+    x, law = torch.randn(20, 3, **WIDE), Normal(torch.zeros(3, **WIDE), 1.0)
+    for mean, variance in ((0.0, 1.0), (2.0, 1.0), (2.0, 4.0)):
+        law.mean.fill_(mean)
+        law.cov.fill_(variance)
+        torch.manual_seed(1)
+        found = sw.value_and_grad(x, law)[0]
+        torch.manual_seed(1)
+        assert_close(found, sw.sliced_wasserstein(x, Normal(mean, variance), backend="torch"))
+
+
+@pytest.mark.parametrize("n", [700, 2048, 5000])
+@pytest.mark.parametrize("case", ["spread", "outlier", "ties", "constant"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_lines_are_sorted_against_moved_points(n, case, dtype):
+    x = torch.randn(n, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    if case == "outlier":  # the range of a line hides its order
+        x[0] = 1e9
+    x = {"ties": x.round(decimals=1), "constant": torch.ones_like(x)}.get(case, x).to(dtype)
+    along = slices().to(dtype)
+    how = {"slices": along, "objective": "power"}
+    found = sw.value_and_grad(x, Normal(0.3, 2.0), backend="numba", **how)
+    wanted = sw.value_and_grad(x, Normal(0.3, 2.0), backend="torch", **how)
+    for one, other in zip(found, wanted, strict=True):
+        assert_close(one, other)
 
 
 def test_goodness_of_fit():

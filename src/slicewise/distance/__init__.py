@@ -13,7 +13,14 @@ Imports every room before it. Used by `plans`, `stats`, `nn`, `optim`, `flows`, 
 from slicewise.distance.displacement import displacement, valued
 from slicewise.distance.evaluation import Evaluation, evaluate, sliced_wasserstein
 from slicewise.distance.gradient import value_and_grad
-from slicewise.distance.holding import Tape, held_for, held_weights, playing, recording
+from slicewise.distance.holding import (
+    Tape,
+    held_for,
+    held_weights,
+    playing,
+    recording,
+    tape_in_use,
+)
 from slicewise.distance.intervals import confidence_interval, skewness_of_costs
 from slicewise.distance.loss import Scale, SlicedWasserstein
 from slicewise.distance.objective import (
@@ -23,7 +30,9 @@ from slicewise.distance.objective import (
     value_of_means,
     weigh,
 )
+from slicewise.distance.plan import LawPricer, law_pricer
 from slicewise.distance.pricing import differentiated, priced, stepped
+from slicewise.distance.replay import LARGEST, Graph, circumstances, graph_for
 from slicewise.distance.request import (
     BACKENDS,
     Prepared,

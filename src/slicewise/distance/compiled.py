@@ -13,12 +13,10 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor, library
 
-from slicewise.distance.displacement import displaced_gradient
-from slicewise.distance.plan import Samples, beside, plan_for
-from slicewise.distance.pricing import priced
-from slicewise.distance.request import Ask, prepare, problem_for
+from slicewise.distance.plan import Samples, beside, plan_for, samples_of
+from slicewise.distance.request import Ask
 from slicewise.laws import Law, law_of_number
-from slicewise.support import broadcast, full_precision
+from slicewise.support import broadcast
 
 _NAME = "slicewise::value_and_gradient"
 _LAW_NAME = "slicewise::law_value_and_gradient"
@@ -72,14 +70,13 @@ def computed_for_law(
     x: Tensor, x_weights: Tensor | None, ask: int, law: int
 ) -> tuple[Tensor, Tensor]:
     """What that operation computes."""
-    how, y = _asks[ask], law_of_number(law)
-    recipe = how.recipe
-    problem = problem_for(x, y, how.p, x_weights, None, recipe.convention, 0.0, how.backend)
-    with torch.no_grad(), full_precision(x.device.type):
-        slices = prepare(recipe, problem, None, None).slices
-        if how.displaced:
-            return displaced_gradient(recipe, problem, slices)
-        return priced(recipe, problem, slices, how.objective)
+    known = samples_of(x, law_of_number(law), x_weights, None)
+    assert known is not None  # a constant law
+    given, against, kind = known
+    plan = plan_for(_asks[ask], given, against, kind)
+    assert plan is not None  # as in `computed`
+    found = plan(given, None)
+    return found.value, found.gradient
 
 
 def _law_shapes(x: Tensor, x_weights: Tensor | None, ask: int, law: int) -> tuple[Tensor, Tensor]:

@@ -7,11 +7,13 @@ together, and give the value an autograd node whose backward pass is one multipl
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -19,9 +21,20 @@ from torch import Tensor
 from slicewise.distance.displacement import displaced_gradient
 from slicewise.distance.objective import weigh
 from slicewise.distance.pricing import priced
-from slicewise.distance.replay import LARGEST, Graph, graph_for
-from slicewise.distance.request import Ask, check_value, draw, formed, problem_for, randomness_of
-from slicewise.laws import Law
+from slicewise.distance.replay import LARGEST, Graph, circumstances, graph_for
+from slicewise.distance.request import (
+    Ask,
+    ask_for,
+    check_law,
+    check_value,
+    draw,
+    formed,
+    problem_for,
+    randomness_of,
+    recipe_for,
+    with_whole_frame,
+)
+from slicewise.laws import Law, on_slices
 from slicewise.problem import Problem, SlicerPart, State, Target, absent_to_origin, declared
 from slicewise.sampling import (
     ByTicket,
@@ -39,6 +52,7 @@ from slicewise.support import (
     full_precision,
     kernels_for,
 )
+from slicewise.transport import LawMatcher
 from slicewise.variants import Recipe
 
 _KEPT = 256  # plans of a thread
@@ -53,7 +67,7 @@ class Samples(NamedTuple):
     """What changes from call to call."""
 
     x: Tensor
-    y: Tensor
+    y: Tensor  # of a law, its frame
     x_weights: Tensor | None
     y_weights: Tensor | None
 
@@ -75,11 +89,12 @@ class Found(NamedTuple):
 class Plan:
     """How an `Ask` is computed for samples of one kind. Made in a first call, whose arguments are checked in full."""
 
-    def __init__(self, ask: Ask, given: Samples) -> None:
-        self.ask = ask
-        problem = problem_for(
-            *given[:2], ask.p, *given[2:], ask.recipe.convention, 0.0, ask.backend
-        )
+    def __init__(self, ask: Ask, given: Samples, law: Law | None = None) -> None:
+        self.ask, self.law = ask, law
+        x, y, x_weights, y_weights = given
+        against, weights = y if law is None else law, (x_weights, y_weights)
+        problem = problem_for(x, against, ask.p, *weights, ask.recipe.convention, 0.0, ask.backend)
+        check_law(ask.recipe, problem)
         self.batch, self._matcher = problem.batch, problem.matcher
         self._elements = math.prod(self.batch)
         self._device = problem.x.device
@@ -87,13 +102,24 @@ class Plan:
         # A gradient that was summed over the batch cannot be multiplied element by element any more.
         self.one_each = given.x.shape[:-2] == self.batch
         self._lines = _lines(ask.recipe, problem)
+        self.knows_law = self._knows_law(problem)
         self._as_graph = self._suits_graph(problem)
         self._by_ticket = self._as_graph and can_take_tickets(self._device)
 
     def _suits_graph(self, problem: Problem) -> bool:
         x, y = problem.x.detach(), problem.y.detach()
         small = max(self._lines, x.numel(), y.numel()) <= LARGEST
-        return small and self.ask.recipe.graph_safe and kernels_for(x, y) is not None
+        known = self.ask.recipe.graph_safe and kernels_for(x, y) is not None
+        return small and known and self.knows_law
+
+    def _knows_law(self, problem: Problem) -> bool:
+        """Is nothing read on the host for a law, if there is one?"""
+        if not isinstance(self._matcher, LawMatcher):
+            return True
+        # A slicer that looks at a law asks for its axes, which are made on the host.
+        looks = declared(self.ask.recipe.slicer, SlicerPart).looks_at_samples
+        plain = not looks and not self.ask.displaced
+        return plain and self._matcher.graph_safe(self.ask.p, problem.x_weights)
 
     def __call__(self, given: Samples, generator: Generators, state: State | None = None) -> Found:
         """The value and its gradient; nothing is recorded for autograd.
@@ -122,7 +148,10 @@ class Plan:
             x, y = absent_to_origin(x, x_weights), absent_to_origin(y, y_weights)
         ask = self.ask
         how = (ask.recipe.convention, 0.0, self._matcher)
-        return formed(x, y, ask.p, x_weights, y_weights, *how)
+        problem = formed(x, y, ask.p, x_weights, y_weights, *how)
+        if self.law is None:
+            return problem
+        return dataclasses.replace(problem, law=self.law, precision=x.dtype)
 
     def _evaluated(self, problem: Problem, rng: Randomness, state: State | None) -> Found:
         slices, state = self._drawn(problem, rng, state)
@@ -133,7 +162,8 @@ class Plan:
     ) -> tuple[Tensor, State | None]:
         recipe = self.ask.recipe
         if recipe.built_in and recipe.learner is None:  # its slices need no check
-            return recipe.slicer(problem, rng).to(problem.x.dtype), None
+            seen = with_whole_frame(recipe, problem)
+            return recipe.slicer(seen, rng).to(problem.x.dtype), None
         return draw(recipe, problem, rng, state)[1:]
 
     def _priced(self, problem: Problem, slices: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,15 +180,7 @@ class Plan:
         if self._device.index != torch._C._cuda_getDevice():
             with torch.cuda.device(self._device):
                 return self._replayed(given, state)
-        # What one graph cannot serve several of: streams, and settings that a captured product would not follow. Asked
-        # for without torch's own wrappers: all of this is a sixth of the call.
-        key = (
-            self,
-            state is None,
-            torch._C._cuda_getCurrentRawStream(self._device.index),
-            torch._C._get_float32_matmul_precision(),
-            torch._C._get_deterministic_algorithms(),
-        )
+        key = (self, state is None, *circumstances(self._device))
         graph = graph_for(key, self._graph, given, state)
         if graph is None:
             return None
@@ -190,6 +212,10 @@ class Plan:
 
         inputs = given if state is None else [*given, *state.values()]
         return Graph(evaluate, inputs, self.batch, lines=self._lines, by_ticket=by_ticket)
+
+    def on(self, given: Samples, slices: Tensor) -> tuple[Tensor, Tensor]:
+        """The value and its gradient along slices that are known; nothing is checked."""
+        return self._priced(self._problem(given), slices)
 
     def gradient_again(self, given: Samples, drawn: Tensor | Ticket) -> Tensor:
         """The gradient of a call that was made before."""
@@ -229,8 +255,53 @@ class _Kept(threading.local):
 _kept = _Kept()
 
 
-def plan_for(ask: Ask, given: Samples) -> Plan | None:
-    """The plan of a call with plain tensors; None where a compiler or a transform looks on."""
+class _LawHere(NamedTuple):
+    """A law as samples of one kind meet it."""
+
+    version: tuple[int, ...] | None  # of its parameters when it was looked at
+    frame: Tensor
+    kind: tuple[Any, ...]  # what it is beside its frame
+
+
+_laws_here: WeakKeyDictionary[Law, dict[Any, _LawHere]] = WeakKeyDictionary()
+
+
+def _law_here(law: Law, x: Tensor) -> _LawHere:
+    """The frame of a law beside x, copied to its device once."""
+    key = (x.shape[-1], x.device, x.dtype, torch.is_inference_mode_enabled())
+    kept, version = _laws_here.setdefault(law, {}), law.version
+    found = kept.get(key)
+    if found is None or version is None or found.version != version:
+        frame, known = on_slices(law, x.shape[-1], whole=False)
+        frame = frame.to(x.device, x.dtype if x.dtype == torch.float64 else torch.float32)
+        rows = [(one.mean, repr(one.axes), one.width, one.signed) for one in known.rows]
+        found = _LawHere(version, frame, (known.lines, known.weights, *rows))
+        if version is not None:
+            kept[key] = found
+    return found
+
+
+def samples_of(
+    x: Tensor, y: Tensor | Target | Law, x_weights: Tensor | None, y_weights: Tensor | None
+) -> tuple[Samples, Law | None, tuple[Any, ...]] | None:
+    """What a plan is given, the law that y is the frame of, and its kind; None where the general way must be gone."""
+    if type(x) not in _PLAIN:
+        return None
+    if type(y) in _PLAIN:
+        return Samples(x, cast(Tensor, y), x_weights, y_weights), None, ()
+    if not isinstance(y, Law) or y_weights is not None or not y.is_constant or x.dim() < 2:
+        return None
+    here = _law_here(y, x)
+    return Samples(x, here.frame, x_weights, None), y, here.kind
+
+
+def plan_for(
+    ask: Ask, given: Samples, law: Law | None = None, kind: tuple[Any, ...] = ()
+) -> Plan | None:
+    """The plan of a call with plain tensors; None where a compiler or a transform looks on.
+
+    Against a law, y is its frame. Laws of one kind share a plan, unless slices look at the law.
+    """
     x, y, x_weights, y_weights = given
     if torch.compiler.is_compiling() or _transform() is not None:
         return None
@@ -242,15 +313,46 @@ def plan_for(ask: Ask, given: Samples) -> Plan | None:
             if type(weights) not in _PLAIN:
                 return None
             key = (*key, weights is x_weights, weights.shape, weights.dtype, weights.device)
+    if law is not None:
+        looks = declared(ask.recipe.slicer, SlicerPart).looks_at_samples
+        key = (*key, kind, law.number if looks or ask.displaced else None)
     plans = _kept.plans
     plan = plans.get(key)
     if plan is None:
-        plans[key] = plan = Plan(ask, given)
+        plans[key] = plan = Plan(ask, given, law)
         if len(plans) > _KEPT:
             plans.popitem(last=False)
     else:
         plans.move_to_end(key)
     return plan
+
+
+class LawPricer:
+    """Sliced W_2^2 between samples of one kind and a law, with its gradient; what has to be found out is known.
+
+    Attributes:
+        graph_safe: May calls be captured as a CUDA graph?
+    """
+
+    def __init__(self, plan: Plan, law: Law, frame: Tensor) -> None:
+        self._plan, self._frame = plan, frame
+        # A graph keeps the frame: it must be known when that changes.
+        self.graph_safe = plan.knows_law and law.version is not None
+
+    def __call__(self, x: Tensor, slices: Tensor) -> tuple[Tensor, Tensor]:
+        """The value (*batch,) and its gradient in x (*batch, n, d), without a graph, along slices (L, d)."""
+        return self._plan.on(Samples(x, self._frame, None, None), slices)
+
+
+def law_pricer(x: Tensor, law: Law) -> LawPricer | None:
+    """What prices samples like x against a law; None where the general way has to be gone."""
+    known = samples_of(x, law, None, None)
+    ask = ask_for(recipe_for("sw", None, {}), "power", 2, "auto")
+    if known is None or ask is None:
+        return None
+    given, _, kind = known
+    plan = plan_for(ask, given, law, kind)
+    return None if plan is None or not plan.one_each else LawPricer(plan, law, given.y)
 
 
 def planned_value(
@@ -263,9 +365,12 @@ def planned_value(
     state: State | None = None,
 ) -> tuple[Tensor, State | None] | None:
     """The value (*batch,), differentiable in x, and what a slicer has learned; None where the general way must be gone."""
-    if ask is None or not ask.knows_gradient or type(x) not in _PLAIN or type(y) not in _PLAIN:
+    if ask is None or not ask.knows_gradient:
         return None
-    given = Samples(x, cast(Tensor, y), x_weights, y_weights)
+    known = samples_of(x, y, x_weights, y_weights)
+    if known is None:
+        return None
+    given, law, kind = known
     tracked = torch.is_grad_enabled()
     if tracked:
         if given.y.requires_grad or any(
@@ -275,7 +380,7 @@ def planned_value(
         tracked = x.requires_grad
     if generator is not None:
         check_generator(generator)
-    plan = plan_for(ask, given)
+    plan = plan_for(ask, given, law, kind)
     if plan is None or (tracked and not plan.one_each):
         return None
     found = plan(given, generator, state)
@@ -292,12 +397,15 @@ def planned_gradient(
     generator: Generators,
 ) -> Found | None:
     """The value (*batch,) and its gradient in x; None where the general way has to be gone."""
-    if ask is None or not ask.can_be_planned or type(x) not in _PLAIN or type(y) not in _PLAIN:
+    if ask is None or not ask.can_be_planned:
         return None
-    given = Samples(x, cast(Tensor, y), x_weights, y_weights)
+    known = samples_of(x, y, x_weights, y_weights)
+    if known is None:
+        return None
+    given, law, kind = known
     if generator is not None:
         check_generator(generator)
-    plan = plan_for(ask, given)
+    plan = plan_for(ask, given, law, kind)
     return None if plan is None else plan(given, generator)
 
 

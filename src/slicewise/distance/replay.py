@@ -100,6 +100,18 @@ class _Kept(threading.local):
 _kept = _Kept()
 
 
+def circumstances(device: torch.device) -> tuple[Any, ...]:
+    """What one graph cannot serve several of: streams, and settings that a captured product would not follow.
+
+    Asked for without torch's own wrappers: these would take a sixth of a call.
+    """
+    return (
+        torch._C._cuda_getCurrentRawStream(device.index),
+        torch._C._get_float32_matmul_precision(),
+        torch._C._get_deterministic_algorithms(),
+    )
+
+
 def graph_for(key: Any, make: Callable[..., Graph], *given: Any) -> Graph | None:
     """The graph of a key; None for its first calls, which are no fewer where it is asked for seldom."""
     graphs = _kept.graphs

@@ -403,12 +403,12 @@ def draw(
     problem, state = lifted(recipe, problem, rng, state)
     with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
         if isinstance(recipe.slicer, Learner):
-            seen = _with_whole_frame(recipe, problem)
+            seen = with_whole_frame(recipe, problem)
             state = recipe.slicer.cold(seen, rng) if state is None else state
             slices, state = recipe.slicer.learn(seen, rng, state)
             _check_drawn(recipe, slices, problem)
         elif problem.others is None or recipe.built_in:
-            slices = recipe.slicer(_with_whole_frame(recipe, problem).detached(), rng)
+            slices = recipe.slicer(with_whole_frame(recipe, problem).detached(), rng)
             _check_drawn(recipe, slices, problem)
         else:
             slices = problem.others.together(
@@ -419,16 +419,17 @@ def draw(
 
 def _drawn_by(recipe: Recipe, problem: Problem, rng: Randomness) -> Tensor:
     """The slices of a part of a caller's own, checked."""
-    slices = recipe.slicer(_with_whole_frame(recipe, problem).detached(), rng)
+    slices = recipe.slicer(with_whole_frame(recipe, problem).detached(), rng)
     _check_drawn(recipe, slices, problem)
     return slices
 
 
-def _with_whole_frame(recipe: Recipe, problem: Problem) -> Problem:
+def with_whole_frame(recipe: Recipe, problem: Problem) -> Problem:
     """The problem for a slicer that may climb: of a law, costs then are functions of all of a slice, its length too."""
-    looks = declared(recipe.slicer, SlicerPart).looks_at_samples
+    if problem.law is None or problem.others is not None:
+        return problem
     matcher = problem.matcher
-    if problem.law is None or problem.others is not None or not looks:
+    if not declared(recipe.slicer, SlicerPart).looks_at_samples:
         return problem
     if isinstance(matcher, LawMatcher) and matcher.law.is_whole:
         return problem
@@ -456,13 +457,18 @@ def _check_drawn(recipe: Recipe, slices: object, problem: Problem) -> None:
             )
 
 
+def check_law(recipe: Recipe, problem: Problem) -> None:
+    """Refuse a law where a part of the recipe needs samples of y."""
+    if problem.law is not None and recipe.needs_target_samples:
+        problem.check_has_samples(repr(recipe.part_for_samples_of_y))
+
+
 def lifted(
     recipe: Recipe, problem: Problem, rng: Randomness, state: State | None
 ) -> tuple[Problem, State | None]:
     """What is sliced: the problem itself where the recipe has no lift."""
     lift = recipe.lift
-    if problem.law is not None and recipe.needs_target_samples:
-        problem.check_has_samples(repr(recipe.part_for_samples_of_y))
+    check_law(recipe, problem)
     if lift is None:
         return problem, state
     if problem.y_sorted is not None:

@@ -71,12 +71,12 @@ def _on_cuda(backend: str, device: torch.device) -> Matcher:
         backend = _fastest_on_cuda(device.index or 0)
     if backend in _ROUTES:
         from slicewise.kernels.cuda.compiler import routes
-        from slicewise.kernels.cuda.match import match_slices as by_kernel
+        from slicewise.kernels.cuda.match import CudaMatcher
 
         closed = routes()[_ROUTES[backend]]
         if closed:
             raise ImportError(f"backend {backend!r}: {closed}; use 'auto'")
-        return functools.partial(by_kernel, route=_ROUTES[backend])
+        return CudaMatcher(_ROUTES[backend])
     if backend == "triton":
         from slicewise.kernels.cuda.triton_sort import match_slices as by_triton
 

@@ -26,7 +26,14 @@ import torch
 from torch import Tensor
 
 from slicewise.support import broadcast
-from slicewise.transport import Match, PricingMatcher, Wanted, uniform_cells
+from slicewise.transport import (
+    Match,
+    MovedPoints,
+    PointsMatcher,
+    PricingMatcher,
+    Wanted,
+    uniform_cells,
+)
 from slicewise.transport import match_slices as plain_match_slices
 
 Array = Any
@@ -306,6 +313,9 @@ _NETWORK_UP_TO = 512  # NumPy sorts so many by a network, three times as fast
 # Numbers that are worked on at once, of all rows that a thread has taken: they stay in its cache.
 _BLOCK = 1 << 16
 _NO_WEIGHTS = np.empty((1, 0))
+# Bits of a digit where samples are sorted against a law: two of them tell numbers apart well enough, and there are fewer
+# buckets than samples to clear and to add up.
+_LAW_DIGIT = 10
 
 
 class _Words(NamedTuple):
@@ -404,7 +414,7 @@ def _ns_per_number(n: int) -> float:
 _SMALL_DIMENSION, _TILE = 8, 512
 
 
-class NumbaMatcher(PricingMatcher):
+class NumbaMatcher(PricingMatcher, PointsMatcher):
     """`transport.match_slices` through compiled kernels; gradients to weights by the plain version."""
 
     def __call__(
@@ -417,7 +427,7 @@ class NumbaMatcher(PricingMatcher):
         *,
         p: float,
         wanted: Wanted = Wanted(),
-        y_sorted: Tensor | None = None,
+        y_sorted: Tensor | MovedPoints | None = None,
     ) -> Match:
         """See `transport.match_slices`."""
         if wanted.u_weights or wanted.v_weights:
@@ -438,7 +448,7 @@ class NumbaMatcher(PricingMatcher):
         *,
         p: float,
         root: bool,
-        y_sorted: Tensor | None = None,
+        y_sorted: Tensor | MovedPoints | None = None,
     ) -> tuple[Tensor, Tensor]:
         """See `PricingMatcher.priced`."""
         loops = numba_loops()
@@ -486,10 +496,12 @@ def _rows(
     y_weights: Tensor | None,
     p: float,
     wanted: Wanted,
-    y_sorted: Tensor | None,
+    y_sorted: Tensor | MovedPoints | None,
 ) -> tuple[Array, Array, Array, tuple[int, ...]]:
     """Costs (rows,), wanted gradients on the lines (rows, n) and (rows, m), and the shape (*batch, L) of the rows."""
     u = multiply(slices, x.mT)
+    if isinstance(y_sorted, MovedPoints):
+        return _moved_rows(u, y_sorted, wanted)
     ordered = wanted.v or y_weights is not None  # must it be known which sample of y is which?
     known = y_sorted is not None and not ordered
     v = y_sorted if known and y_sorted is not None else multiply(slices, y.mT)
@@ -505,6 +517,18 @@ def _rows(
     return costs, us, vs, shape
 
 
+def _moved_rows(
+    u: Tensor, moved: MovedPoints, wanted: Wanted
+) -> tuple[Array, Array, Array, tuple[int, ...]]:
+    """`_rows` against points that are the same on every line, but for place and scale."""
+    shape = broadcast(u.shape[:-1], moved.loc.shape[:-1])
+    us, points = as_rows(u, shape).numpy(), moved.points.unsqueeze(0).numpy()
+    each = [np.ascontiguousarray(t.expand(*shape, 1).reshape(-1).numpy()) for t in moved[1:]]
+    costs = np.empty(len(us), us.dtype)
+    _match_rows(us, points, True, _NO_WEIGHTS, _NO_WEIGHTS, 2.0, wanted, costs, *each)
+    return costs, us, points, shape
+
+
 def _match_rows(
     us: Array,
     vs: Array,
@@ -514,8 +538,13 @@ def _match_rows(
     p: float,
     wanted: Wanted,
     costs: Array,
+    loc: Array = None,
+    scale: Array = None,
 ) -> None:
-    """Price rows (rows, n) against rows (rows, m); gradients take the place of the projections."""
+    """Price rows (rows, n) against rows (rows, m); gradients take the place of the projections.
+
+    With `loc` and `scale` (rows,), v is one row of points, which are moved and scaled for each line.
+    """
     loops = numba_loops()
     (rows, n), (v_rows, m) = us.shape, vs.shape
     ordered = wanted.v or b.shape[1] > 0  # must it be known which number of v is which?
@@ -530,7 +559,12 @@ def _match_rows(
 
     def price(first: int, last: int, u_words: Array, v_words: Array, trusted: bool) -> int:
         u, out = us[first:last], costs[first:last]
-        if paired:
+        if loc is not None:
+            left = loops.pair_moved(
+                u, u_words, vs[0], loc[first:last], scale[first:last], how.mask, trusted, wanted.u,
+                np.empty(n, us.dtype), out,
+            )  # fmt: skip
+        elif paired:
             left = loops.pair(
                 u, u_words, vs, first, how.mask, trusted, wanted.u, np.empty(n, us.dtype), out
             )
@@ -540,15 +574,30 @@ def _match_rows(
             )  # fmt: skip
         return int(left)
 
+    def sort_and_price(first: int, last: int) -> int:
+        ends = np.empty(2, us.dtype)
+        memory = (ends, ends.view(np.int32), *np.empty((2, n), how.dtype))
+        counts = np.empty((2, 1 << _LAW_DIGIT), np.uint32)
+        left = loops.sort_and_pair_moved(
+            us[first:last], us[first:last].view(np.int32), vs[0], loc[first:last], scale[first:last], how.shift,
+            _LAW_DIGIT, wanted.u, *memory, counts, np.empty(n, us.dtype), costs[first:last],
+        )  # fmt: skip
+        return int(left)
+
     def work(start: int, stop: int) -> None:
         for first in range(start, stop, block):
             last = min(first + block, stop)
-            u_words, v_words = _sorted_words(loops, us[first:last], how), none
-            if ordered:
-                v_words = _sorted_words(loops, vs[first:last], how)
-            elif not v_is_sorted:
-                _sort_values(loops, vs[first:last])
-            if price(first, last, u_words, v_words, False):
+            v_words = none
+            if in_one:
+                left = sort_and_price(first, last)
+            else:
+                u_words = _sorted_words(loops, us[first:last], how)
+                if ordered:
+                    v_words = _sorted_words(loops, vs[first:last], how)
+                elif not v_is_sorted:
+                    _sort_values(loops, vs[first:last])
+                left = price(first, last, u_words, v_words, False)
+            if left:
                 for r in np.flatnonzero(costs[first:last] == -1).tolist():
                     # The range of the row hides its order, or NaN is in it.
                     u_order = us[first + r : first + r + 1].argsort(axis=1, kind="stable")
@@ -558,8 +607,11 @@ def _match_rows(
                         v_order = v_order.astype(how.dtype)
                     price(first + r, first + r + 1, u_order.astype(how.dtype), v_order, True)
 
-    none, block = _NO_WORDS[how.dtype], max(1, _BLOCK // (n + m))
-    share(work, rows, each_ns=(n + m) * each_ns)
+    # Words of 32 bits that are sorted by two digits.
+    in_one = loc is not None and how.passes == 2 and us.itemsize == 4
+    own = n if loc is not None else n + m  # numbers of a line; a law has none of its own
+    none, block = _NO_WORDS[how.dtype], max(1, _BLOCK // own)
+    share(work, rows, each_ns=own * each_ns)
 
 
 def _weights(weights: Tensor | None, shape: tuple[int, ...]) -> Array:

@@ -85,6 +85,26 @@ inline = _compiled(inline="always")
 sums = _compiled(fastmath={"reassoc", "nsz"})
 
 
+@inline
+def level_scale(row_bits: Array, levels: float, ends: Array, end_bits: Array) -> float:
+    """How many levels a unit of a row is; the row's least number is left in `ends`. 0 where it has no usable range."""
+    sign = row_bits.dtype.type(8 * row_bits.itemsize - 1)
+    others = row_bits.dtype.type((np.int64(1) << np.int64(sign)) - np.int64(1))  # all but the sign
+    # The least and the largest, as integers of the same order: a loop that vectorizes, and in which NaN counts.
+    low_key = high_key = row_bits[0] ^ ((row_bits[0] >> sign) & others)
+    for i in range(len(row_bits)):
+        key = row_bits[i] ^ ((row_bits[i] >> sign) & others)
+        low_key = min(low_key, key)
+        high_key = max(high_key, key)
+    end_bits[0] = low_key ^ ((low_key >> sign) & others)
+    end_bits[1] = high_key ^ ((high_key >> sign) & others)
+    low, high = ends[0], ends[1]
+    zero = ends.dtype.type(0)
+    scale = ends.dtype.type(levels) / (high - low) if high > low else zero
+    # No usable range (subnormal, infinite, NaN): leave all of the order to the repair.
+    return scale if scale < np.inf and high - low < np.inf else zero
+
+
 @jit
 def pack(
     rows: Array, bits: Array, words: Array, shift: int, levels: float, ends: Array, end_bits: Array
@@ -94,24 +114,9 @@ def pack(
     `bits` are the rows seen as integers of the same size; `ends` (2,) is memory to work in, `end_bits` the same memory.
     """
     n = rows.shape[1]
-    zero = rows.dtype.type(0)
-    sign = bits.dtype.type(8 * bits.itemsize - 1)
-    others = bits.dtype.type((np.int64(1) << np.int64(sign)) - np.int64(1))  # all but the sign
     for r in range(len(rows)):
-        # The least and the largest, as integers of the same order: a loop that vectorizes, and in which NaN counts.
-        row_bits = bits[r]
-        low_key = high_key = row_bits[0] ^ ((row_bits[0] >> sign) & others)
-        for i in range(n):
-            key = row_bits[i] ^ ((row_bits[i] >> sign) & others)
-            low_key = min(low_key, key)
-            high_key = max(high_key, key)
-        end_bits[0] = low_key ^ ((low_key >> sign) & others)
-        end_bits[1] = high_key ^ ((high_key >> sign) & others)
-        low, high = ends[0], ends[1]
-        scale = rows.dtype.type(levels) / (high - low) if high > low else zero
-        # No usable range (subnormal, infinite, NaN): leave all of the order to the repair.
-        if not (scale < np.inf and high - low < np.inf):
-            scale = zero
+        scale = level_scale(bits[r], levels, ends, end_bits)
+        low = ends[0]
         row, out = rows[r], words[r]
         for i in range(n):
             place = (row[i] - low) * scale
@@ -185,9 +190,15 @@ def unpack(row: Array, words: Array, of_index: Any, values: Array) -> bool:
 
     False where that would take too long: the range of the row hid its order, or NaN is in it.
     """
-    n = len(row)
-    for i in range(n):
+    for i in range(len(row)):
         values[i] = row[words[i] & of_index]
+    return settle(values, words)
+
+
+@inline
+def settle(values: Array, words: Array) -> bool:
+    """Values and words that are in order but for what rounding tied, put in order; see `unpack`."""
+    n = len(values)
     tangled = False
     for i in range(1, n):
         tangled |= not values[i] >= values[i - 1]  # also where one of them is NaN
@@ -248,6 +259,97 @@ def pair(
             rate = u.dtype.type(2.0 / n)
             for i in range(n):
                 row[words[i] & of_index] = rate * values[i]
+    return left
+
+
+@inline
+def _price_moved(
+    values: Array, words: Array, of_index: Any, points: Array, at: float, wide: float, want_u: bool, row: Array
+) -> float:  # fmt: skip
+    """The cost of values in order against points at `at` + `wide` · points; slopes by the words' indices into the row."""
+    n = len(values)
+    for i in range(n):
+        values[i] -= at + wide * points[i]
+    if want_u:
+        rate = row.dtype.type(2.0 / n)
+        for i in range(n):
+            row[words[i] & of_index] = rate * values[i]
+    return _sum_of_squares(values) / n
+
+
+@jit
+def pair_moved(
+    u: Array, u_words: Array, points: Array, loc: Array, scale: Array, mask: int, trusted: bool, want_u: bool,
+    values: Array, costs: Array,
+) -> int:  # fmt: skip
+    """`pair` against loc + scale · points, for one row of points (n,) and loc and scale of each row of u."""
+    of_index = u_words.dtype.type(mask)
+    left = 0
+    for r in range(len(u)):
+        row, words = u[r], u_words[r]
+        if not unpack(row, words, of_index, values) and not trusted:
+            costs[r] = -1
+            left += 1
+            continue
+        costs[r] = _price_moved(values, words, of_index, points, loc[r], scale[r], want_u, row)
+    return left
+
+
+@jit
+def sort_and_pair_moved(
+    u: Array, bits: Array, points: Array, loc: Array, scale: Array, shift: int, digit: int, want_u: bool,
+    ends: Array, end_bits: Array, words: Array, spare: Array, counts: Array, values: Array, costs: Array,
+) -> int:  # fmt: skip
+    """`pack`, `radix` and `pair_moved` in one, by two digits of so many bits: how many rows are left undone.
+
+    Nobody asks for the words in order afterwards. So both digits are counted while words are made, and the second pass
+    puts values in order instead of words. `words`, `spare` and `values` (n,), `ends` (2,) and `counts` (2, 2^digit) are
+    memory to work in; `bits` and `end_bits` are u and `ends` seen as integers.
+    """
+    n = u.shape[1]
+    word, count = words.dtype.type, counts.dtype.type
+    index_bits, digit_bits, both = word(shift), word(digit), word(shift + digit)
+    of_index, of_digit = word((1 << shift) - 1), word((1 << digit) - 1)
+    levels = 2.0 ** (2 * digit) * (1 - 2.0**-20)  # rounding must not carry into the next bit
+    low_counts, high_counts = counts[0], counts[1]
+    left = 0
+    for r in range(len(u)):
+        row = u[r]
+        unit = level_scale(bits[r], levels, ends, end_bits)
+        low = ends[0]
+        for i in range(n):  # apart from counting, so that it vectorizes
+            place = (row[i] - low) * unit
+            words[i] = word(bits.dtype.type(place)) if place > 0 else word(0)
+        for bucket in range(len(low_counts)):
+            low_counts[bucket] = 0
+            high_counts[bucket] = 0
+        for i in range(n):
+            level = words[i]
+            low_counts[level & of_digit] += count(1)
+            high_counts[level >> digit_bits] += count(1)
+            words[i] = (level << index_bits) | word(i)
+        lower = higher = count(0)
+        for bucket in range(len(low_counts)):  # from how many to where the first goes
+            here, there = low_counts[bucket], high_counts[bucket]
+            low_counts[bucket], high_counts[bucket] = lower, higher
+            lower, higher = count(lower + here), count(higher + there)
+        for i in range(n):
+            bucket = (words[i] >> index_bits) & of_digit
+            to = low_counts[bucket]
+            spare[to] = words[i]
+            low_counts[bucket] = count(to + count(1))
+        for i in range(n):
+            bucket = spare[i] >> both
+            to = high_counts[bucket]
+            index = spare[i] & of_index
+            words[to] = index
+            values[to] = row[index]
+            high_counts[bucket] = count(to + count(1))
+        if not settle(values, words):
+            costs[r] = -1
+            left += 1
+            continue
+        costs[r] = _price_moved(values, words, of_index, points, loc[r], scale[r], want_u, row)
     return left
 
 

@@ -69,6 +69,11 @@ class Law:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state | {"number": self.number})  # numbers are those of a process
 
+    @property
+    def version(self) -> tuple[int, ...] | None:
+        """Numbers that change when a parameter is changed in place; None where that cannot be told."""
+        return None
+
     def on_lines(self, d: int) -> tuple[tuple[LineLaw, ...], tuple[float, ...]]:
         """The laws on the line that it is on every slice, moved and scaled, and how much each counts."""
         raise NotImplementedError
@@ -233,6 +238,11 @@ class _Elliptical(Law):
         self.d = shapes[0] if shapes else None
         tracked = self.mean.requires_grad or self._width.requires_grad
         self.is_constant = not tracked and self.mean.dim() <= 1 and self._width.dim() <= 2
+
+    @property
+    def version(self) -> tuple[int, ...] | None:
+        both = (self.mean, self._width)
+        return None if any(t.is_inference() for t in both) else tuple(t._version for t in both)
 
     def _isotropic_width(self) -> Tensor | None:
         """The width, a number, where it is the same in all directions."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from slicewise.support import full_precision, one_thread
-from slicewise.transport import project
+from slicewise.support import full_precision, kernels_for, one_thread
+from slicewise.transport import backproject, project
 
 if TYPE_CHECKING:
     from slicewise.distributed import Ranks
@@ -34,7 +34,10 @@ class Grid(NamedTuple):
         t = torch.linspace(0, self.t_max, self.n_points, dtype=torch.float64, device=like.device)
         phi = torch.exp(-t.square() / 2)
         weights = torch.full_like(t, 2 * self.step)  # both halves of the line
-        weights[0] = weights[-1] = self.step
+        for end in (weights[:1], weights[-1:]):
+            end.fill_(
+                self.step
+            )  # `weights[0] = ` would copy from the host, which a CUDA graph cannot
         return t.to(like), phi.to(like), (weights * phi).to(like)
 
 
@@ -81,22 +84,13 @@ class SlicedEppsPulley(torch.autograd.Function):
     ) -> Tensor:
         with full_precision(x.device.type), one_thread(x.device):
             wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
-            lines = project(wide, slices.to(wide.dtype))  # (*batch, L, n)
-            cosine, sine = _sums(lines, grid)
-            if ranks is not None:
-                cosine, sine = ranks.total(torch.stack([cosine, sine]))
-            cosine, sine = cosine / n, sine / n  # float64
-            t, phi, weights = grid.on(cosine)
-            value = _value(cosine, sine, phi, weights, n, unbiased).mean(dim=-1).to(wide.dtype)
-            if wanted:
-                ours = n / (n - 1) if unbiased else 1.0
-                of_cosine = (2 * weights * (ours * cosine - phi) * -t / n).to(wide.dtype)
-                of_sine = (2 * weights * ours * sine * t / n).to(wide.dtype)
-                slopes = _combined(lines, grid, of_sine, of_cosine)
-                gradient = slopes.mT @ slices.to(wide.dtype) / slices.shape[-2]
-                ctx.save_for_backward(gradient, x)
-                ctx.save_for_forward(gradient, x)
-                ctx.dtype = x.dtype
+            along = slices.to(wide.dtype)
+            if not wanted:
+                return _priced(wide, along, grid, unbiased, n, ranks)[0]
+            value, gradient = value_and_gradient(wide, along, grid, unbiased, n, ranks)
+            ctx.save_for_backward(gradient, x)
+            ctx.save_for_forward(gradient, x)
+            ctx.dtype = x.dtype
             return value
 
     @staticmethod
@@ -111,6 +105,34 @@ class SlicedEppsPulley(torch.autograd.Function):
         """Along a tangent of x, for forward derivatives."""
         gradient, _ = ctx.saved_tensors
         return (gradient * tangents[0].to(gradient.dtype)).sum(dim=(-2, -1))
+
+
+def value_and_gradient(
+    x: Tensor, slices: Tensor, grid: Grid, unbiased: bool, n: int, ranks: Ranks | None = None
+) -> tuple[Tensor, Tensor]:
+    """What `SlicedEppsPulley` computes: the value (*batch,) and its gradient in x, without a graph."""
+    value, lines, cosine, sine = _priced(x, slices, grid, unbiased, n, ranks)
+    t, phi, weights = grid.on(cosine)
+    ours = n / (n - 1) if unbiased else 1.0
+    # The slope of cos(t u) in u is −t sin(t u), that of sin(t u) is t cos(t u).
+    of_sine = (2 * weights * (ours * cosine - phi) * -t / n).to(x.dtype)
+    of_cosine = (2 * weights * ours * sine * t / n).to(x.dtype)
+    slopes = _combined(lines, grid, of_cosine, of_sine)
+    return value, backproject(slopes, slices, 1 / slices.shape[-2])
+
+
+def _priced(
+    x: Tensor, slices: Tensor, grid: Grid, unbiased: bool, n: int, ranks: Ranks | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The value (*batch,), lines (*batch, L, n), and means of cosines and sines on them (*batch, L, T) in float64."""
+    lines = project(x, slices)
+    cosine, sine = _sums(lines, grid)
+    if ranks is not None:
+        cosine, sine = ranks.total(torch.stack([cosine, sine]))
+    cosine, sine = cosine / n, sine / n
+    _, phi, weights = grid.on(cosine)
+    value = _value(cosine, sine, phi, weights, n, unbiased).mean(dim=-1).to(x.dtype)
+    return value, lines, cosine, sine
 
 
 class _NotAgain(torch.autograd.Function):
@@ -139,6 +161,11 @@ def _sums(lines: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
     if lines.shape[-1] == 0:  # a process without samples
         none = lines.new_zeros(*lines.shape[:-1], grid.n_points, dtype=torch.float64)
         return none, none
+    kernels = kernels_for(lines)
+    if kernels is not None:
+        known = kernels.characteristic_sums(lines, grid.step, grid.n_points)
+        if known is not None:
+            return known[0], known[1]
     blocks, shape = _blocks(lines)
     found = []
     for rows in blocks:
@@ -161,6 +188,11 @@ def _combined(lines: Tensor, grid: Grid, of_cosine: Tensor, of_sine: Tensor) -> 
     """Σ_k a_k cos(kθ) + b_k sin(kθ) at each projection, θ = step · u, for coefficients (..., T) of each line."""
     if lines.shape[-1] == 0:
         return lines
+    kernels = kernels_for(lines)
+    if kernels is not None:
+        known = kernels.characteristic_slopes(lines, grid.step, of_cosine, of_sine)
+        if known is not None:
+            return known
     blocks, shape = _blocks(lines)
     a = of_cosine.reshape(-1, grid.n_points, 1)
     b = of_sine.reshape(-1, grid.n_points, 1)

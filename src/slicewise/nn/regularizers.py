@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from slicewise.distance import SlicedWasserstein
+from slicewise.distance import SlicedWasserstein, law_pricer, tape_in_use
 from slicewise.laws import Law, Normal, PlottingPositions
-from slicewise.nn.characteristic import Grid, SlicedEppsPulley
+from slicewise.nn.characteristic import Grid, SlicedEppsPulley, value_and_gradient
+from slicewise.nn.together import Known, Pricing, evaluated
 from slicewise.sampling import Generators, Randomness, as_generators, uniform
 from slicewise.support import (
     check_choice,
@@ -20,6 +22,7 @@ from slicewise.support import (
     check_set,
     check_slices,
     full_precision,
+    is_transformed,
 )
 
 if TYPE_CHECKING:
@@ -77,6 +80,16 @@ class Regularizer(nn.Module):
             A scalar.
         """
         check_set("x", x, may_be_empty=self.ranks is not None)
+        if slices is None and self._is_plain(x):
+            wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
+            pricing = self._pricing(wide)
+            if pricing is not None:
+                found = evaluated(pricing, wide, self.n_slices, self.generator)
+                # NaN shows in the value; on a device nobody looks, which would wait for it.
+                if not x.is_cuda and not bool(found.value.isfinite()):
+                    check_finite(x=x)
+                value: Tensor = Known.apply(x, found, self._along)
+                return value
         with full_precision(x.device.type):
             wide = x.to(torch.promote_types(x.dtype, torch.float32))
             if self.ranks is None:  # with others, NaN reaches all of them instead of stopping one
@@ -92,6 +105,23 @@ class Regularizer(nn.Module):
 
             return Terms(self.ranks, averaged=True).corrected(value)
         return value
+
+    def _is_plain(self, x: Tensor) -> bool:
+        """Are value and gradient wanted, of one process, with nobody looking on?"""
+        if self.ranks is not None or type(x) not in (Tensor, nn.Parameter):
+            return False
+        if not (x.requires_grad and torch.is_grad_enabled()) or tape_in_use() is not None:
+            return False
+        return not is_transformed(x) and forward_ad.unpack_dual(x).tangent is None
+
+    def _along(self, x: Tensor, slices: Tensor) -> Tensor:
+        """The mean over the batch along slices, as a function that autograd can follow."""
+        with full_precision(x.device.type):
+            return self._value(x.to(slices.dtype), slices).mean()
+
+    def _pricing(self, x: Tensor) -> Pricing | None:
+        """How value and gradient of embeddings like x are computed together; None where autograd has to do it."""
+        return None
 
     def _value(self, x: Tensor, slices: Tensor) -> Tensor:
         """The value of each element of the batch, (*batch,)."""
@@ -156,6 +186,23 @@ class SlicedNormal(Regularizer):
         value: Tensor = self._distance(x, self.law, slices=slices)
         return value
 
+    def _pricing(self, x: Tensor) -> Pricing | None:
+        price = law_pricer(x, self.law)
+        if price is None:
+            return None
+        key = ("SlicedNormal", self.law, self.law.version)
+        return Pricing(price, key if price.graph_safe else None)
+
+
+_BLOCK = 1 << 16  # numbers whose squares stay in the cache of a core
+
+
+def _sum_of_squares(x: Tensor) -> Tensor:
+    """Σ x² over the samples of x (*batch, n, d), (*batch, 1, d); on a CPU some samples at a time."""
+    some = x.shape[-2] if x.is_cuda else max(1, _BLOCK * x.shape[-2] // max(x.numel(), 1))
+    parts = (part.square().sum(dim=-2, keepdim=True) for part in x.split(some, dim=-2))
+    return functools.reduce(torch.add, parts)
+
 
 class SIGReg(Regularizer):
     """Sketched isotropic Gaussian regularization of LeJEPA: the test of Epps and Pulley on random slices.
@@ -212,6 +259,16 @@ class SIGReg(Regularizer):
         given: tuple[Any, ...] = (self.grid, self.unbiased, n, self.ranks, wanted)
         value: Tensor = SlicedEppsPulley.apply(x, slices, *given)
         return n * value if self.times_n else value
+
+    def _pricing(self, x: Tensor) -> Pricing:
+        n, grid, unbiased = self._count(x), self.grid, self.unbiased
+        times = n if self.times_n else 1
+
+        def compute(x: Tensor, slices: Tensor) -> tuple[Tensor, Tensor]:
+            value, gradient = value_and_gradient(x, slices, grid, unbiased, n)
+            return (value, gradient) if times == 1 else (times * value, times * gradient)
+
+        return Pricing(compute, ("SIGReg", grid, unbiased, times))
 
     def extra_repr(self) -> str:
         """The settings."""
@@ -275,6 +332,36 @@ class VISReg(Regularizer):
         center = mean.square().mean(dim=(-2, -1))
         scale = (std - 1).square().mean(dim=(-2, -1))
         return self.center * center + self.scale * scale + self.shape * shape
+
+    def _pricing(self, x: Tensor) -> Pricing | None:
+        n, d = self._count(x), x.shape[-1]
+        price = law_pricer(x, self.law)
+        if price is None:
+            return None
+        settings = (self.center, self.scale, self.shape, self.eps)
+        of_center, of_scale, of_shape, eps = settings
+        tiny = torch.finfo(x.dtype).tiny
+
+        def compute(x: Tensor, slices: Tensor) -> tuple[Tensor, Tensor]:
+            mean = x.mean(dim=-2, keepdim=True)
+            standard = (
+                x - mean
+            )  # of mean 0; divided in place, since new memory costs more than arithmetic
+            variance = _sum_of_squares(standard) / n
+            std = variance.clamp(min=tiny).sqrt()
+            wide = std + eps
+            shape, gradient = price(standard.div_(wide), slices)
+            center, scale = mean.square().mean(dim=(-2, -1)), (std - 1).square().mean(dim=(-2, -1))
+            value = of_center * center + of_scale * scale + of_shape * shape
+            # The law is symmetric about 0, as the sums of samples along slices are: the shape's gradient through the mean
+            # is 0. A variance that is kept from 0 has no slope.
+            spread = (2 * of_scale / (n * d)) * (std - 1) / std * wide
+            spread = torch.where(variance >= tiny, spread, 0)
+            gradient = gradient.mul_(of_shape / wide).addcmul_(standard, spread)
+            return value, gradient.add_((2 * of_center / (n * d)) * mean)
+
+        key = ("VISReg", self.law, self.law.version, *settings)
+        return Pricing(compute, key if price.graph_safe else None)
 
     def _summed(self, tensor: Tensor) -> Tensor:
         if self.ranks is None:

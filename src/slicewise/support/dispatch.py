@@ -136,6 +136,16 @@ class Kernels(Protocol):
         """The two sums of `steps.step_on_lines`, (*batch,) each, in double precision."""
         ...
 
+    def characteristic_sums(self, lines: Tensor, step: float, n_points: int) -> Tensor | None:
+        """Sums of cosines and sines of multiples of lines, as `nn.characteristic` adds them; None for too many points."""
+        ...
+
+    def characteristic_slopes(
+        self, lines: Tensor, step: float, of_cosine: Tensor, of_sine: Tensor
+    ) -> Tensor | None:
+        """Weighted sums of those cosines and sines at each number of the lines; None for too many points."""
+        ...
+
     def copier(self, buffers: Sequence[Tensor], numbers: Tensor | None) -> Copier | None:
         """What copies into, or out of, these buffers; None where torch's own copies must do it."""
         ...

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from slicewise.support import open_on_demand
 from slicewise.transport.autograd import root, root_slope, slice_costs, weighted_cost
-from slicewise.transport.backproject import descend
+from slicewise.transport.backproject import backproject, descend
 from slicewise.transport.circle import (
     CirclePlan,
     circle_costs,
@@ -53,7 +53,9 @@ from slicewise.transport.sliced import (
     Gradients,
     JointMatcher,
     Matcher,
+    MovedPoints,
     Needs,
+    PointsMatcher,
     PricingMatcher,
     match_slices,
     project,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -22,7 +22,14 @@ from torch import Tensor
 
 from slicewise.support import broadcast, is_transformed
 from slicewise.transport.one_dim import Cells, Match, Wanted, pick, potential_of, unsort
-from slicewise.transport.sliced import Matcher, PricingMatcher, match_slices, project
+from slicewise.transport.sliced import (
+    Matcher,
+    MovedPoints,
+    PointsMatcher,
+    PricingMatcher,
+    match_slices,
+    project,
+)
 
 # Nodes of the quadrature of each piece of a cell, for p other than 1 and 2; and how far they reach.
 _NODES, _REACH = 41, 3.4
@@ -524,6 +531,10 @@ class LawMatcher(PricingMatcher):
 
     law: KnownLaw
     inner: Matcher = match_slices
+    # Cells that were used. Others may leave `equal_cells`, but a captured call reads these where they are.
+    _held: dict[tuple[int, torch.dtype, torch.device], LineCells] = field(
+        default_factory=dict, repr=False
+    )
 
     @property
     def plain(self) -> LawMatcher:
@@ -534,7 +545,17 @@ class LawMatcher(PricingMatcher):
         """See `PricingMatcher.numbers_held`; in float64 where there is no shorter way."""
         n = x.shape[-2]
         short = len(self.law.lines) == 1 and self.inner is not match_slices
-        return 2 * n + y.shape[-2] if short else 20 * n + y.shape[-2]
+        written_out = not self._points_stay
+        return (1 + written_out) * n + y.shape[-2] if short else 20 * n + y.shape[-2]
+
+    @property
+    def _points_stay(self) -> bool:
+        """Does the backend move the points of cells itself? A law that may be turned round has two rows of them."""
+        return isinstance(self.inner, PointsMatcher) and self.law.lines[0].symmetric
+
+    def graph_safe(self, p: float, x_weights: Tensor | None) -> bool:
+        """May it be captured as a CUDA graph? Where cells are found anew for each call, numbers are read on the host."""
+        return self._has_points(p) and x_weights is None
 
     def placed(self, y: Tensor, slices: Tensor) -> tuple[Tensor, Placed]:
         """The frame's projections (..., L, k), and where the law lies on slices."""
@@ -543,20 +564,30 @@ class LawMatcher(PricingMatcher):
         lengths = slices.detach().square().sum(dim=-1).sqrt()
         return frame, self.law.placed(frame, lengths)
 
-    def _as_points(self, x: Tensor, y: Tensor, slices: Tensor) -> tuple[Tensor, Tensor]:
-        """The means of cells on each slice (..., L, n), sorted, and the constant (..., L) beside them."""
+    def _cells(self, x: Tensor) -> LineCells:
+        key = (x.shape[-2], x.dtype, x.device)
+        found = self._held.get(key)
+        if found is None:
+            self._held[key] = found = equal_cells(self.law.lines[0], *key)
+        return found
+
+    def _as_points(
+        self, x: Tensor, y: Tensor, slices: Tensor
+    ) -> tuple[Tensor | MovedPoints, Tensor]:
+        """The means of cells on each slice, sorted, and the constant (..., L) beside them."""
         _, placed = self.placed(y, slices)
-        cells = equal_cells(self.law.lines[0], x.shape[-2], x.dtype, x.device)
+        cells = self._cells(x)
+        means, more = cells.means, placed.scale[..., 0].square() * cells.variance
+        if self._points_stay:
+            return MovedPoints(means, placed.loc, placed.scale), more
         batch = broadcast(x.shape[:-2], placed.loc.shape[:-2])
-        means = cells.means
         if not self.law.lines[0].symmetric:
             means = torch.where(placed.scale < 0, means.flip(-1), means)
         points = torch.addcmul(placed.loc, placed.scale, means)
-        points = points.expand(*batch, *points.shape[-2:]).contiguous()
-        return points, placed.scale[..., 0].square() * cells.variance
+        return points.expand(*batch, *points.shape[-2:]).contiguous(), more
 
-    def _has_points(self, p: float, x: Tensor, *others: Tensor | None) -> bool:
-        return p == 2 and len(self.law.lines) == 1 and not is_transformed(x, *others)
+    def _has_points(self, p: float, *given: Tensor | None) -> bool:
+        return p == 2 and len(self.law.lines) == 1 and not is_transformed(*given)
 
     def __call__(
         self,
@@ -606,7 +637,7 @@ class LawMatcher(PricingMatcher):
         *,
         p: float,
         root: bool,
-        y_sorted: Tensor | None = None,
+        y_sorted: Tensor | MovedPoints | None = None,
     ) -> tuple[Tensor, Tensor] | None:
         """See `PricingMatcher.priced`; None where the backend's matcher does not add up itself."""
         inner = self.inner

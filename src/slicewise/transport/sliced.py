@@ -47,6 +47,29 @@ class JointMatcher:
         raise NotImplementedError
 
 
+class MovedPoints(NamedTuple):
+    """Points that are the same on every line, in order, but for where they lie and how far apart: a law has such."""
+
+    points: Tensor  # (m,), in order
+    loc: Tensor  # (..., L, 1)
+    scale: Tensor  # (..., L, 1), at least 0
+
+    def written_out(self) -> Tensor:
+        """The points of every line, (..., L, m)."""
+        return torch.addcmul(self.loc, self.scale, self.points)
+
+
+class PointsMatcher:
+    """A matcher that takes `MovedPoints` for `y_sorted`: nothing of the size of the lines is made for them.
+
+    For p = 2, as many points as samples, equal weights, and no gradient to the points.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Match:
+        """`match_slices`."""
+        raise NotImplementedError
+
+
 class PricingMatcher:
     """A matcher that also adds up what it finds, and takes the gradient back to x."""
 
@@ -74,7 +97,7 @@ class PricingMatcher:
         *,
         p: float,
         root: bool,
-        y_sorted: Tensor | None = None,
+        y_sorted: Tensor | MovedPoints | None = None,
     ) -> tuple[Tensor, Tensor] | None:
         """Σ coefficients · costs (*batch,), or its p-th root, and the gradient of it in x (*batch, n, d).
 

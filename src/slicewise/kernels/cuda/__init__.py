@@ -2,7 +2,7 @@
 
 `compiler` compiles and launches; `match` sorts and prices lines of up to 4,096 numbers, `radix` longer ones; `draw`
 makes random directions, `rows` works on rows of slices, `frames` orthonormalizes, `backproject` takes gradients on lines
-back to samples, `plan` copies and sums around captured calls. `triton_sort` serves where nothing can be compiled.
+back to samples, `characteristic` has the sums of characteristic functions, `plan` copies and sums around captured calls. `triton_sort` serves where nothing can be compiled.
 
 Imports `support` and `transport`. Used by `slicewise.kernels`, once there is a CUDA device.
 """
@@ -15,7 +15,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from slicewise.kernels.cuda import backproject, draw, frames, match, plan, rows
+from slicewise.kernels.cuda import backproject, characteristic, draw, frames, match, plan, rows
 from slicewise.kernels.cuda.compiler import Route
 
 
@@ -74,6 +74,18 @@ class CudaKernels:
         each = weights.expand(*batch, lines[0])
         above, below = plan.cauchy_sums(g, at, each, masses, route=self.route)
         return above.view(batch), below.view(batch)
+
+    def characteristic_sums(self, lines: Tensor, step: float, n_points: int) -> Tensor | None:
+        if n_points > characteristic.MOST_POINTS:
+            return None
+        return characteristic.sums(lines, step, n_points, self.route)
+
+    def characteristic_slopes(
+        self, lines: Tensor, step: float, of_cosine: Tensor, of_sine: Tensor
+    ) -> Tensor | None:
+        if of_cosine.shape[-1] > characteristic.MOST_POINTS:
+            return None
+        return characteristic.slopes(lines, step, of_cosine, of_sine, self.route)
 
     def copier(self, buffers: Sequence[Tensor], numbers: Tensor | None) -> plan.BufferCopier | None:
         possible = self.route == "bindings" and len(buffers) <= plan.MOST_COPIES

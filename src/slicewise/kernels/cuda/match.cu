@@ -5,7 +5,8 @@
 // two, at least n and m; a thread holds ITEMS of them in registers; DIM is 0 where projections are given, else
 // the dimension of the samples to project here; ORDER is p. MASSES is 0 for equal numbers of equal weights, 1 for
 // unequal numbers of them, 2 where weights are given, as WEIGHTs. A block has SHARED bytes. Projections of a single
-// set may be given as PARTS arrays to be added up.
+// set may be given as PARTS arrays to be added up. MOVED is 1 where v is the same on every line but for place and scale,
+// and in order: a block then has the threads and the memory of one side.
 //
 // A number and its index are sorted as one word: the number in fixed point over its line's range, the
 // index below it. What is equal in fixed point is then put right by the numbers themselves.
@@ -13,6 +14,7 @@
 #if MASSES != 2
 typedef REAL WEIGHT;
 #endif
+constexpr int SIDES = MOVED ? 1 : 2;
 constexpr int THREADS = PADDED / ITEMS;
 constexpr int WARPS = THREADS / 32;
 __device__ constexpr int log2_of(int n) { return n == 1 ? 0 : 1 + log2_of(n / 2); }
@@ -26,14 +28,14 @@ constexpr int REPAIR_ROUNDS = 12;
 
 struct Shared {
   union {
-    REAL line[2][PADDED];
+    REAL line[SIDES][PADDED];
 #if MASSES == 2
     Mass knots[2][PADDED];  // once lines are in order
 #endif
   };
   union {
-    WORD words[2][PADDED];
-    REAL numbers[2][PADDED];
+    WORD words[SIDES][PADDED];
+    REAL numbers[SIDES][PADDED];
   } exchange;
   REAL lows[2][32];
   REAL highs[2][32];
@@ -368,7 +370,8 @@ __device__ __forceinline__ REAL unit_of(const Shared& shared, const WEIGHT* u_we
 // u, v: projections (rows, n) and (rows, m), or samples (sets, n, DIM) where DIM > 0; `u_sets` of them, 1 if all share.
 // slices (rows, DIM), or (n_slices, DIM) if `slices_shared`. v may be sorted projections (`v_sorted`): only
 // half the threads are then needed. u_grad, v_grad may be null. Weights are (sets, n), (sets, m) or null.
-extern "C" __global__ void __launch_bounds__(2 * THREADS) match_rows(
+// If MOVED, v are points (n,), which lie at loc + scale * v: both (v_sets, n_slices).
+extern "C" __global__ void __launch_bounds__(SIDES * THREADS) match_rows(
     const REAL* u, const REAL* v, const REAL* slices, REAL* costs, REAL* u_grad, REAL* v_grad, int n, int n_slices,
     int u_sets, int v_sets, int slices_shared, int v_sorted
 #if MASSES > 0
@@ -376,6 +379,9 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) match_rows(
 #endif
 #if MASSES == 2
     , const WEIGHT* u_weights, const WEIGHT* v_weights, int u_weight_sets, int v_weight_sets
+#endif
+#if MOVED
+    , const REAL* loc, const REAL* scale
 #endif
 ) {
   extern __shared__ unsigned char memory[];
@@ -406,6 +412,10 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) match_rows(
   WORD a[ITEMS];
   sort_lines(a, shared, given, (long long)n_slices * size, slice, weights, size, side, thread);
 
+#if MOVED
+  const long long placed = (v_sets == 1 ? 0 : set) * n_slices + line;
+  const REAL at = loc[placed], wide = scale[placed];
+#else
   // v in order of rank, in a layout that threads read and write side by side.
   REAL* v_ordered = shared.exchange.numbers[1];
   if (v_sorted) {
@@ -417,6 +427,7 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) match_rows(
       if (thread * ITEMS + k < m)
         v_ordered[k * THREADS + thread] = shared.line[1][a[k] & INDEX_MASK];
   }
+#endif
   REAL* slopes = shared.exchange.numbers[0];
 #if MASSES == 0
   __syncthreads();
@@ -428,7 +439,12 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) match_rows(
       if (thread * ITEMS + k < n) {
         const int i = int(a[k] & INDEX_MASK);
         REAL cost, slope;
-        price(shared.line[0][i] - v_ordered[k * THREADS + thread], cost, slope);
+#if MOVED
+        const REAL other = at + wide * v[thread * ITEMS + k];
+#else
+        const REAL other = v_ordered[k * THREADS + thread];
+#endif
+        price(shared.line[0][i] - other, cost, slope);
         total += cost;
         // Only this rank reads i, so its place may take what is written out next.
         shared.line[0][i] = slope * factor;
@@ -440,6 +456,7 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) match_rows(
     if (thread % 32 == 0) shared.lows[0][thread / 32] = total;
   }
   __syncthreads();
+#if !MOVED
   if (v_grad) {
     if (side == 1) {
 #pragma unroll
@@ -450,6 +467,7 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) match_rows(
     __syncthreads();
     for (int i = threadIdx.x; i < n; i += 2 * THREADS) v_grad[row * n + i] = shared.line[1][i];
   }
+#endif
   if (u_grad)
     for (int i = threadIdx.x; i < n; i += blockDim.x) u_grad[row * n + i] = shared.line[0][i];
   if (threadIdx.x == 0) {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from slicewise.kernels.cuda.compiler import Argument, Kernel, Route, kernel
-from slicewise.transport import Match, Wanted, project
+from slicewise.transport import Match, MovedPoints, PointsMatcher, Wanted, project
 from slicewise.transport import match_slices as plain
 
 LARGEST = 4096  # numbers that one block sorts
@@ -28,6 +29,17 @@ _TYPES = {
 }
 
 
+@dataclass(frozen=True)
+class CudaMatcher(PointsMatcher):
+    """`match_slices` by kernels that are compiled by one route."""
+
+    route: Route
+
+    def __call__(self, *given: Tensor | None, **how: Any) -> Match:
+        """See `match_slices`."""
+        return match_slices(*given, **how, route=self.route)  # type: ignore[arg-type]
+
+
 def match_slices(
     x: Tensor,
     y: Tensor,
@@ -37,7 +49,7 @@ def match_slices(
     *,
     p: float,
     wanted: Wanted = Wanted(),
-    y_sorted: Tensor | None = None,
+    y_sorted: Tensor | MovedPoints | None = None,
     route: Route = "bindings",
 ) -> Match:
     """As `transport.match_slices`; what asks for gradients to weights in plain torch."""
@@ -45,7 +57,8 @@ def match_slices(
         wanted.v_weights and y_weights is not None
     )
     if to_weights or x.dtype not in _TYPES:
-        return plain(x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=y_sorted)
+        lines = y_sorted.written_out() if isinstance(y_sorted, MovedPoints) else y_sorted
+        return plain(x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=lines)
     known = y_sorted if y_sorted is not None and not wanted.v and y_weights is None else None
     a, b = _alike(x_weights, y_weights)
     masses = masses_of(x, y, a, b)
@@ -73,9 +86,14 @@ def fits(samples: Tensor, n: int, masses: int) -> bool:
     return needed <= _ANY_DEVICE or needed <= _most_shared(samples.device)
 
 
-def shared_bytes(dtype: torch.dtype, padded: int, masses: int) -> int:
-    """What a block of match.cu takes: both lines (and knots in their place), both in order, and odd ends."""
+def shared_bytes(dtype: torch.dtype, padded: int, masses: int, moved: bool = False) -> int:
+    """What a block of match.cu takes: both lines (and knots in their place), both in order, and odd ends.
+
+    Against moved points one line, and no order of the other.
+    """
     size = _TYPES[dtype][2]
+    if moved:
+        return 2 * padded * size + 4 * 32 * size
     lines = 2 * padded * (max(size, 8) if masses == 2 else size)
     ends = 4 * 32 * size
     if masses > 0:  # sums and costs by warp, and two flags
@@ -108,22 +126,24 @@ def _match_short(
     masses: int,
     p: float,
     wanted: Wanted,
-    y_sorted: Tensor | None,
+    y_sorted: Tensor | MovedPoints | None,
     route: Route,
 ) -> Match:
     (n, d), m, n_slices = x.shape[-2:], y.shape[-2], slices.shape[-2]
-    given = (x, y, slices) if y_sorted is None else (x, y_sorted, slices)
+    moved = y_sorted if isinstance(y_sorted, MovedPoints) else None
+    known = y_sorted.loc if isinstance(y_sorted, MovedPoints) else y_sorted
+    given = (x, y if known is None else known, slices)
     weights = [w for w in (x_weights, y_weights) if w is not None]
     batch = torch.broadcast_shapes(*(t.shape[:-2] for t in given), *(w.shape[:-1] for w in weights))
     rows = math.prod(batch) * n_slices
     here, parts = d <= _PROJECTED_HERE, 1
     if here:
-        u, v = _sets(x, batch), _sets(y if y_sorted is None else y_sorted, batch)
+        u, v = _sets(x, batch), _sets(y if known is None else known, batch)
         directions = _sets(slices, batch)
     else:
         parts = _parts_of(x, y, slices)
         u = _projected(x, slices, batch, parts)
-        v = _projected(y, slices, batch, parts) if y_sorted is None else _sets(y_sorted, batch)
+        v = _projected(y, slices, batch, parts) if known is None else _sets(known, batch)
         directions = None
     costs = x.new_empty(*batch, n_slices)
     u_grad = x.new_empty(*batch, n_slices, n) if wanted.u else None
@@ -131,18 +151,23 @@ def _match_short(
     padded, items = _shape(max(n, m), rows)
     kind = weights[0].dtype if weights else None
     how = (x.dtype, padded, items, d if here else 0, parts, p, masses, kind, x.device, route)
-    run, shared = _compiled("match_rows", *how)
+    run, shared = _compiled("match_rows", *how, moved is not None)
     shared_slices = directions is not None and directions.shape[0] == 1 and rows > n_slices
-    flags = (int(shared_slices), int(y_sorted is not None))
+    flags = (int(shared_slices), int(known is not None))
     arguments: list[Argument] = [u, v, directions, costs, u_grad, v_grad]
-    sets = (1, 1) if parts > 1 else (u.shape[0], v.shape[0])
+    # What is given in parts is one set.
+    sets = (1 if parts > 1 else u.shape[0], 1 if parts > 1 and known is None else v.shape[0])
+    if moved is not None:
+        arguments[1] = moved.points.contiguous()
     arguments += [n, n_slices, *sets, *flags]
     if masses > 0:
         arguments.append(m)
     if masses == 2:
         a, b = (None if w is None else weight_rows(w, batch) for w in (x_weights, y_weights))
         arguments += [a, b, *(0 if w is None else w.shape[0] for w in (a, b))]
-    run(rows, (padded // items) * (1 if y_sorted is not None else 2), arguments, shared)
+    if moved is not None:
+        arguments += [v, _sets(moved.scale.expand(moved.loc.shape), batch)]
+    run(rows, (padded // items) * (1 if known is not None else 2), arguments, shared)
     return Match(costs, u_grad, v_grad, None, None)
 
 
@@ -219,14 +244,15 @@ def _compiled(
     weight: torch.dtype | None,
     device: torch.device,
     route: Route,
+    moved: bool = False,
 ) -> tuple[Kernel, int]:
     real, word, _ = _TYPES[dtype]
-    shared = shared_bytes(dtype, padded, masses)
+    shared = shared_bytes(dtype, padded, masses, moved)
     order = f"{p:g}" if p in (1.0, 2.0) else repr(p)
     settings = (
         f"typedef {real} REAL;\ntypedef {word} WORD;\nconstexpr int PADDED = {padded};\n"
         f"constexpr int ITEMS = {items};\nconstexpr int DIM = {d};\n#define ORDER {order}\n"
-        f"#define MASSES {masses}\nconstexpr int SHARED = {shared};\nconstexpr int PARTS = {parts};\n"
+        f"#define MASSES {masses}\n#define MOVED {int(moved)}\nconstexpr int SHARED = {shared};\nconstexpr int PARTS = {parts};\n"
     )
     if weight is not None:
         settings += f"typedef {_TYPES[weight][0]} WEIGHT;\n"

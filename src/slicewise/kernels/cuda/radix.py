@@ -15,7 +15,7 @@ from torch import Tensor
 
 from slicewise.kernels.cuda.compiler import Argument, Kernel, Route, kernel
 from slicewise.kernels.cuda.match import masses_of, weight_rows
-from slicewise.transport import Match, Wanted, match_slices, project
+from slicewise.transport import Match, MovedPoints, Wanted, match_slices, project
 
 # What sorting may take beside the lines and their order (one line of each side at the least); more lines at
 # once keep the device busier at the end of a pass.
@@ -80,16 +80,19 @@ def match_long(
     *,
     p: float,
     wanted: Wanted,
-    y_sorted: Tensor | None,
+    y_sorted: Tensor | MovedPoints | None,
     route: Route,
 ) -> Match:
     """`match_slices` of lines of any length, float32 or float64; no gradients to weights."""
     n, m, n_slices = x.shape[-2], y.shape[-2], slices.shape[-2]
+    moved = y_sorted if isinstance(y_sorted, MovedPoints) else None
     if max(n, m) >= _LONGEST:
+        y_sorted = y_sorted.written_out() if isinstance(y_sorted, MovedPoints) else y_sorted
         return match_slices(
             x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=y_sorted
         )
-    known = None if wanted.v or y_weights is not None else y_sorted
+    known = y_sorted.loc if isinstance(y_sorted, MovedPoints) else y_sorted
+    known = None if wanted.v or y_weights is not None else known
     given = (x, y if known is None else known, slices)
     weights = (x_weights, y_weights)
     batch = torch.broadcast_shapes(
@@ -110,13 +113,23 @@ def match_long(
     sets = [lines.shape[0] // n_slices if n_slices else 1 for lines in (u, v)]
     masses = masses_of(x, y, x_weights, y_weights)
     run = functools.partial(
-        _pricing, dtype=x.dtype, p=p, masses=masses, device=x.device, route=route
+        _pricing,
+        dtype=x.dtype,
+        p=p,
+        masses=masses,
+        device=x.device,
+        route=route,
+        moved=moved is not None,
     )
     if masses == 0:
         chunks = -(-n // _CHUNK)
         sums = torch.empty(rows, chunks, dtype=torch.float64, device=x.device)
         arguments: list[Argument] = [u, v, u_order, v_order, u_grad, v_grad, sums]
-        run("price_ranks")(rows * chunks, _READERS, [*arguments, n, n_slices, *sets, chunks])
+        arguments += [n, n_slices, *sets, chunks]
+        if moved is not None:
+            arguments[1] = moved.points.contiguous()
+            arguments += [v, _rows(moved.scale.expand(moved.loc.shape), batch)]
+        run("price_ranks")(rows * chunks, _READERS, arguments)
         costs = sums.sum(dim=-1) / n
     else:
         tiles = -(-(n + m) // (_READERS * _CELLS))
@@ -248,12 +261,18 @@ def _sorting(name: str, dtype: torch.dtype, device: torch.device, route: Route) 
 
 @functools.cache
 def _pricing(
-    name: str, dtype: torch.dtype, p: float, masses: int, device: torch.device, route: Route
+    name: str,
+    dtype: torch.dtype,
+    p: float,
+    masses: int,
+    device: torch.device,
+    route: Route,
+    moved: bool = False,
 ) -> Kernel:
     order = f"{p:g}" if p in (1.0, 2.0) else repr(p)
     settings = (
         f"typedef {_SHAPES[dtype].real} REAL;\n#define ORDER {order}\n#define MASSES {masses}\n"
-        f"constexpr int READERS = {_READERS};\nconstexpr int CHUNK = {_MASS_CHUNK if masses else _CHUNK};\n"
+        f"#define MOVED {int(moved)}\nconstexpr int READERS = {_READERS};\nconstexpr int CHUNK = {_MASS_CHUNK if masses else _CHUNK};\n"
         f"constexpr int CELLS = {_CELLS};\n"
     )
     tiles = ("price_tiles", "settle")

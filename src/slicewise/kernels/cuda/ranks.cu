@@ -4,29 +4,42 @@
 // MASSES is 0 for equal numbers of equal weights, 1 for unequal numbers of them, 2 where weights are given.
 //
 // u (sets, n_slices, n) and v (sets, n_slices, m) are in order, one set if all rows share it; so are the indices of their
-// samples. Where u_grad (rows, n) or v_grad (rows, m) is not null, it takes the slopes at the places the order names.
+// samples. If MOVED, v are points (n,), which lie at loc + scale * v on each line: both (v_sets, n_slices).
+// Where u_grad (rows, n) or v_grad (rows, m) is not null, it takes the slopes at the places the order names.
 
 #if MASSES == 0
 // sums (rows, chunks) take the costs.
 extern "C" __global__ void __launch_bounds__(READERS) price_ranks(
     const REAL* __restrict__ u, const REAL* __restrict__ v, const unsigned* __restrict__ u_order,
     const unsigned* __restrict__ v_order, REAL* u_grad, REAL* v_grad, double* sums, int n, int n_slices,
-    int u_sets, int v_sets, int chunks) {
+    int u_sets, int v_sets, int chunks
+#if MOVED
+    , const REAL* loc, const REAL* scale
+#endif
+) {
   __shared__ double by_warp[READERS / 32];
   const int thread = threadIdx.x;
   const long long row = blockIdx.x / chunks;
   const int first = int(blockIdx.x % chunks) * CHUNK, end = min(first + CHUNK, n);
   const long long u_line = (u_sets == 1 ? row % n_slices : row) * n;
-  const long long v_line = (v_sets == 1 ? row % n_slices : row) * n;
+  const long long v_row = v_sets == 1 ? row % n_slices : row;
+#if MOVED
+  const REAL at = loc[v_row], wide = scale[v_row];
+#endif
   const REAL factor = REAL(1) / REAL(n);
   double total = 0;
 #pragma unroll 8
   for (int rank = first + thread; rank < end; rank += READERS) {
     REAL cost, slope;
-    price(u[u_line + rank] - v[v_line + rank], cost, slope);
+#if MOVED
+    const REAL other = at + wide * v[rank];
+#else
+    const REAL other = v[v_row * n + rank];
+#endif
+    price(u[u_line + rank] - other, cost, slope);
     total += double(cost);
     if (u_grad) u_grad[row * n + u_order[u_line + rank]] = slope * factor;
-    if (v_grad) v_grad[row * n + v_order[v_line + rank]] = -slope * factor;
+    if (v_grad) v_grad[row * n + v_order[v_row * n + rank]] = -slope * factor;
   }
   for (int apart = 16; apart > 0; apart /= 2) total += __shfl_xor_sync(EVERY, total, apart);
   if (thread % 32 == 0) by_warp[thread / 32] = total;

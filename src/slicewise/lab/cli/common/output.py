@@ -13,7 +13,7 @@ from slicewise.lab.errors import UserError
 from slicewise.support import check_file_writable
 
 # In the head of every report.
-REPORT_MARK = b"<title>slicewise: learning with sliced-Wasserstein"
+REPORT_MARK = b'<meta name="generator" content="slicewise report">'
 
 
 def check_output_path(
