@@ -374,7 +374,7 @@ def recolored(
     """
     import torch
 
-    from slicewise.color.threads import one_thread
+    from slicewise.color import one_thread
 
     workers = torch.get_num_threads()
     last = [shot.stop for shot in shots[:-1]]
