@@ -14,7 +14,7 @@ SIDE = 33  # nodes along an edge of the color cube: 8 levels of 255 apart
 _SLOPE, _BEND = 1.5e-3, 1.5e-4
 # Added to the eigenvalues of the preconditioner: the regularization is zero for constant fields.
 _FLOOR = 1e-7
-_ITERATIONS, _PRECISION = 150, 1e-4
+_ITERATIONS, _PRECISION = 150, 1e-6
 
 
 def lattice(side: int = SIDE) -> Tensor:
