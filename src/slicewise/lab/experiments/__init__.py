@@ -21,6 +21,7 @@ from slicewise.lab.experiments.flows import ELEVEN, TIMED_PREFIX
 from slicewise.lab.experiments.latent import presets as latent_presets
 from slicewise.lab.experiments.latent.cells import ADAM, COMPUTED, DISPLACEMENT, UNTRAINED
 from slicewise.lab.experiments.latent.tasks import GENERATION
+from slicewise.lab.experiments.selection import Selection
 from slicewise.lab.experiments.theory.evaluation import noise_of
 from slicewise.lab.latents import LatentChoice
 from slicewise.lab.names import (
@@ -37,7 +38,7 @@ from slicewise.problem import Convention
 
 __all__ = [
     "ADAM", "CHECKS", "COMPUTED", "DISPLACEMENT", "ELEVEN", "EXPERIMENTS", "GENERATE", "GENERATION", "TIMED_PREFIX",
-    "TRANSLATE", "UNTRAINED", "Check", "Measured", "Options", "noise_of", "published_objective", "published_rate", "task_from",
+    "TRANSLATE", "UNTRAINED", "Check", "Measured", "Options", "Selection", "noise_of", "published_objective", "published_rate", "task_from",
 ]  # fmt: skip
 
 
@@ -55,13 +56,12 @@ class Options:
     machine: str = "here"  # that runs are timed on
     # Latents of the user instead of encoded digits.
     latents: LatentChoice = field(default_factory=LatentChoice)
-    parts: tuple[str, ...] = ()  # of generate and translate; none means all
-    variants: tuple[str, ...] = ()  # of generate and translate; none means all
+    selection: Selection = field(default_factory=Selection)  # a part of the experiment
 
 
 def _trained(experiment: str, asked: Options) -> Sequence[Cell]:
     return latent_presets.cells(
-        experiment, asked.preset, asked.latents, asked.machine, asked.parts, asked.variants
+        experiment, asked.preset, asked.latents, asked.machine, asked.selection.parts
     )
 
 
