@@ -15,7 +15,8 @@ study() { # STORE EXPERIMENT OPTION...
     shift 2
     PYTHONPATH=src${PYTHONPATH:+:$PYTHONPATH} OMP_NUM_THREADS=1 python -m slicewise reproduce "$experiment" \
         --preset paper --store "$out/$store.db" --device cuda --no-report "$@" >"$out/$store.log" 2>&1
-    echo "$(date +%T) $store: $? $(tail -n 1 "$out/$store.log")"
+    local status=$?
+    echo "$(date +%T) $store: $status $(tail -n 1 "$out/$store.log")"
 }
 
 for part in "$@"; do

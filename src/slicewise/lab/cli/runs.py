@@ -193,7 +193,7 @@ def _coverage(folder: Path, csv: Path | None) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from slicewise.lab.report import counts, coverage, coverage_csv, coverage_table
+    from slicewise.lab.coverage import counts, coverage, coverage_csv, coverage_table
 
     found = coverage(folder)
     if csv is not None:

@@ -36,8 +36,16 @@ from slicewise.lab.names import (
 from slicewise.lab.study import Cell
 from slicewise.problem import Convention
 
+# The rates that the paper lists, on its scale.
+PUBLISHED_RATES: dict[str, tuple[float, ...]] = {
+    GRADIENT_FLOW: gradient_flow.RATES,
+    COLOR: color.RATES,
+    GENERATE: latent_presets.RATES,
+    TRANSLATE: latent_presets.RATES,
+}
+
 __all__ = [
-    "ADAM", "CHECKS", "COMPUTED", "DISPLACEMENT", "ELEVEN", "EXPERIMENTS", "GENERATE", "GENERATION", "TIMED_PREFIX",
+    "ADAM", "CHECKS", "COMPUTED", "DISPLACEMENT", "ELEVEN", "EXPERIMENTS", "GENERATE", "GENERATION", "PUBLISHED_RATES", "TIMED_PREFIX",
     "TRANSLATE", "UNTRAINED", "Check", "Measured", "Options", "Selection", "noise_of", "published_objective", "published_rate", "task_from",
 ]  # fmt: skip
 

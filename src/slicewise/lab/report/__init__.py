@@ -2,7 +2,7 @@
 
 `page` puts sections together: `flows` (with its summary), `latents`, `theory`. They are made of the blocks of `layout`, of
 `charts` (Vega-Lite) and `drawings` (matplotlib), from runs that may be compared (`flow_runs`, `training_runs`), at the best of
-several rates (`best`); `reasons` says why a number is not the paper's, `coverage` which of them have one of ours beside them. Altair, matplotlib and Jinja are imported when a report
+several rates (`best`); `reasons` says why a number is not the paper's. Altair, matplotlib and Jinja are imported when a report
 is written.
 
 Imports judging, steps, support and every earlier room of lab. Used by cli.
@@ -16,7 +16,6 @@ from slicewise.support import open_on_demand
 
 if TYPE_CHECKING:
     from slicewise.lab.report.best import best_of
-    from slicewise.lab.report.coverage import counts, coverage, coverage_csv, coverage_table
     from slicewise.lab.report.page import write_report
     from slicewise.lab.report.training_runs import Group, groups, no_rate_lines, samples
 else:
@@ -24,13 +23,9 @@ else:
         __name__,
         {
             "best": "best_of",
-            "coverage": "counts coverage coverage_csv coverage_table",
             "page": "write_report",
             "training_runs": "Group groups no_rate_lines samples",
         },
     )
 
-__all__ = [
-    "Group", "best_of", "counts", "coverage", "coverage_csv", "coverage_table", "groups", "no_rate_lines", "samples",
-    "write_report",
-]  # fmt: skip
+__all__ = ["Group", "best_of", "groups", "no_rate_lines", "samples", "write_report"]

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from slicewise.lab.experiments import GENERATION, TIMED_PREFIX, published_objective
-from slicewise.lab.experiments.color import RATES as COLOR_RATES
-from slicewise.lab.experiments.color import published_rate
-from slicewise.lab.experiments.gradient_flow import RATES as TOY_RATES
-from slicewise.lab.experiments.latent.presets import RATES as LATENT_RATES
+from slicewise.lab.experiments import (
+    GENERATION,
+    PUBLISHED_RATES,
+    TIMED_PREFIX,
+    published_objective,
+    published_rate,
+)
 from slicewise.lab.names import COLOR, GENERATE, GRADIENT_FLOW, IMAGE_FLOW, TRANSLATE
 from slicewise.lab.published import Published, published
 from slicewise.lab.study import kept_means
@@ -81,11 +83,15 @@ def _root(variant: str) -> str:
 
 def _distances(one: Published) -> _Wanted:
     if one.table == "gradient_flow_best":
-        return _Wanted(GRADIENT_FLOW, str, _root, 10_000, 300, TOY_RATES)
+        return _Wanted(GRADIENT_FLOW, str, _root, 10_000, 300, PUBLISHED_RATES[GRADIENT_FLOW])
     if one.table.startswith("color"):
-        return _Wanted(COLOR, str, published_objective, 50_000, 3000, COLOR_RATES, _color_scale)
+        return _Wanted(
+            COLOR, str, published_objective, 50_000, 3000, PUBLISHED_RATES[COLOR], _color_scale
+        )
     experiment = GENERATE if one.setting == "unconditional" else TRANSLATE
-    return _Wanted(experiment, _latent_setting, latent_objective, 10_000, None, LATENT_RATES)
+    return _Wanted(
+        experiment, _latent_setting, latent_objective, 10_000, None, PUBLISHED_RATES[TRANSLATE]
+    )
 
 
 # Table and setting of the paper's times: experiment, our setting, steps.
