@@ -42,11 +42,12 @@ def test_runs_and_their_means(tmp_path):
     assert (folder / "runs" / "gradient-flow.csv.gz").read_bytes() == packed
 
 
-def test_a_commit_that_a_run_names_itself_stays(tmp_path):
-    store = stored(tmp_path / "a.db", [("sw", 0.1, 0, 1.0, 2.0)], versions={"commit": "own"})
+@pytest.mark.parametrize(("own", "noted"), [("own", "own"), ("own-dirty", "other")])
+def test_a_commit_that_a_run_names_itself_stays(tmp_path, own, noted):
+    store = stored(tmp_path / "a.db", [("sw", 0.1, 0, 1.0, 2.0)], versions={"commit": own})
     keep([store], tmp_path, "other")
     (row,) = kept_runs(tmp_path, "gradient-flow")
-    assert row["versions"]["commit"] == "own"
+    assert row["versions"]["commit"] == noted
 
 
 def test_the_newer_of_two_runs_counts_whatever_their_order(tmp_path):

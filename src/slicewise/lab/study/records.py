@@ -37,7 +37,7 @@ def keep(stores: Iterable[Path], folder: Path, commit: str | None = None) -> dic
     Args:
         stores: files that `slicewise reproduce` wrote.
         folder: of the records; it is made if there is none.
-        commit: of the code that made the runs, for those that do not say it.
+        commit: of the code that made the runs, for those that name none, or one with changes ("-dirty").
 
     Returns:
         How many runs were added or replaced, by experiment.
@@ -46,8 +46,8 @@ def keep(stores: Iterable[Path], folder: Path, commit: str | None = None) -> dic
     for store in stores:
         with Store.reading(store) as opened:
             for row in opened.rows():
-                if commit is not None:
-                    row["versions"] = {"commit": commit, **row["versions"]}
+                if commit is not None and _unknown(row["versions"].get("commit")):
+                    row["versions"]["commit"] = commit
                 found.setdefault(row["experiment"], []).append({**row, "trace": {}})
     counts = {}
     for experiment, rows in found.items():
@@ -88,6 +88,10 @@ def kept_means(folder: Path, experiment: str) -> list[Line]:
         )
     with file.open(newline="") as opened:
         return list(csv.DictReader(opened))
+
+
+def _unknown(commit: str | None) -> bool:
+    return commit is None or commit.endswith("-dirty")
 
 
 def _runs_file(folder: Path, experiment: str) -> Path:
