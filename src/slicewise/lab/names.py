@@ -27,6 +27,8 @@ VARIANTS = (
 # Those of `slicewise.distance.Objective`.
 OBJECTIVES = ("power", "root", "mean_root")
 DTYPES = ("float64", "float32")
+# Those of `slicewise.variants.PRESETS`.
+RECIPES = ("paper", "flow_script", "color_script", "dg")
 # Those of `slicewise.color.LOOKS`.
 LOOKS = ("natural", "exact", "linear")
 
@@ -65,9 +67,9 @@ OPTION_USERS: Mapping[str, Sequence[str]] = {
         ("--latents", "--labels", "--held-out", "--adult", "--child", "--more"),
         (GENERATE, TRANSLATE),
     ),
-    "--dtype": (GRADIENT_FLOW, IMAGE_FLOW, COLOR),
+    **dict.fromkeys(("--dtype", "--recipes"), (GRADIENT_FLOW, IMAGE_FLOW, COLOR)),
     **dict.fromkeys(
-        ("--only", "--variant", "--setting", "--objective", "--seed", "--max-steps"),
+        ("--only", "--variant", "--setting", "--objective", "--rate", "--seed", "--max-steps"),
         (GRADIENT_FLOW, IMAGE_FLOW, COLOR, GENERATE, TRANSLATE),
     ),
 }

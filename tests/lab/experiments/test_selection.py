@@ -56,6 +56,17 @@ def test_names_seeds_steps_and_precision():
     assert [(cell.seeds, cell.steps, cell.dtype) for cell in timed] == [((0,), 10_000, "float32")]
 
 
+def test_rates_and_recipes():
+    found = chosen(rates=(0.3, 1e3), recipes="flow_script", settings=("swiss d=2",), seeds=(0,))
+    assert {cell.setting for cell in found} == {"swiss d=2, flow_script"}
+    rates = {cell.objective: cell.rates for cell in found if cell.variant == "sw"}
+    assert rates == {"root": (0.3,), "power": (0.3, 1e3)}
+    assert "Uniform(30)" in found[0].runs[0].given["recipe"]
+    assert not {run.key for c in found for run in c.runs} & {
+        run.key for c in toys() for run in c.runs
+    }
+
+
 def test_names_that_nothing_has():
     with pytest.raises(
         UserError, match="--setting swiss d=3: there is none here; give one of 8gauss"

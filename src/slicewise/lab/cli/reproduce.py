@@ -29,6 +29,7 @@ from slicewise.lab.names import (
     OBJECTIVES,
     OPTION_USERS,
     PRESETS,
+    RECIPES,
     THEORY,
     TRANSLATE,
     VARIANTS,
@@ -182,6 +183,14 @@ def reproduce(
             rich_help_panel=PART,
         ),
     ] = None,
+    rate: Annotated[
+        list[float] | None,
+        typer.Option(
+            metavar="RATE",
+            help="A rate of the preset, on the scale it is given to the flow. \\[default: all]",
+            rich_help_panel=PART,
+        ),
+    ] = None,
     seed: Annotated[
         list[int] | None,
         typer.Option(
@@ -199,6 +208,14 @@ def reproduce(
         typer.Option(
             help="float64 or float32 for flows, instead of the preset's.",
             autocompletion=options.one_of(DTYPES),
+            rich_help_panel=PART,
+        ),
+    ] = None,
+    recipes: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Published options of the variants, for flows: {', '.join(RECIPES)}. \\[default: paper]",
+            autocompletion=options.one_of(RECIPES),
             rich_help_panel=PART,
         ),
     ] = None,
@@ -226,9 +243,11 @@ def reproduce(
         "--variant": variant or None,
         "--setting": setting or None,
         "--objective": objective or None,
+        "--rate": rate or None,
         "--seed": seed or None,
         "--max-steps": max_steps,
         "--dtype": dtype,
+        "--recipes": recipes,
     }
     _check_read(experiment, [name for name, v in given.items() if v != usual.get(name)])
     parts = LATENT_PARTS if experiment in (GENERATE, TRANSLATE, "all") else FLOW_PARTS
@@ -236,6 +255,8 @@ def reproduce(
         check_choice("--only", part, parts)
     if dtype is not None:
         check_choice("--dtype", dtype, DTYPES)
+    if recipes is not None:
+        check_choice("--recipes", recipes, RECIPES)
     if max_steps is not None and max_steps < 1:
         raise UserError(f"--max-steps {max_steps}: give a number of steps, 1 or more")
     asked = EngineOptions(engine, device, jobs, address, cpus_per_task, gpus_per_task, quiet)
@@ -272,9 +293,11 @@ def reproduce(
                     tuple(variant or ()),
                     tuple(setting or ()),
                     tuple(objective or ()),
+                    tuple(rate or ()),
                     tuple(seed or ()),
                     max_steps,
                     dtype,
+                    recipes,
                 ),
             ),
         )

@@ -20,18 +20,23 @@ class Selection:
         variants: names of variants.
         settings: names of settings, as a store has them; that of a timed cell begins with "runtime, ".
         objectives: "power", "root", "mean_root"; of trainings also "displacement", "adam", "computed".
+        rates: some of those of the preset; cells without rates have none of them.
         seeds: instead of those of the preset; of timed cells, which have one seed each, those among them.
         max_steps: the most steps of a run, instead of the preset's; timed cells keep theirs.
         dtype: of the samples of flows, instead of the preset's.
+        recipes: published options of variants for flows, one of `slicewise.variants.PRESETS`, instead of the preset's; settings
+            then end in its name.
     """
 
     parts: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     objectives: tuple[str, ...] = ()
+    rates: tuple[float, ...] = ()
     seeds: tuple[int, ...] = ()
     max_steps: int | None = None
     dtype: str | None = None
+    recipes: str | None = None
 
     def of(self, cells: Sequence[Cell]) -> list[Cell]:
         """Return the cells that are wanted.
@@ -71,12 +76,21 @@ class Selection:
         if isinstance(cell, FlowCell) and self.parts and cell.part not in self.parts:
             return None
         if cell.alone:
-            return cell if not self.seeds or set(cell.seeds) <= set(self.seeds) else None
+            timed = not self.seeds or set(cell.seeds) <= set(self.seeds)
+            return cell if timed and not self.rates and self.recipes is None else None
+        if self.rates:
+            some = tuple(rate for rate in cell.rates or () if rate in self.rates)
+            if not some:
+                return None
+            cell = replace(cell, rates=some)
         chosen: FlowCell | TrainingCell = replace(
             cell, seeds=self.seeds or cell.seeds, steps=self.max_steps or cell.steps
         )
-        if self.dtype is not None and isinstance(chosen, FlowCell):
-            chosen = replace(chosen, dtype=self.dtype)
+        if isinstance(chosen, FlowCell):
+            chosen = replace(chosen, dtype=self.dtype or chosen.dtype)
+            if self.recipes is not None:
+                suffix = f"{chosen.suffix}, {self.recipes}"
+                chosen = replace(chosen, defaults=self.recipes, suffix=suffix)
         return chosen
 
 
