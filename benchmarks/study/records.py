@@ -42,11 +42,14 @@ class Records:
         """Return the settings of an experiment."""
         return sorted({setting for setting, _, _ in self._lines[experiment]})
 
-    def searched(self, experiment: str, setting: str, variant: str, objective: str) -> list[Line]:
+    def searched(
+        self, experiment: str, setting: str, variant: str, objective: str, convention: str = "mean"
+    ) -> list[Line]:
         """Return a line for each rate, from the least, with as many steps as the paper's; the one with more seeds if there are two."""
         best: dict[float, Line] = {}
         for line in self.lines(experiment, setting, variant, objective):
-            if line["lr"] and int(line["limit"]) == STEPS[experiment]:
+            whole = int(line["limit"]) == STEPS[experiment] and line["convention"] == convention
+            if line["lr"] and whole:
                 rate = float(line["lr"])
                 if rate not in best or int(best[rate]["seeds"]) < int(line["seeds"]):
                     best[rate] = line

@@ -142,7 +142,9 @@ def _distance(one: Published, lines: dict[tuple[str, str, str], list[Line]]) -> 
     found = [
         line
         for line in lines.get((wanted.experiment, setting, one.variant), [])
-        if line["lr"] and line["objective"] in ("root", "power", "mean_root")
+        if line["lr"]
+        and line["objective"] in ("root", "power", "mean_root")
+        and line["convention"] == "mean"
     ]
     objective = wanted.objective(one.variant)
     whole = int(wanted.steps)
