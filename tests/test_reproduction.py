@@ -379,7 +379,7 @@ def test_colors_at_their_best_rate():
             assert theirs == f"{paper.mean:.2f} at {paper.lr:g}"
             found = best_color(setting, variant)
             if found is None:
-                assert ours == "–"
+                assert ours == "–" or ours.endswith("(5,000 steps)")
             else:
                 left, rate = (float(one) for one in ours.split(" at "))
                 assert (left, rate) == (pytest.approx(found[0], rel=0.06), found[1])

@@ -43,13 +43,29 @@ class Records:
         return sorted({setting for setting, _, _ in self._lines[experiment]})
 
     def searched(
-        self, experiment: str, setting: str, variant: str, objective: str, convention: str = "mean"
+        self,
+        experiment: str,
+        setting: str,
+        variant: str,
+        objective: str,
+        *,
+        convention: str = "mean",
+        steps: int | None = None,
     ) -> list[Line]:
-        """Return a line for each rate, from the least, with as many steps as the paper's; the one with more seeds if there are two."""
+        """Return a line for each rate, from the least; the one with more seeds if there are two.
+
+        Args:
+            experiment: by its name.
+            setting: as stored.
+            variant: by its name.
+            objective: as stored.
+            convention: of the loss.
+            steps: that were allowed; those of the paper if None.
+        """
         best: dict[float, Line] = {}
         for line in self.lines(experiment, setting, variant, objective):
-            whole = int(line["limit"]) == STEPS[experiment] and line["convention"] == convention
-            if line["lr"] and whole:
+            allowed = int(line["limit"]) == (steps or STEPS[experiment])
+            if line["lr"] and allowed and line["convention"] == convention:
                 rate = float(line["lr"])
                 if rate not in best or int(best[rate]["seeds"]) < int(line["seeds"]):
                     best[rate] = line
@@ -65,10 +81,12 @@ class Records:
         found = [x for x in self.lines(experiment, setting, variant, "power") if not x["lr"]]
         return max(found, key=lambda line: int(line["seeds"]))
 
-    def colors(self, setting: str, variant: str, objective: str | None = None) -> dict[float, Line]:
-        """Return a line for each rate of the paper, on its scale; none if there are no runs of 50,000 steps."""
+    def colors(
+        self, setting: str, variant: str, objective: str | None = None, steps: int | None = None
+    ) -> dict[float, Line]:
+        """Return a line for each rate of the paper, on its scale; none if there are no runs of 50,000 (or so many) steps."""
         name = objective or published_objective(variant)
-        lines = self.searched(COLOR, setting, variant, name)
+        lines = self.searched(COLOR, setting, variant, name, steps=steps)
         return {published_rate(float(x["lr"]), name, 3000): x for x in lines}
 
     def timed(self, experiment: str, setting: str, variant: str) -> Line:
