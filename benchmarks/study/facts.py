@@ -536,25 +536,39 @@ class Facts:
 
     @property
     def sensitivity(self) -> str:
-        """What changes with other published options of the variants, and with the scale of the published scripts."""
-        setting = "swiss d=50"
+        """Steps with other published options of the variants, and distances on the root at rates that were run with both."""
+        setting, other = "swiss d=50", "swiss d=50, flow_script"
+        again = {
+            v: [x["lr"] for x in self.records.searched(GRADIENT_FLOW, other, v, "root")]
+            for v in ELEVEN
+        }
+        head = ["swiss, d = 50", "steps computed, `paper`", "`flow_script`", "`dg`"]
+        if any(again.values()):
+            head += ["best rate on the root, `paper`", "`flow_script`"]
         rows = []
         for v in ELEVEN:
-            row = [v, self._toy_steps(setting, v)]
-            row += [
-                self._toy_steps(f"{setting}, {recipes}", v) for recipes in ("flow_script", "dg")
-            ]
-            rates = [
-                x["lr"]
-                for x in self.records.searched(GRADIENT_FLOW, f"{setting}, flow_script", v, "root")
-            ]
-            for place in (setting, f"{setting}, flow_script"):
+            row = [v, *(self._toy_steps(place, v) for place in (setting, other, f"{setting}, dg"))]
+            for place in (setting, other) if any(again.values()) else ():
                 lines = self.records.searched(GRADIENT_FLOW, place, v, "root")
-                some = [float(x["w2_mean"]) for x in lines if x["lr"] in rates]
+                some = [float(x["w2_mean"]) for x in lines if x["lr"] in again[v]]
                 row.append(short(min(some)) if some else "–")
             rows.append(row)
-        head = ["swiss, d = 50", "steps computed, `paper`", "`flow_script`", "`dg`", "best rate on the root, `paper`", "`flow_script`"]  # fmt: skip
         return table(head, rows)
+
+    @property
+    def sensitivity_rates(self) -> str:
+        """The rates on the root at which both options were run; empty if none was."""
+        found = {
+            float(x["lr"])
+            for v in ELEVEN
+            for x in self.records.searched(GRADIENT_FLOW, "swiss d=50, flow_script", v, "root")
+        }
+        return ", ".join(f"{rate:g}" for rate in sorted(found))
+
+    @property
+    def color_dsw(self) -> bool:
+        """Whether `dsw` was run at every rate with all steps, on all pairs."""
+        return all((s, "dsw") in self.color_best for s in SETS)
 
     def _toy_steps(self, setting: str, variant: str) -> str:
         found = [
