@@ -67,7 +67,8 @@ class Facts:
     @functools.cached_property
     def count(self) -> dict[str, int]:
         """How many numbers have a counterpart, by status; `all` of them."""
-        return {**counts(self._covered), "all": len(self._covered)}
+        found = {str(status): number for status, number in counts(self._covered).items()}
+        return {**found, "all": len(self._covered)}
 
     @property
     def coverage_table(self) -> str:
@@ -466,7 +467,9 @@ class Facts:
                     flat[v, task] = max(some) / min(some) - 1
             rows.append(row)
         nans = sum(math.isnan(o.mean) for o in published() if o.table == "translation_full")
+        halves = {v: self._half_rate(v) for v in ("maxsw", "imsw", "sw", "ebsw")}
         return {
+            "halves": ", ".join(f"`{v}` {short(rate, 1)}" for v, rate in halves.items()),
             "table": table(["best W₂, ours / the paper's", *TASKS], rows),
             "rates": len(self._searched(TRANSLATE, TASKS[0], "sw")),
             "runs": runs,
@@ -475,6 +478,14 @@ class Facts:
             "printed": sum(o.table == "translation_full" for o in published()),
             "flat": f"{100 * max(flat.values()):.1f} %",
         }
+
+    def _half_rate(self, variant: str) -> float:
+        """The least rate that removes half of what the best one removes of the W_2 of male to female."""
+        lines = self._searched(TRANSLATE, TASKS[0], variant)
+        ends = {float(x["lr"]): float(x["w2_mean"]) for x in lines}
+        (still,) = self.records.lines(TRANSLATE, TASKS[0], "not moved", "untrained")
+        middle = (float(still["w2_mean"]) + min(ends.values())) / 2
+        return min(rate for rate, end in ends.items() if end <= middle)
 
     @functools.cached_property
     def mean_root(self) -> dict[str, Any] | None:

@@ -45,17 +45,21 @@ def basin(records: Records, setting: str = "swiss d=50") -> Figure:
     }
     computed = {v: records.computed(setting, v) for v in ELEVEN}
     for panel, (objective, title) in zip(panels, titles.items(), strict=True):
-        least = np.inf
+        least, most = np.inf, 0.0
         for variant in (*ELEVEN[1:], ELEVEN[0]):
             lines = records.searched(GRADIENT_FLOW, setting, variant, objective)
             rates = [float(line["lr"]) for line in lines]
-            least = min(least, *rates)
+            least, most = min(least, *rates), max(most, *rates)
             _drawn(panel, variant, rates, [_height(line) for line in lines])
         for variant, line in computed.items():
             color, mark = STYLES[variant]
             panel.plot([least / 12], [_height(line)], mark, color=color, ms=6, clip_on=False)
         panel.axvline(least / 4, color=GRAY, lw=0.6)
         panel.set(xscale="log", yscale="log", xlabel="learning rate", title=title)
+        # No tick left of the rates, where steps were computed.
+        panel.set_xticks([tick for tick in panel.get_xticks() if tick >= least / 2])
+        panel.set_xlim(least / 40, 3 * most)
+        panel.minorticks_off()
         panel.text(least / 12, 1.01, "no rate:\ncomputed", fontsize=7, ha="center", va="bottom", color=GRAY, transform=panel.get_xaxis_transform())  # fmt: skip
         panel.grid(alpha=0.25)
     panels[0].set_ylabel("exact W₂ left")
@@ -134,10 +138,14 @@ def ways(records: Records) -> Figure:
         panel.plot(
             at, np.maximum(path.w2.numpy(), LOWEST), color=BLUE, lw=2, label="sw, step computed"
         )
-        for objective, color, words in (("root", GRAY, "SW₂"), ("power", ORANGE, "SW₂²")):
+        # Both after 10,000 steps: wide gray dashes show beside narrow ones.
+        for objective, color, size, words in (
+            ("root", GRAY, 20, "SW₂"),
+            ("power", ORANGE, 9, "SW₂²"),
+        ):
             lines = records.searched(GRADIENT_FLOW, f"{name} d={d}", "sw", objective)
             ends = [_height(line) for line in lines if np.isfinite(float(line["w2_mean"]))]
-            panel.plot([10_000] * len(ends), ends, "_", color=color, ms=11, label=f"sw, each rate on {words}")  # fmt: skip
+            panel.plot([10_000] * len(ends), ends, "_", color=color, ms=size, label=f"sw, each rate on {words}")  # fmt: skip
         panel.set(xscale="symlog", yscale="log", xlabel="steps", ylabel="exact W₂", ylim=(LOWEST / 3, 3))  # fmt: skip
         panel.legend(fontsize=6.5, loc="lower left")
         panel.grid(alpha=0.25)

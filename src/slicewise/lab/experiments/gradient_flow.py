@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -99,8 +99,8 @@ def cells(preset: str, convention: Convention = "mean", machine: str = "here") -
             known = (NAME, task, variant)
             made.append(FlowCell(*known, "power", None, seeds, searched, convention, reduce=True))
             if preset != "quick" and task.d > 2:
-                computed = (*known, "power", None, seeds, searched, convention)
-                made.append(FlowCell(*computed, suffix=UNREDUCED))
+                whole = FlowCell(*known, "power", None, seeds, searched, convention)
+                made.append(replace(whole, suffix=UNREDUCED))
             made += [
                 FlowCell(*known, objective, rates[objective], seeds, steps, convention)
                 for objective in OBJECTIVES

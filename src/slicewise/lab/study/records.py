@@ -11,7 +11,7 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,7 @@ def _write_means(folder: Path, experiment: str, runs: Sequence[dict[str, Any]]) 
     write_whole(folder / f"{experiment}.csv", out.getvalue())
 
 
-def _order(row: dict[str, Any]) -> tuple[Any, ...]:
+def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
     rate = row["lr"]
     place = [str(row[name]) for name in ("setting", "variant", "objective")]
     return (*place, -1.0 if rate in (None, "") else float(rate), int(row.get("seed", 0)))
