@@ -97,6 +97,20 @@ def latent_basins(records: Records) -> Figure:
     return figure
 
 
+def steps_of_way(name: str, d: int) -> int:
+    """Return how many computed steps `sw` takes to a toy target: 300 particles, seed 0, at most 10,000."""
+    pair = toy(name, 300, d, 0)
+    made = sw.flow(
+        *(pair.x, pair.y, "sw"),
+        seeds=0,
+        defaults="paper",
+        max_steps=10_000,
+        stopping=sw.Stopping(assign=False),
+        recording=sw.Recording(progress_bar=False),
+    )
+    return int(made.n_steps)
+
+
 def ways(records: Records) -> Figure:
     """Draw particles of three flows of `sw` with computed steps, and their distance beside the ends of all searched rates."""
     figure = blank(14, 7.2)
@@ -105,15 +119,7 @@ def ways(records: Records) -> Figure:
     )
     for row, (name, d) in enumerate(WAYS):
         pair = toy(name, 300, d, 0)
-        made = sw.flow(
-            *(pair.x, pair.y, "sw"),
-            seeds=0,
-            defaults="paper",
-            max_steps=10_000,
-            stopping=sw.Stopping(assign=False),
-            recording=sw.Recording(progress_bar=False),
-        )
-        steps = int(made.n_steps)
+        steps = steps_of_way(name, d)
         shown = [*(step for step in SHOWN if step < steps), steps]
         at = sorted({*shown, *np.unique(np.geomspace(1, steps, 24).astype(int)).tolist()})
         path = sw.flow(

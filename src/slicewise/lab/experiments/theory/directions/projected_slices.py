@@ -92,8 +92,7 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     axes = figure.subplots()
     for full, color, words in ((True, BLUE, "k = d"), (False, ORANGE, "k < d")):
         some = [one for (d, k), ones in grouped(every, "d", "k").items() for one in ones if (k == d) == full]  # fmt: skip
-        if some:
-            points(axes, column(some, "d"), _largest(some), column(some, "stderr"), color, label=words)  # fmt: skip
+        points(axes, column(some, "d"), _largest(some), column(some, "stderr"), color, label=words)  # fmt: skip
     line(axes, [2, 1000], [CRITICAL] * 2, "black", label="1 of 1,000 by chance")
     label(axes, "dimension $d$", r"Kolmogorov distance $\cdot\sqrt{n}$", log="x")
     axes.set_ylim(0, 2.5)
