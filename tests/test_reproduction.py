@@ -217,6 +217,11 @@ def test_every_published_number_is_counted():
     assert not any(one.seeds for one in by["none"])
 
 
+def test_statements_that_fail_are_counted():
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven")
+    assert f"{words[PAGE.count('| **fails**')]} do not hold as printed" in PROSE
+
+
 def test_numbers_in_short():
     assert [short(x) for x in (2.34e-8, 0.0442, 0.5, 12.3, 1234.0, float("inf"))] == ["2.3e-8", "0.044", "0.5", "12", "1,234", "∞"]  # fmt: skip
 

@@ -170,6 +170,7 @@ class Facts:
         return {
             "runs": whole,
             "arrived": arrived,
+            "seeds": span(float(line["seeds"]) for line in found.values()),
             "sw": _steps(sw_lines),
             "table": table(["steps in all dimensions", *heads], rows),
         }
