@@ -15,6 +15,7 @@ from slicewise.lab.experiments.check import (
     Measures,
     Task,
     by_preset,
+    chunks,
     column,
     grouped,
     label,
@@ -56,7 +57,7 @@ def measure(task: Task) -> Measures:
     d, k, draws = task["d"], task["k"], task["draws"]
     rng = rng_of(task)
     frame = orthonormal((k, d), rng) if k < d else torch.eye(d, dtype=torch.float64)
-    seen = torch.cat([rng.normal(some, d).double() @ frame.mT for some in _parts(draws, d)])
+    seen = torch.cat([rng.normal(some, d).double() @ frame.mT for some in chunks(draws, d)])
     length = torch.linalg.vector_norm(seen, dim=-1)
     square = (seen[:, 0] / length).square()
 
@@ -76,11 +77,6 @@ def measure(task: Task) -> Measures:
         "stderr": 0.26,  # standard deviation of the Kolmogorov law
         "expected": 0.8687,  # its mean
     }
-
-
-def _parts(draws: int, d: int, at_most: int = 4_000_000) -> list[int]:
-    size = max(1, at_most // d)
-    return [min(size, draws - begun) for begun in range(0, draws, size)]
 
 
 def _largest(every: list[Measured]) -> Column:
