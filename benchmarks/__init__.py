@@ -8,6 +8,7 @@
 | `steps` | `make bench-steps` | how many steps flows and trainings take |
 | `networks` | `make bench-networks` | networks trained without a learning rate, against a search over Adam's rates |
 | `claims` | `make claims` | the quality that training in a latent space promises |
+| `study` | – | the write-up of the paper's experiments: `docs/reproduction.md` and its pictures, from the records in `results` |
 | `first_use` | – | the time of `import slicewise`, and of help, mistakes and completion of the command |
 
 Each is also a module to run, such as `python -m benchmarks.speed --help`, and writes its record into the folder given by

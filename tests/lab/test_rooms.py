@@ -20,6 +20,7 @@ ROOMS = [
     "latents",
     "study",
     "experiments",
+    "coverage",
     "report",
     "play",
     "cli",

@@ -35,7 +35,7 @@ def test_batches_broadcast_and_answer_in_double():
     assert_close(found[1, 2], sw.wasserstein(x[1, 2], y[2]))
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, 1e200])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("m", [5, 4])
 def test_what_is_not_finite_is_infinitely_far(bad, m):
     x, y = torch.randn(2, 5, 3).double(), torch.randn(m, 3).double()

@@ -28,6 +28,8 @@ VARIANTS = (
 OBJECTIVES = ("power", "root", "mean_root")
 HEADERS = ("auto", "yes", "no")
 DTYPES = ("float64", "float32")
+# Those of `slicewise.variants.PRESETS`.
+RECIPES = ("paper", "flow_script", "color_script", "dg")
 # Those of `slicewise.color.LOOKS`.
 LOOKS = ("natural", "exact", "linear")
 
@@ -45,15 +47,20 @@ TRANSLATE = "translate"
 ESTIMATORS = "estimators"
 EXPERIMENTS = (THEORY, GRADIENT_FLOW, IMAGE_FLOW, COLOR, GENERATE, TRANSLATE, ESTIMATORS)
 PRESETS = ("quick", "paper")
-# Parts of generate and translate, in the order they are made: step lengths computed; displacement 0.1; the rates 0.001,
-# 0.003, … 1 on the root; rates of Adam; the paper's other rates; times of single runs.
+# Parts of an experiment, in the order they are made: step lengths computed; displacement 0.1; searched rates (of networks
+# first 0.001, 0.003, … 1 on the root); rates of Adam; the paper's other rates; its rates on the mean of W_2 over slices; times
+# of single runs. Flows have those in `FLOW_PARTS`.
 NO_RATE = "no-rate"
 ONE_RATE_PART = "one-rate"
 FIRST_SEARCH = "search"
 ADAM_SEARCH = "adam"
 OTHER_SEARCH = "other-rates"
+MEAN_ROOT_SEARCH = "mean-root"
 TIMES = "times"
-LATENT_PARTS = (NO_RATE, ONE_RATE_PART, FIRST_SEARCH, ADAM_SEARCH, OTHER_SEARCH, TIMES)
+LATENT_PARTS = (
+    NO_RATE, ONE_RATE_PART, FIRST_SEARCH, ADAM_SEARCH, OTHER_SEARCH, MEAN_ROOT_SEARCH, TIMES,
+)  # fmt: skip
+FLOW_PARTS = (NO_RATE, FIRST_SEARCH, TIMES)
 # Which experiments use an option.
 OPTION_USERS: Mapping[str, Sequence[str]] = {
     "--convention": (GRADIENT_FLOW, IMAGE_FLOW),
@@ -61,11 +68,13 @@ OPTION_USERS: Mapping[str, Sequence[str]] = {
     "--faces": (IMAGE_FLOW,),
     "--photographs": (COLOR,),
     **dict.fromkeys(
-        (
-            *("--latents", "--labels", "--held-out", "--adult", "--child", "--more"),
-            *("--only", "--variant"),
-        ),
+        ("--latents", "--labels", "--held-out", "--adult", "--child", "--more"),
         (GENERATE, TRANSLATE),
+    ),
+    **dict.fromkeys(("--dtype", "--recipes"), (GRADIENT_FLOW, IMAGE_FLOW, COLOR)),
+    **dict.fromkeys(
+        ("--only", "--variant", "--setting", "--objective", "--rate", "--seed", "--max-steps"),
+        (GRADIENT_FLOW, IMAGE_FLOW, COLOR, GENERATE, TRANSLATE),
     ),
 }
 

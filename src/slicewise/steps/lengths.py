@@ -104,7 +104,7 @@ def settled_share(share: Share) -> float:
     Raises:
         ValueError: For an exponent outside of [0, 1), or k outside of [1, 2): such lengths do not settle.
 
-    >>> settled_share(Share(0.5)), settled_share(Share(0.75))
+    >>> settled_share(Share(0.5)), round(settled_share(Share(0.75)), 12)
     (0.5, 0.125)
     """
     if not (0 <= share.exponent < 1 and 1 <= share.most < 2):

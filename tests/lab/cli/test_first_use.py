@@ -23,6 +23,7 @@ from slicewise.lab import names
 from slicewise.lab.cli.app import app
 from slicewise.lab.data import TOYS
 from slicewise.lab.experiments import EXPERIMENTS
+from slicewise.variants import PRESETS
 
 # Makes one call after another, and prints of each what it returned and printed, and which packages were imported by then.
 MANY_CALLS = """
@@ -105,6 +106,7 @@ def test_the_words_offered_are_those_there_are():
     assert get_args(Objective) == names.OBJECTIVES
     assert color.LOOKS == names.LOOKS
     assert tuple(SPACES) == names.SPACES
+    assert tuple(PRESETS) == names.RECIPES
     assert tuple(TOYS) == names.TOYS
     assert tuple(EXPERIMENTS) == names.EXPERIMENTS
     users = {user for some in names.OPTION_USERS.values() for user in some}

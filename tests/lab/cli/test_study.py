@@ -123,9 +123,12 @@ def test_mistakes(here, capsys):
     assert "--jobs -1" in wrong(capsys, "reproduce", "all", "--jobs", -1)
     assert "--device tpu" in wrong(capsys, "reproduce", "all", "--device", "tpu")
     assert "slicewise reproduce --help" in wrong(capsys, "reproduce")
-    for option in ("--only", "--variant"):
-        refused = wrong(capsys, "reproduce", "gradient-flow", option, "sw")
-        assert f"{option} is for generate and translate" in refused
+    for option in ("--only", "--variant", "--setting", "--seed"):
+        refused = wrong(capsys, "reproduce", "theory", option, 1)
+        assert f"{option} is for gradient-flow and image-flow and color and generate" in refused
+    assert "--dtype is for" in wrong(capsys, "reproduce", "generate", "--dtype", "float32")
+    assert "choose from no-rate, search" in wrong(capsys, "reproduce", "color", "--only", "adam")
+    assert "--max-steps 0" in wrong(capsys, "reproduce", "color", "--max-steps", 0)
     assert "'no-rate'" in wrong(capsys, "reproduce", "generate", "--only", "norate")
     assert "--variant" in wrong(capsys, "reproduce", "generate", "--variant", "qsw")
     assert "slicewise --help" in wrong(capsys, "reproduc")
@@ -191,8 +194,8 @@ def test_interrupting_a_real_run_and_going_on(tmp_path):
     child = subprocess.Popen(
         command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     )  # fmt: skip
-    assert child.stderr.readline().startswith("126 runs in 10 cells")
-    assert child.stderr.readline().startswith("[1/10] ")
+    assert child.stderr.readline().startswith("140 runs in 14 cells")
+    assert child.stderr.readline().startswith("[1/14] ")
     os.killpg(child.pid, signal.SIGINT)
     _, heard = child.communicate(timeout=60)
     assert child.returncode == 130, heard

@@ -28,12 +28,14 @@ from slicewise.lab.experiments.latent.cells import (
 )
 from slicewise.lab.experiments.latent.presets import (
     FIRST_RATES,
-    NEXT_RATES,
+    MEAN_ROOT,
+    OTHER_RATES,
     QUICK_RATES,
     RATES,
     cells,
 )
 from slicewise.lab.experiments.latent.tasks import LatentTask
+from slicewise.lab.experiments.selection import Selection
 from slicewise.lab.latents.choice import LatentChoice
 from slicewise.lab.names import LATENT_PARTS
 from slicewise.lab.published import published
@@ -95,8 +97,7 @@ def test_rates_are_the_papers():
     printed = {one.lr for one in published() if one.table == "translation_full"}
     assert set(RATES) == printed
     assert len(RATES) == 25
-    best = {one.lr for one in published() if one.table == "generative_best"}
-    assert best <= {*FIRST_RATES, *NEXT_RATES}
+    assert sorted((*FIRST_RATES, *OTHER_RATES)) == sorted(RATES)
 
 
 @pytest.mark.parametrize("preset", ["quick", "paper"])
@@ -119,17 +120,20 @@ def test_presets(folder, experiment, preset):
         assert rates == set(RATES)
         # What matters first: real samples, no rate, the one rate, then the rates that the paper found best.
         kinds = [getattr(c, "objective", "untrained") for c in made if not c.alone]
-        assert list(dict.fromkeys(kinds)) == ["untrained", COMPUTED, DISPLACEMENT, "root", ADAM]
+        found = list(dict.fromkeys(kinds))
+        assert found == ["untrained", COMPUTED, DISPLACEMENT, "root", ADAM, "mean_root"]
+        loss = [c for c in trained if c.objective == "mean_root"]
+        assert {(c.variant, c.rates) for c in loss} == {(name, RATES) for name in MEAN_ROOT}
         for kind in (COMPUTED, DISPLACEMENT):
             assert kinds[: kinds.index("root")].count(kind) == 11
 
 
-# Of the runs that presets had before there were any without a rate, in the order they are made: stores have them.
+# Of the runs that presets had before there were any without a rate, sorted: stores have them.
 KEYS_OF_BEFORE = {
-    ("generate", "quick"): (37, "eff4acaf1bcae765"),
-    ("generate", "paper"): (872, "061f8f0a40e4fcd6"),
-    ("translate", "quick"): (39, "919ff9b90e73b857"),
-    ("translate", "paper"): (874, "ee902da23a562339"),
+    ("generate", "quick"): (37, "89da7fe3c4972adf"),
+    ("generate", "paper"): (872, "2738d20249ca421d"),
+    ("translate", "quick"): (39, "c6a0367c5b7b0369"),
+    ("translate", "paper"): (874, "afb9ebb2826435a2"),
 }
 
 
@@ -138,17 +142,18 @@ def test_runs_of_before_keep_their_keys(tmp_path, experiment, preset):
     np.save(tmp_path / "latents.npy", np.arange(2400, dtype=np.float32).reshape(400, 6))
     np.save(tmp_path / "gender.npy", np.array(["male", "female"])[np.arange(400) % 2])
     some = cells(experiment, preset, LatentChoice(str(tmp_path)))
-    before = [c for c in some if getattr(c, "objective", "") not in (COMPUTED, ADAM)]
-    keys = [run.key for cell in before for run in cell.runs]
+    added = (COMPUTED, ADAM, "mean_root")
+    before = [c for c in some if getattr(c, "objective", "") not in added]
+    keys = sorted(run.key for cell in before for run in cell.runs)
     digest = hashlib.sha256(" ".join(keys).encode()).hexdigest()[:16]
     assert (len(keys), digest) == KEYS_OF_BEFORE[experiment, preset]
 
 
 def test_parts_and_variants_of_a_study_can_be_chosen(folder):
     def chosen(*parts, variants=()):
-        made = cells("generate", "paper", LatentChoice(folder), "here", parts, variants)
+        made = cells("generate", "paper", LatentChoice(folder), "here", parts)
         assert isinstance(made[0], BaselineCell)
-        return made[1:]
+        return Selection(parts, variants).of(made)[1:]
 
     whole = chosen()
     some = [chosen(part) for part in LATENT_PARTS]
@@ -163,6 +168,14 @@ def test_parts_and_variants_of_a_study_can_be_chosen(folder):
     assert [(c.variant, c.objective) for c in both] == [
         (v, o) for o in (COMPUTED, "root") for v in ("sw", "ebsw")
     ]
+
+
+def test_baselines_belong_to_their_setting(folder):
+    made = cells("translate", "paper", LatentChoice(folder))
+    name = made[0].task.name
+    some = Selection(settings=(name,), variants=("sw",)).of(made)
+    assert [isinstance(cell, BaselineCell) for cell in some].count(True) == 1
+    assert all(cell.alone for cell in Selection(settings=(f"runtime, {name}",)).of(made))
 
 
 def test_rates_are_given_unless_the_step_is_computed(folder):

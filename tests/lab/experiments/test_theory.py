@@ -20,8 +20,12 @@ from slicewise.lab.experiments.theory import CHECKS
 from slicewise.lab.experiments.theory.embedded import embedded, sliced
 from slicewise.lab.experiments.theory.evaluation import noise_of
 from slicewise.lab.experiments.theory.minibatch import noughts, ones
+from slicewise.lab.experiments.theory.minimizing import MinimizingScheme
 
 NAMES = [
+    "informativeness",
+    "projected-slices",
+    "gaussian-slices",
     "scaling",
     "essf",
     "epsilon",
@@ -31,6 +35,7 @@ NAMES = [
     "minibatch",
     "one-step",
     "edge",
+    "minimizing",
     "evaluation",
 ]
 # Standard errors allowed: all seeds are fixed, and so is what comes out of them.
@@ -448,6 +453,7 @@ def test_the_paper_preset_covers_what_else_is_asked():
     assert {0.5, 0.8, 1.0, 1.3, 1.6} <= {t["multiple"] for t in of["edge"]}
     assert {(t["d"], t["n_slices"]) for t in of["edge"]} == {(2, 50), (50, 50), (100, 50)}
     assert {t["law"] for t in of["one-step"]} == {"uniform", "orthonormal"}
+    assert {t["tau"] for t in of["minimizing"]} >= {0.05, 1.0, 50.0}
 
 
 def test_single_precision_sees_what_is_not_there():
@@ -463,3 +469,63 @@ def test_noise_is_known_of_the_papers_toys_alone():
     assert 5e-5 < noise_of({"toy": "swiss", "d": 50, "n": 300}) < 1e-3
     assert noise_of({"toy": "swiss", "d": 3, "n": 300}) is None
     assert noise_of({"images": ["x"], "n": 50}) is None
+
+
+def test_what_a_slice_sees_of_the_data():
+    """One dimension in R^2, by hand: the slice at the angle t sees |cos t| of it, and of distances the p-th power."""
+    for one in quick("informativeness"):
+        found = one.measures
+        assert 0 <= found["least"] <= found["most"] <= 1 + 1e-12
+        assert max(found["inside"], found["outside"], found["turned"]) < 1e-12
+        assert found["measured"] <= 1
+        # With φ_U(θ)^p in the bound too: a slice shows no more than that part.
+        assert found["share_bound"] <= 1
+        assert found["share_outside"] < 1e-12
+    # A bound that is broken is said to be.
+    broken = [replace(one, measures={**one.measures, "measured": 1.2}) for one in quick("informativeness")]  # fmt: skip
+    assert "breaks the bound" in CHECKS["informativeness"].verdict(broken)
+    assert "breaks the bound" not in CHECKS["informativeness"].verdict(quick("informativeness"))
+
+
+def test_directions_and_lengths_of_projected_slices():
+    for one in quick("projected-slices"):
+        assert max(one.measures[name] for name in ("measured", "short", "long")) < 1.95
+        assert abs(one.measures["correlation"]) < SIGMAS
+    # The test has power: a normal vector with one axis 5 % longer is found out.
+    task = CHECKS["projected-slices"].tasks("quick")[0]
+    generator = torch.Generator().manual_seed(1)
+    draws = torch.randn(task["draws"], task["d"], generator=generator, dtype=torch.float64)
+    draws[:, 0] *= 1.05
+    squares = (draws[:, 0] / draws.norm(dim=-1)).square().numpy()
+    law = stats.beta(0.5, (task["d"] - 1) / 2)
+    assert stats.kstest(squares, law.cdf).statistic * math.sqrt(len(squares)) > 1.95
+
+
+def test_normal_slices():
+    for one in quick("gaussian-slices"):
+        found = one.measures
+        assert abs(found["measured"] - 1) < SIGMAS * found["stderr"]
+        assert abs(found["constant"] - 1) < SIGMAS * found["constant_stderr"]
+
+
+def test_the_minimizing_scheme():
+    """One sample: (x_t + 2τ y) / (1 + 2τ). Several: nothing near is better by more than a hair, and the value never rises."""
+    x, y = (torch.tensor([[float(a), float(b)]], dtype=torch.float64) for a, b in ((0, 3), (1, -1)))
+    for tau in (0.05, 1.0, 50.0):
+        scheme = MinimizingScheme(y, tau)
+        torch.testing.assert_close(scheme.next(x), (x + 2 * tau * y) / (1 + 2 * tau))
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(6, 2, generator=generator, dtype=torch.float64) for _ in range(2))
+    scheme = MinimizingScheme(y, 0.5)
+    found = scheme.next(x)
+
+    def value(z):
+        return scheme.distance(z, x) / (2 * scheme.tau) + scheme.distance(z, y)
+
+    assert value(found) < min(value(x), value(scheme.explicit(x)))
+    for _ in range(30):
+        noise = torch.randn(6, 2, generator=generator, dtype=torch.float64)
+        assert value(found + 1e-3 * noise) > value(found) * (1 - 1e-5)
+        assert value(found + 0.05 * noise) > value(found)
+    assert all(one.measures["increases"] == 0 for one in quick("minimizing"))
+    assert all(one.measures["value"] > 1 - 1e-9 for one in quick("minimizing"))

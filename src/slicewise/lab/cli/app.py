@@ -19,7 +19,7 @@ from slicewise.lab.cli.play import play
 from slicewise.lab.cli.reproduce import HELP as REPRODUCE
 from slicewise.lab.cli.reproduce import reproduce
 from slicewise.lab.cli.runs import HELP as RUNS
-from slicewise.lab.cli.runs import report, runs
+from slicewise.lab.cli.runs import REPORT, report, runs
 from slicewise.lab.cli.transfer import transfer
 from slicewise.lab.cli.variants import variants
 from slicewise.lab.data import visible
@@ -81,7 +81,7 @@ app.command()(play)
 app.command()(latents)
 app.command(help=REPRODUCE)(reproduce)
 app.command(help=RUNS)(runs)
-app.command()(report)
+app.command(help=REPORT)(report)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

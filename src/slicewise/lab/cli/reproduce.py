@@ -21,11 +21,17 @@ from slicewise.lab.errors import NothingToDo, UserError
 from slicewise.lab.names import (
     ADULT,
     CHILD,
+    DTYPES,
+    ESTIMATORS,
     EXPERIMENTS,
+    FLOW_PARTS,
     GENERATE,
     LATENT_PARTS,
+    OBJECTIVES,
     OPTION_USERS,
     PRESETS,
+    RECIPES,
+    THEORY,
     TRANSLATE,
     VARIANTS,
 )
@@ -49,9 +55,11 @@ in the store are not made again.
   slicewise reproduce generate --latents alae_ffhq     with your own latents
   slicewise reproduce translate --latents w.npy --labels age.npy --adult 30 --child 12
   slicewise reproduce generate --preset paper --only no-rate --only search
+  slicewise reproduce color --preset paper --setting set1 --variant sw --objective root
   slicewise reproduce all --engine ray --address auto  on a Ray cluster
 """
 CLUSTER = "A Ray cluster"
+PART = "A part of an experiment"
 ENGINES = ("local", "ray")
 
 
@@ -144,19 +152,72 @@ def reproduce(
         list[str] | None,
         typer.Option(
             metavar="PART",
-            help=f"A part of generate and translate: {', '.join(LATENT_PARTS)}; repeat it for several. "
+            help=f"A part of the experiment: {', '.join(LATENT_PARTS)} (flows: {', '.join(FLOW_PARTS)}). "
             f"\\[default: all]",
             autocompletion=options.one_of(LATENT_PARTS),
-            rich_help_panel=options.LATENTS,
+            rich_help_panel=PART,
         ),
     ] = None,
     variant: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="One of the paper's variants, for generate and translate; repeat it for several. \\[default: all]",
+            help="One of the paper's variants. \\[default: all]",
             autocompletion=options.one_of(VARIANTS),
-            rich_help_panel=options.LATENTS,
+            rich_help_panel=PART,
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A setting as `slicewise runs` lists it, such as 'swiss d=50'. \\[default: all]",
+            rich_help_panel=PART,
+        ),
+    ] = None,
+    objective: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="What is descended: power, root, mean_root, ... \\[default: all]",
+            autocompletion=options.one_of(OBJECTIVES),
+            rich_help_panel=PART,
+        ),
+    ] = None,
+    rate: Annotated[
+        list[float] | None,
+        typer.Option(
+            metavar="RATE",
+            help="A rate of the preset, on the scale it is given to the flow. \\[default: all]",
+            rich_help_panel=PART,
+        ),
+    ] = None,
+    seed: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="SEED",
+            help="A seed, instead of the preset's; repeat it, like the others here, for several.",
+            rich_help_panel=PART,
+        ),
+    ] = None,
+    max_steps: Annotated[
+        int | None,
+        typer.Option(help="Steps of a run, instead of the preset's.", rich_help_panel=PART),
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            help="float64 or float32 for flows, instead of the preset's.",
+            autocompletion=options.one_of(DTYPES),
+            rich_help_panel=PART,
+        ),
+    ] = None,
+    recipes: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Published options of the variants, for flows: {', '.join(RECIPES)}. \\[default: paper]",
+            autocompletion=options.one_of(RECIPES),
+            rich_help_panel=PART,
         ),
     ] = None,
     report: Annotated[bool, typer.Option(help="Write a report at the end.")] = True,
@@ -182,10 +243,24 @@ def reproduce(
         "--more": more,
         "--only": only or None,
         "--variant": variant or None,
+        "--setting": setting or None,
+        "--objective": objective or None,
+        "--rate": rate or None,
+        "--seed": seed or None,
+        "--max-steps": max_steps,
+        "--dtype": dtype,
+        "--recipes": recipes,
     }
     _check_read(experiment, [name for name, v in given.items() if v != usual.get(name)])
+    parts = LATENT_PARTS if experiment in (GENERATE, TRANSLATE, "all") else FLOW_PARTS
     for part in only or ():
-        check_choice("--only", part, LATENT_PARTS)
+        check_choice("--only", part, parts)
+    if dtype is not None:
+        check_choice("--dtype", dtype, DTYPES)
+    if recipes is not None:
+        check_choice("--recipes", recipes, RECIPES)
+    if max_steps is not None and max_steps < 1:
+        raise UserError(f"--max-steps {max_steps}: give a number of steps, 1 or more")
     asked = EngineOptions(engine, device, jobs, address, cpus_per_task, gpus_per_task, quiet)
     if report and out.exists() and not out.is_dir():
         raise UserError(f"--out {printable(str(out))} is a file: name a folder for the report")
@@ -200,7 +275,7 @@ def reproduce(
         if file is not None and not Path(file).is_dir():
             find_file(str(file))
 
-    from slicewise.lab.experiments import ELEVEN, Options
+    from slicewise.lab.experiments import ELEVEN, Options, Selection
     from slicewise.lab.latents import LatentChoice
     from slicewise.lab.report import no_rate_lines, write_report
     from slicewise.lab.study import Store, SweepProgress, sweep
@@ -219,8 +294,17 @@ def reproduce(
                 _absolute(photographs),
                 place.machine,
                 LatentChoice(_absolute(latents), _absolute(labels), held_out, adult, child, more),
-                tuple(only or ()),
-                tuple(variant or ()),
+                Selection(
+                    tuple(only or ()),
+                    tuple(variant or ()),
+                    tuple(setting or ()),
+                    tuple(objective or ()),
+                    tuple(rate or ()),
+                    tuple(seed or ()),
+                    max_steps,
+                    dtype,
+                    recipes,
+                ),
             ),
         )
         # Invalid input files are reported here, before anything is written.
@@ -280,7 +364,9 @@ def _cells(names: Sequence[str], asked: Options) -> tuple[list[Cell], list[str]]
     left_out: list[str] = []
     for name in names:
         try:
-            cells += EXPERIMENTS[name](asked)
+            there = EXPERIMENTS[name](asked)
+            # Checks have neither variants nor seeds to select.
+            cells += there if name in (THEORY, ESTIMATORS) else asked.selection.of(there)
         except NothingToDo as why:
             if len(names) == 1:
                 raise

@@ -21,6 +21,13 @@ HELP = """List the runs of a store, or export them.
   slicewise runs --all --variant sw     every run of one variant
   slicewise runs --csv runs.csv         all columns; --csv - to a pipe
   slicewise runs --csv m.csv --means    a line for each rate of flows
+  slicewise runs --keep results         add the runs to the records in a folder
+"""
+REPORT = """Write the report of a store, or count the paper's numbers that records cover.
+
+[bold]Examples[/bold]
+  slicewise report runs.db -o report    an HTML page with its figures and tables
+  slicewise report --coverage results   the paper's 1,617 numbers: ours beside them?
 """
 
 # Where `slicewise reproduce` writes by default, and where `make demo` does.
@@ -65,10 +72,24 @@ def runs(
     as_json_lines: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per run.")
     ] = False,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="Add all runs to the records in this folder, without their curves."),
+    ] = None,
+    commit: Annotated[
+        str | None,
+        typer.Option(
+            help="With --keep: the commit that made the runs, for those that do not say it."
+        ),
+    ] = None,
     force: options.Force = False,
 ) -> int:
     """List or export the runs of a store."""
     store = _found(store)
+    if commit is not None and keep is None:
+        raise UserError(f"--commit {commit} is noted with kept runs: give --keep FOLDER too")
+    if keep is not None:
+        return _keep(store, keep, commit)
     named = {"experiment": experiment, "setting": setting, "variant": variant}
     wanted = {name: value for name, value in named.items() if value is not None}
     if means and csv is None:
@@ -157,17 +178,40 @@ def _short(value: float | None) -> str:
     return "" if value is None else f"{value:.3g}"
 
 
+def _keep(store: Path, folder: Path, commit: str | None) -> int:
+    from slicewise.lab.study import keep
+
+    for experiment, count in keep([store], folder, commit).items():
+        print(f"{visible(str(folder))}: {count} runs of {experiment}")
+    return 0
+
+
 def report(
     store: StoreFile = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report.")] = Path(
         "report"
     ),
+    covering: Annotated[
+        Path | None,
+        typer.Option(
+            "--coverage",
+            metavar="FOLDER",
+            help="Count which of the paper's numbers the records in a folder cover, instead of a report.",
+        ),
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="With --coverage: write every number, ours beside it.")
+    ] = None,
     force: options.Force = False,
 ) -> int:
-    """Write the report of a store: an HTML page with its figures and tables.
+    """Write the report of a store, or count what records cover."""
+    if covering is not None:
+        return _coverage(covering, csv, force=force)
+    if csv is not None:
+        raise UserError(
+            f"--csv {csv} is for --coverage: the tables of a report lie beside its page"
+        )
 
-    A report that is there already needs --force.
-    """
     from slicewise.lab.study import Store
 
     store = _found(store)
@@ -177,4 +221,33 @@ def report(
     from slicewise.lab.report import write_report
 
     print(f"report: {visible(str(write_report(store, out)))}")
+    return 0
+
+
+def _coverage(folder: Path, csv: Path | None, *, force: bool) -> int:
+    if csv is not None:
+        check_output_path("--csv", csv, force=force)
+    from rich.console import Console
+    from rich.table import Table
+
+    from slicewise.lab.coverage import counts, coverage, coverage_csv, coverage_table
+
+    found = coverage(folder)
+    if csv is not None:
+        write_whole(csv, coverage_csv(found))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("the paper's", "numbers", "at its settings", "reduced", "none", "seeds", "what is reduced"):  # fmt: skip
+        table.add_column(
+            name, justify="left" if name in ("the paper's", "what is reduced") else "right"
+        )
+    for row in coverage_table(found):
+        table.add_row(*row)
+    console = Console(markup=False, highlight=False)
+    (console if console.is_terminal else Console(markup=False, highlight=False, width=160)).print(
+        table
+    )
+    number = counts(found)
+    print(
+        f"none {number['none']}, at paper settings {number['paper']}, reduced {number['reduced']}"
+    )
     return 0

@@ -22,6 +22,7 @@ from slicewise.lab.experiments.gradient_flow import ToyTask
 from slicewise.lab.experiments.latent import presets as latent_presets
 from slicewise.lab.experiments.latent.cells import ADAM, COMPUTED, DISPLACEMENT, UNTRAINED
 from slicewise.lab.experiments.latent.tasks import GENERATION
+from slicewise.lab.experiments.selection import Selection
 from slicewise.lab.experiments.theory.evaluation import noise_of
 from slicewise.lab.latents import LatentChoice
 from slicewise.lab.names import (
@@ -36,10 +37,18 @@ from slicewise.lab.names import (
 from slicewise.lab.study import Cell
 from slicewise.problem import Convention
 
+# The rates that the paper lists, on its scale.
+PUBLISHED_RATES: dict[str, tuple[float, ...]] = {
+    GRADIENT_FLOW: gradient_flow.RATES,
+    COLOR: color.RATES,
+    GENERATE: latent_presets.RATES,
+    TRANSLATE: latent_presets.RATES,
+}
+
 __all__ = [
-    "ADAM", "CHECKS", "COMPUTED", "DISPLACEMENT", "ELEVEN", "EXPERIMENTS", "GENERATE", "GENERATION", "TIMED_PREFIX",
-    "TRANSLATE", "UNTRAINED", "Check", "FlowCell", "Measured", "Options", "ToyTask", "column", "noise_of",
-    "published_objective", "published_rate", "task_from",
+    "ADAM", "CHECKS", "COMPUTED", "DISPLACEMENT", "ELEVEN", "EXPERIMENTS", "GENERATE", "GENERATION", "PUBLISHED_RATES",
+    "TIMED_PREFIX", "TRANSLATE", "UNTRAINED", "Check", "FlowCell", "Measured", "Options", "Selection", "ToyTask", "column",
+    "noise_of", "published_objective", "published_rate", "task_from",
 ]  # fmt: skip
 
 
@@ -57,13 +66,12 @@ class Options:
     machine: str = "here"  # that runs are timed on
     # Latents of the user instead of encoded digits.
     latents: LatentChoice = field(default_factory=LatentChoice)
-    parts: tuple[str, ...] = ()  # of generate and translate; none means all
-    variants: tuple[str, ...] = ()  # of generate and translate; none means all
+    selection: Selection = field(default_factory=Selection)  # a part of the experiment
 
 
 def _trained(experiment: str, asked: Options) -> Sequence[Cell]:
     return latent_presets.cells(
-        experiment, asked.preset, asked.latents, asked.machine, asked.parts, asked.variants
+        experiment, asked.preset, asked.latents, asked.machine, asked.selection.parts
     )
 
 

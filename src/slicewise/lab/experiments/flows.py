@@ -19,6 +19,7 @@ from slicewise.distance import Objective
 from slicewise.flows import STEP_VERSION_KEY
 from slicewise.lab.data import Array
 from slicewise.lab.images import log_spaced
+from slicewise.lab.names import FIRST_SEARCH, NO_RATE, TIMES
 from slicewise.lab.study import Result, Run
 from slicewise.parts import PushForward
 from slicewise.problem import Convention
@@ -121,6 +122,13 @@ class FlowCell:
     def keeps_path(self) -> bool:
         """Whether the path of the particles is stored, not only their end."""
         return self.rates is None and (self.variant == "sw" or self.task.filmed)
+
+    @property
+    def part(self) -> str:
+        """Its part of the experiment, one of `slicewise.lab.names.FLOW_PARTS`."""
+        if self.alone:
+            return TIMES
+        return NO_RATE if self.rates is None else FIRST_SEARCH
 
     def device(self, asked: str) -> str:
         return asked
@@ -307,8 +315,19 @@ class FlowCell:
 
 
 def timed_cells(
-    experiment: str, task: FlowTask, steps: int, convention: Convention, machine: str
+    experiment: str,
+    task: FlowTask,
+    steps: int,
+    convention: Convention,
+    machine: str,
+    seeds: Sequence[int] = (0,),
 ) -> list[FlowCell]:
-    """Return a timed cell for every variant, in all dimensions, at a rate that never diverges."""
-    how = ((1e-3,), (0,), steps, convention, "float32")
-    return [FlowCell(experiment, task, name, "root", *how, timed_on=machine) for name in ELEVEN]
+    """Return a timed cell for every variant and seed, in all dimensions, at a rate that never diverges."""
+    return [
+        FlowCell(
+            *(experiment, task, name, "root", (1e-3,), (seed,), steps, convention, "float32"),
+            timed_on=machine,
+        )
+        for name in ELEVEN
+        for seed in seeds
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ RATES = tuple(float(f"{digit}e{power}") for power in range(-6, 3) for digit in (
 LARGER_RATES = (1e3, 3e3, 5e3, 8e3, 1e4, 3e4)
 OBJECTIVES: tuple[Objective, ...] = ("root", "power")
 SHOWN = (0, 3, 10, 20, 40)
+# Of settings where steps are computed without the reduction to the data's own two dimensions.
+UNREDUCED = ", all dimensions"
 QUICK_RATES: dict[Objective, tuple[float, ...]] = {
     "root": (1.0, 3.0, 10.0, 30.0, 100.0),
     "power": (10.0, 100.0, 300.0, 800.0, 3e3),
@@ -100,8 +102,12 @@ def cells(preset: str, convention: Convention = "mean", machine: str = "here") -
         for variant in ELEVEN:
             known = (NAME, task, variant)
             made.append(FlowCell(*known, "power", None, seeds, searched, convention, reduce=True))
+            if preset != "quick" and task.d > 2:
+                whole = FlowCell(*known, "power", None, seeds, searched, convention)
+                made.append(replace(whole, suffix=UNREDUCED))
             made += [
                 FlowCell(*known, objective, rates[objective], seeds, steps, convention)
                 for objective in OBJECTIVES
             ]
-    return made + timed_cells(NAME, ToyTask("swiss", 50, tasks[0].n), steps, convention, machine)
+    timed = ToyTask("swiss", 50, tasks[0].n)
+    return made + timed_cells(NAME, timed, steps, convention, machine, seeds)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import platform
+import subprocess
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import torch
 
+import slicewise
 from slicewise.lab.errors import UserError
 
 
@@ -38,9 +42,38 @@ def device_name(device: str) -> str:
     return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
 
 
+@functools.cache
+def commit_of(package: Path) -> str | None:
+    """Return the commit of the checkout that a package is imported from, None if it is an installed copy.
+
+    Ends in "-dirty" if files differ from that commit.
+    """
+    root = package.parent.parent
+    if not (root / ".git").exists():
+        return None
+    asked = [
+        "git",
+        "-C",
+        str(root),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=12",
+        "--exclude=*",
+    ]
+    try:
+        found = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None
+
+
 def versions() -> dict[str, str]:
-    """Return the versions of the packages that results depend on."""
+    """Return the versions of the packages that results depend on, and the commit of this one if it is a checkout."""
     found = {"python": platform.python_version(), "torch": torch.__version__}
+    commit = commit_of(Path(slicewise.__file__).parent)
+    if commit is not None:
+        found["commit"] = commit
     for package in ("slicewise", "numpy", "numba", "POT", "scipy"):
         try:
             found[package] = version(package)

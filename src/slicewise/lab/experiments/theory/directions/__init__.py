@@ -1,0 +1,1 @@
+"""Checks of what random directions are, and of how much of the data each of them sees."""
