@@ -82,7 +82,10 @@ def test_commands_within_sentences_exist():
     for page in (*PAGES, *GALLERY):
         for name, rest in re.findall(r"`slicewise ([a-z]+)\b([^`]*)`", page.read_text()):
             assert name in commands, f"{page.name}: slicewise {name}"
-            known = {"--help", *(option for p in commands[name].params for option in p.opts)}
+            known = {
+                "--help",
+                *(word for p in commands[name].params for word in (*p.opts, *p.secondary_opts)),
+            }
             given = set(re.findall(r"(?<!\S)--?[a-z-]+", rest))
             assert given <= known, f"{page.name}: slicewise {name}{rest}"
 
@@ -103,7 +106,7 @@ def headings(page):
 def test_links_lead_somewhere():
     for page in PAGES:
         for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", page.read_text()):
-            there = page.parent / target if target else page
+            there = (page.parent / target).resolve() if target else page
             if any(there.is_relative_to(folder) for folder in WRITTEN_BY_THE_BUILD):
                 continue  # not there before the site is built, which then checks it
             assert there.exists(), f"{page.name} links to {target}"

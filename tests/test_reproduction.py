@@ -16,7 +16,6 @@ import pytest
 from benchmarks.study.details import updated
 from benchmarks.study.facts import Facts, rank, short
 from benchmarks.study.page import rendered, wrapped
-from benchmarks.study.pictures import WAYS, steps_of_way
 from slicewise.lab.coverage import coverage
 from slicewise.lab.experiments import color
 from slicewise.lab.experiments.flows import ELEVEN
@@ -433,13 +432,3 @@ def test_order_of_networks():
         timed = {r["variant"]: float(r["seconds"]) / int(r["limit"]) for r in results(name) if r["setting"] == f"runtime, {setting}"}  # fmt: skip
         first = sorted(timed, key=timed.get)[:3]
         assert f"{setting} " + ", ".join(f"`{v}`" for v in first) in PROSE
-
-
-def test_captions_of_the_readme():
-    """Its two pictures of the study: the steps of the flows that are drawn, and the rates of the records."""
-    prose = " ".join(README.split())
-    steps = [steps_of_way(*way) for way in WAYS]
-    assert f"they arrive in {min(steps)} to {max(steps)} steps of at most 10,000" in prose
-    measured = results("gradient-flow")
-    rates = [len(some(measured, "swiss d=50", "sw", o, computed=False)) for o in ("root", "power")]
-    assert f"10,000 steps at each of {rates[0]} (SW₂) and {rates[1]} rates (SW₂²), three seeds" in prose  # fmt: skip

@@ -204,7 +204,7 @@ def test_the_best_rate_is_computed():
         ({"device": "cpu"}, "it runs where the samples are"),
         ({"tol": 0.1}, r"write stopping=sw.Stopping\(tolerance="),
         ({"temperature": 1.0}, "option of variant 'sw' = 'temperature'"),
-        ({"step_rule": -1.0}, "positive, finite step"),
+        ({"step_rule": -1.0}, "step_rule = -1.0: give a finite number above 0"),
         ({"step_factor": 0.5, "lr": 1.0}, "multiplies computed steps"),
         ({"objective": "mean_root", "variant": "ebsw"}, "follow the costs"),
         ({"y": sw.Target(torch.randn(10, 2))}, "give target.y"),

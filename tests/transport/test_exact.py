@@ -45,6 +45,15 @@ def test_what_is_not_finite_is_infinitely_far(bad, m):
     assert found[1] == math.inf
 
 
+@pytest.mark.parametrize("far", [1e-170, 1e200])
+@pytest.mark.parametrize("m", [5, 4])
+def test_what_is_far_is_as_far_as_it_is(far, m):
+    """Squares of these overflow or vanish; the distance does neither."""
+    x, y = torch.zeros(5, 3).double(), torch.zeros(m, 3).double()
+    x[0, 0] = far
+    assert_close(sw.wasserstein(x, y) / far, torch.tensor(5**-0.5, dtype=torch.float64))
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_floor_at_equal_samples(offset):
     """The usual ‖x‖² + ‖y‖² − 2xy in single precision would read 1e-4 and more here."""

@@ -13,7 +13,7 @@ from slicewise.color.artifacts import Artifacts, SourceRegions
 from slicewise.color.color_transfer import LOOKS, ColorTransfer, match_colors, transfer
 from slicewise.color.map_files import SUFFIXES
 from slicewise.color.regions import RegionTransfer, feather
-from slicewise.color.threads import one_thread
+from slicewise.color.threads import one_thread  # noqa: F401, for the command line
 
 __all__ = [
     "LOOKS",
@@ -24,6 +24,5 @@ __all__ = [
     "SourceRegions",
     "feather",
     "match_colors",
-    "one_thread",
     "transfer",
 ]

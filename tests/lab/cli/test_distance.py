@@ -238,7 +238,6 @@ def test_no_error_is_known_of_one_slice(capsys, tmp_path, files):
         ("a.npy b.npy --json --quiet", "choose one"),
         ("a.npy b.npy --sample 3", "No such option"),
         ("huge.npy b.npy --dtype float32", "too large for float32"),
-        ("huge.npy b.npy", "too large for float64"),
         ("many.npy many.npy --exact", "--samples 3000"),
     ],
 )
@@ -254,6 +253,18 @@ def test_mistakes_end_in_one_line(capsys, files, tmp_path, monkeypatch, argument
     files("flat", np.zeros((4, 2)))
     files("huge", np.full((4, 3), 1e200))
     assert said in refused(capsys, "distance", *arguments.split())
+
+
+def test_numbers_whose_squares_overflow(capsys, files, tmp_path):
+    files("huge", np.full((4, 3), 1e200))
+    files("none", np.zeros((4, 3)))
+    paths = [tmp_path / "huge.npy", tmp_path / "none.npy"]
+    found = json.loads(
+        accepted(capsys, "distance", *paths, "-v", "orthosw", "--n-slices", 3, "--json")
+    )
+    assert found["value"] == pytest.approx(
+        1e200
+    )  # SW_2² of a shift in one frame is its square over d
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

@@ -36,7 +36,7 @@ def _in_a_folder(tmp_path, monkeypatch):
 
 def found(capsys, *arguments):
     """The JSON object."""
-    said = json.loads(accepted(capsys, "flow", *arguments, "--json"))
+    said = json.loads(accepted(capsys, "flow", *arguments, "--json", "--force"))
     assert set(said) == KEYS
     return said
 
@@ -187,9 +187,9 @@ def test_pixels_keep_their_colors(capsys, tmp_path):
 def test_a_run_that_diverges_says_so(capsys):
     said = found(capsys, *QUICK, "--lr", 1e6, "--steps", 50, "-o", "a.html")
     assert (said["ended"], said["w2"]) == ("diverged", None)
-    out = accepted(capsys, "flow", *QUICK, "--lr", 1e6, "--steps", 50)
+    out = accepted(capsys, "flow", "--force", *QUICK, "--lr", 1e6, "--steps", 50)
     assert "the rate is too large; try --lr auto" in out
-    assert accepted(capsys, "flow", *QUICK, "--lr", 1e6, "--steps", 50, "-q") == "inf\n"
+    assert accepted(capsys, "flow", "--force", *QUICK, "--lr", 1e6, "--steps", 50, "-q") == "inf\n"
 
 
 def test_no_step_is_one_frame(capsys):
@@ -199,15 +199,15 @@ def test_no_step_is_one_frame(capsys):
 
 
 def test_a_seed_gives_the_answer_again(capsys, tmp_path):
-    first = accepted(capsys, "flow", *QUICK, "--steps", 3, "-q")
+    first = accepted(capsys, "flow", "--force", *QUICK, "--steps", 3, "-q")
     picture = (tmp_path / "flow.gif").read_bytes()
-    assert accepted(capsys, "flow", *QUICK, "--steps", 3, "-q") == first
+    assert accepted(capsys, "flow", "--force", *QUICK, "--steps", 3, "-q") == first
     assert (tmp_path / "flow.gif").read_bytes() == picture
-    assert accepted(capsys, "flow", *QUICK, "--steps", 3, "-q", "--seed", 1) != first
+    assert accepted(capsys, "flow", "--force", *QUICK, "--steps", 3, "-q", "--seed", 1) != first
 
 
 def test_what_a_person_reads(capsys):
-    out = accepted(capsys, "flow", "--toy", "knot", *QUICK, "--save", "end.npy")
+    out = accepted(capsys, "flow", "--force", "--toy", "knot", *QUICK, "--save", "end.npy")
     for words in (
         "arrived by",
         "exact W_2 left",
@@ -216,9 +216,9 @@ def test_what_a_person_reads(capsys):
         "end.npy",
     ):
         assert words in out
-    out = accepted(capsys, "flow", *QUICK, "--steps", 1)
+    out = accepted(capsys, "flow", "--force", *QUICK, "--steps", 1)
     assert "out of steps after 1," in out
-    assert float(accepted(capsys, "flow", *QUICK, "--quiet")) < 1e-6
+    assert float(accepted(capsys, "flow", "--force", *QUICK, "--quiet")) < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_a_failed_write_leaves_the_old_film_and_nothing_else(capsys, tmp_path, m
         raise OSError("No space left on device")
 
     monkeypatch.setattr("os.replace", full)
-    assert "No space left" in refused(capsys, "flow", *QUICK, "--steps", 1, "-o", out)
+    assert "No space left" in refused(capsys, "flow", *QUICK, "--steps", 1, "-o", out, "--force")
     assert list(tmp_path.iterdir()) == [tmp_path / out]
     assert (tmp_path / out).read_text() == "old"
 

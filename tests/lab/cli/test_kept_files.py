@@ -109,12 +109,14 @@ def test_a_page_of_somebody_else_is_no_report(here, capsys):
 
 def test_a_report_is_written_again_when_a_study_is_resumed(here, capsys, monkeypatch):
     from slicewise.lab import experiments, report
+    from slicewise.lab.experiments.check_cells import CheckCell
 
     (here / "report").mkdir()
     page = here / "report" / "index.html"
     page.write_text('<meta name="generator" content="slicewise report">')
     assert "exists" in refused(capsys, "report")
-    monkeypatch.setitem(experiments.EXPERIMENTS, "gradient-flow", lambda asked: [])
+    cells = [CheckCell("gaussian", "quick")]
+    monkeypatch.setitem(experiments.EXPERIMENTS, "gradient-flow", lambda asked: cells)
     written = []
     monkeypatch.setattr(report, "write_report", lambda store, out: written.append(str(out)))
     assert main(["reproduce", "gradient-flow", "--jobs", "1", "-q"]) == 0

@@ -138,7 +138,7 @@ def test_a_folder_without_pairs(tmp_path, names, words):
 def test_what_cannot_be_read(tmp_path):
     folder = own(tmp_path, ("set1_source.png",))
     (tmp_path / "set1_target.png").write_text("no picture")
-    with pytest.raises(UserError, match="cannot be read as a picture"):
+    with pytest.raises(UserError, match="cannot be read as an image"):
         photograph_pairs(folder)
     with pytest.raises(UserError, match="is no folder"):
         photograph_pairs(str(tmp_path / "nowhere"))
