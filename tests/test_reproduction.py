@@ -25,7 +25,6 @@ from slicewise.lab.report.best import number
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "reproduction.md").read_text()
 TEXT = (ROOT / "docs" / "reproduction-details.md").read_text()
-README = (ROOT / "README.md").read_text()
 PROSE = " ".join(PAGE.split())  # sentences without their line breaks
 DETAILS = " ".join(TEXT.split())
 TIMES = {
