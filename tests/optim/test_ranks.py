@@ -270,5 +270,6 @@ def fsdp(rank, size):
         optimizer.step(lambda: older(torch.ones(3, 4).double()).square().mean())
 
 
+@pytest.mark.slow  # 15 seconds, most of them torch's
 def test_networks_of_fsdp_are_those_of_one_process():
     run(2, fsdp)

@@ -55,7 +55,7 @@ class Selection:
                         f"{option} {name}: there is none here; give one of {', '.join(sorted(there))}"
                     )
         found = [made for cell in cells if (made := self._chosen(cell)) is not None]
-        if not found:
+        if cells and not found:
             raise UserError(
                 "nothing is left of the experiment: leave out some of the options that select"
             )
