@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from slicewise.lab.cli import PIPE_CLOSED
@@ -56,6 +57,34 @@ def test_the_store_of_the_demo_is_found(capsys, tmp_path, monkeypatch):
             {},
         )
     assert "own" in accepted(capsys, "runs")
+
+
+def piped(given: bytes, *arguments: object) -> subprocess.CompletedProcess[bytes]:
+    """A command that reads these bytes from a pipe."""
+    run = [sys.executable, "-m", "slicewise", *map(str, arguments)]
+    return subprocess.run(run, input=given, capture_output=True, check=False)
+
+
+def test_a_dash_is_standard_input(capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 6, 3))
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    expected = accepted(capsys, "distance", tmp_path / "x.npy", tmp_path / "y.npy", "-q")
+    as_npy = (tmp_path / "x.npy").read_bytes()
+    as_text = "\n".join(",".join(map(repr, row)) for row in x.tolist()).encode()
+    for given in (as_npy, as_text):
+        done = piped(given, "distance", "-", tmp_path / "y.npy", "-q")
+        assert (done.returncode, done.stdout.decode(), done.stderr) == (0, expected, b"")
+    for given, words, said in (
+        (b"", ("-", tmp_path / "y.npy"), b"standard input is empty"),
+        (as_npy, ("-", "-"), b"give it for one file only"),
+        (b"1,2\nx,y\n", ("-", tmp_path / "y.npy"), b"standard-input.csv, line 2"),
+    ):
+        done = piped(given, "distance", *words)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert said in done.stderr
+        assert done.stderr.count(b"\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from slicewise.lab.cli.common.samples import (
     generator_for,
     read_pair,
 )
+from slicewise.lab.data import read_dashes
 from slicewise.lab.errors import UserError
 from slicewise.support import check_choice
 
@@ -75,10 +76,13 @@ def distance(
       slicewise distance runs.npz:before runs.npz:after -v ebsw --n-slices 200
       slicewise distance temple.jpg flower.png --samples 2000 --exact
       slicewise distance a.csv b.csv -v rpsw -O kappa=10 --json
+      grep -v '#' log.txt | slicewise distance - b.csv      - is standard input
     """
     check_one_format(as_json=as_json, quiet=quiet)
     options.check_variant(variant)
-    files = [file for file in (a, b, x_weights, y_weights) if file is not None]
+    taken = read_dashes([a, b, x_weights, y_weights])
+    (a, b), (x_weights, y_weights) = map(str, taken[:2]), taken[2:]
+    files = [file for file in taken if file is not None]
     check_choice("--header", header, names.HEADERS)
     check_samples(files, seed=seed, dtype=dtype, samples=samples)
 

@@ -27,7 +27,7 @@ from slicewise.lab.cli.common.samples import (
     explain_memory_errors,
     pair_or_toy,
 )
-from slicewise.lab.data import printable
+from slicewise.lab.data import printable, read_dashes
 from slicewise.lab.errors import UserError
 from slicewise.support import (
     NotArrivedWarning,
@@ -156,6 +156,7 @@ def flow(
     if not 0 < fps <= 50:
         raise UserError(f"--fps {fps:g}: give a number above 0, up to 50")
     options.check_variant(variant)
+    source, target = read_dashes([source, target])
     files = [file for file in (source, target) if file is not None]
     check_pair_or_toy(
         files,

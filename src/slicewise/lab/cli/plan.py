@@ -23,6 +23,7 @@ from slicewise.lab.cli.common.samples import (
     generator_for,
     read_pair,
 )
+from slicewise.lab.data import read_dashes
 from slicewise.lab.errors import UserError
 from slicewise.support import check_choice, check_number, write_whole
 
@@ -97,7 +98,9 @@ def plan(
     check_choice("--kind", kind, KINDS)
     check_number("--beta", beta, above=0, or_equal=True)
     check_number("--norm", norm, above=1, or_equal=True)
-    files = [file for file in (a, b, x_weights, y_weights) if file is not None]
+    taken = read_dashes([a, b, x_weights, y_weights])
+    (a, b), (x_weights, y_weights) = map(str, taken[:2]), taken[2:]
+    files = [file for file in taken if file is not None]
     check_choice("--header", header, names.HEADERS)
     check_samples(files, seed=seed, dtype=dtype, samples=samples)
     target = (

