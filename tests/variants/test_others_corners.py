@@ -224,7 +224,17 @@ def test_every_relative_on_the_command_line(capsys, files, tmp_path):
         assert told["value"] == pytest.approx(
             float(sw.sliced_wasserstein(*pair(torch.float32), name, generator=seeded())), rel=1e-5
         )
-        words = ("flow", *files, "-v", name, "--steps", "2", "--out", str(tmp_path / "f.gif"))
+        words = (
+            "flow",
+            *files,
+            "-v",
+            name,
+            "--force",
+            "--steps",
+            "2",
+            "--out",
+            str(tmp_path / "f.gif"),
+        )
         if name == "qsw":
             assert main(list(words)) == 0
             assert "the same slices at every step" in capsys.readouterr().err

@@ -75,7 +75,7 @@ def computed_for_law(
     given, against, kind = known
     plan = plan_for(_asks[ask], given, against, kind)
     assert plan is not None  # as in `computed`
-    found = plan(given, None)
+    found = plan(given, None, may_repeat=False)
     return found.value, found.gradient
 
 
@@ -100,7 +100,7 @@ def computed(
     given = Samples(x, y, x_weights, y_weights)
     plan = plan_for(_asks[ask], given)
     assert plan is not None  # these are plain tensors: nothing compiles or transforms here any more
-    found = plan(given, None)
+    found = plan(given, None, may_repeat=False)
     return found.value, found.gradient
 
 

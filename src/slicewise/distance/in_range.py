@@ -6,6 +6,10 @@ nothing. Scaling every call beforehand would take a pass over all samples, and c
 zero, or so small that terms of its sum may have been lost; the call is then made once more in float64, and, where the
 distance is homogeneous, on samples in units of the distance itself. On a CUDA device nobody looks at values: that would
 wait for the device in every step of a training. There, as in compiled code and over ranks, infinity comes out as such.
+
+Equal samples at an ordinary size are at distance zero, and nothing is computed again. A call that is made again draws its
+slices again: generators have advanced further than after an ordinary call, for all of its batch, and slicers that learn have
+learned more than once.
 """
 
 from __future__ import annotations
@@ -93,12 +97,16 @@ def in_range(
             known = _unit(nearness, wide)
             if known is None:  # all gaps along slices are zero
                 return back(found, unit, unit)
-            unit = known
             if _kinds(recipe) not in _scalable_kinds() or recipe.convention != "mean":
+                if bool(torch.isfinite(value_of(found)).all()):
+                    # Nothing can be scaled; what is below the range of float64 is zero.
+                    return back(found, unit, unit)
+                unit = known
                 raise ValueError(
                     f"over- or underflow: p-th powers of distances near {float(unit):.1g}, with p = {p:g}, leave the range of "
                     f"float64, and {recipe!r} is not proportional to the samples; bring the samples to a size near 1"
                 )
+            unit = known
             scaled = {**wide, "x": wide["x"] / unit, "y": wide["y"] / unit}
             found = call(_in_unit(recipe, float(unit**p)), **scaled)
     finally:
@@ -135,7 +143,9 @@ def _unit(nearness: Callable[..., Tensor], wide: dict[str, Any]) -> Tensor | Non
         # In half of this unit neither the difference of two samples nor a projection overflows.
         unit = _power_of_two(largest)
         near = nearness(**{**still, "x": still["x"] / unit, "y": still["y"] / unit}).detach()
-        near = near[near > 0].double()
+        near = near[
+            near > torch.finfo(torch.float64).eps
+        ].double()  # in units of the largest entry; less is rounding
         return _power_of_two(near.max() * unit) if near.numel() else None
 
 

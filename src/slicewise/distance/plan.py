@@ -121,10 +121,18 @@ class Plan:
         plain = not looks and not self.ask.displaced
         return plain and self._matcher.graph_safe(self.ask.p, problem.x_weights)
 
-    def __call__(self, given: Samples, generator: Generators, state: State | None = None) -> Found:
+    def __call__(
+        self,
+        given: Samples,
+        generator: Generators,
+        state: State | None = None,
+        *,
+        may_repeat: bool = True,
+    ) -> Found:
         """The value and its gradient; nothing is recorded for autograd.
 
-        A slicer that learns goes on from its state; None lets it begin anew.
+        A slicer that learns goes on from its state; None lets it begin anew. A value that left the floating-point range
+        raises OutOfRange if the caller can repeat the call.
         """
         if self._as_graph and generator is None:
             found = self._replayed(given, state)
@@ -137,7 +145,8 @@ class Plan:
             problem = self._problem(given.detached())
             rng = randomness_of(generator, problem)
             found = self._evaluated(problem, rng, state)
-        check_value(found.value, problem, None if self.ask.displaced else self.ask.objective)
+        repeated = may_repeat and not self.ask.displaced
+        check_value(found.value, problem, self.ask.objective if repeated else None)
         return found
 
     def _problem(self, given: Sequence[Tensor | None]) -> Problem:

@@ -334,11 +334,25 @@ def check_value(value: Tensor, problem: Problem, objective: Objective | None = N
             )
     if objective is None or not is_out_of_range(value, problem.p, objective):
         return
-    # Samples of other ranks, and those of a Target, which are sorted along its slices, stay as they are; equal sets are at
-    # distance zero, and nothing was lost.
+    # Samples of other ranks, and those of a Target, which are sorted along its slices, stay as they are.
     fixed = problem.others is not None or problem.y_sorted is not None
-    if not fixed and not (problem.x.shape == problem.y.shape and torch.equal(problem.x, problem.y)):
+    if not fixed and _may_be_lost(value, problem):
         raise OutOfRange
+
+
+def _may_be_lost(value: Tensor, problem: Problem) -> bool:
+    """Return whether a value out of range comes from p-th powers, not from samples that are equal up to rounding.
+
+    Gaps below eps times the largest entry are rounding. If the p-th powers of such gaps are normal numbers, none that
+    counts has underflowed.
+    """
+    if not math.isfinite(value.sum().item()):
+        return True
+    largest = max(
+        t.detach().abs().max().item() if t.numel() else 0.0 for t in (problem.x, problem.y)
+    )
+    limits = torch.finfo(value.dtype)
+    return 0 < largest < limits.tiny ** (1 / problem.p) / limits.eps
 
 
 class Prepared(NamedTuple):

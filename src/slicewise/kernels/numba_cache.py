@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
+import numba
 from numba.core.caching import IndexDataCacheFile
 
 from slicewise.kernels.kept_code import cache_base, private_folder, read_sealed, sealed
@@ -15,9 +17,12 @@ from slicewise.support import write_whole
 
 
 def folder_for_numba() -> Path:
-    """Return the folder: inside NUMBA_CACHE_DIR if that is set; one for each place that slicewise is installed at."""
+    """Return the folder: inside NUMBA_CACHE_DIR if that is set; one for each place that slicewise
+    is installed at, and each version of numba and Python."""
     base = os.environ.get("NUMBA_CACHE_DIR")
-    place = hashlib.sha256(str(Path(__file__).resolve().parent).encode()).hexdigest()[:16]
+    # What another version of numba or Python has pickled may not be readable by this one.
+    which = (str(Path(__file__).resolve().parent), numba.__version__, sys.version)
+    place = hashlib.sha256(repr(which).encode()).hexdigest()[:16]
     return (Path(base) if base else cache_base()) / "slicewise" / f"numba-{place}"
 
 

@@ -242,7 +242,10 @@ class _Elliptical(Law):
     @property
     def version(self) -> tuple[int, ...] | None:
         both = (self.mean, self._width)
-        return None if any(t.is_inference() for t in both) else tuple(t._version for t in both)
+        if any(t.is_inference() for t in both):
+            return None
+        # Which tensors, too: attributes may be replaced.
+        return tuple(number for t in both for number in (id(t), t._version))
 
     def _isotropic_width(self) -> Tensor | None:
         """The width, a number, where it is the same in all directions."""

@@ -89,7 +89,7 @@ def best_length(slope: Tensor, curvature: Tensor) -> Tensor:
     >>> best_length(torch.tensor([3.0, -1.0]), torch.tensor([2.0, 2.0]))
     tensor([1.5000, 0.0000])
     """
-    return torch.where(curvature > 0, slope.clamp(min=0) / curvature, 0)
+    return torch.where((slope > 0) & (curvature > 0), slope / curvature, 0)
 
 
 def settled_share(share: Share) -> float:

@@ -351,7 +351,7 @@ _LARGEST_ORDER = 1e6
 
 def check_order(p: object) -> None:
     """The order p of W_p."""
-    if isinstance(p, bool) or not isinstance(p, int | float | np.number):
+    if isinstance(p, bool) or not isinstance(p, int | float | np.integer | np.floating):
         raise ValueError(f"p = {p!r}: give a finite real number p >= 1, e.g. 2")
     if not 1 <= p < math.inf:
         raise ValueError(f"p = {p!r}: give a finite real number p >= 1, e.g. 2")

@@ -9,7 +9,7 @@ import sys
 import typer
 
 import slicewise
-from slicewise.lab.cli import PIPE_CLOSED, USAGE
+from slicewise.lab.cli import PIPE_CLOSED, STOPPED, USAGE
 from slicewise.lab.cli.distance import distance
 from slicewise.lab.cli.drift import drift
 from slicewise.lab.cli.flow import flow
@@ -102,6 +102,8 @@ def run(arguments: list[str]) -> int:
     try:
         status = command.main(arguments, prog_name="slicewise", standalone_mode=False)
         sys.stdout.flush()
+        if status == STOPPED:
+            raise KeyboardInterrupt  # which Typer turns into this status
     except (BrokenPipeError, SystemExit) as ended:
         # The reader, `head` say, has what it wanted; typer exits when it notices first.
         if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):

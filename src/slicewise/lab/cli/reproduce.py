@@ -323,8 +323,9 @@ def reproduce(
                     progress=SweepProgress(quiet=quiet),
                 )
             except KeyboardInterrupt:
+                # That it was stopped is told for every command.
                 print(
-                    f"slicewise: stopped; {printable(str(store))} holds the finished runs: repeat the command to resume",
+                    f"slicewise: {printable(str(store))} holds the finished runs: repeat the command to resume",
                     file=sys.stderr,
                 )
                 return STOPPED

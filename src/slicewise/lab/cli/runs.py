@@ -89,6 +89,17 @@ def runs(
     if commit is not None and keep is None:
         raise UserError(f"--commit {commit} is noted with kept runs: give --keep FOLDER too")
     if keep is not None:
+        others = {
+            "--experiment": experiment,
+            "--setting": setting,
+            "--variant": variant,
+            "--csv": csv,
+            "--means": means or None,
+            "--json": as_json_lines or None,
+            "--all": every or None,
+        }
+        if given := [name for name, value in others.items() if value is not None]:
+            raise UserError(f"--keep adds all runs of the store: leave out {', '.join(given)}")
         return _keep(store, keep, commit)
     named = {"experiment": experiment, "setting": setting, "variant": variant}
     wanted = {name: value for name, value in named.items() if value is not None}

@@ -23,7 +23,7 @@ def most_bytes() -> float:
         most = float(given)
     except ValueError:
         most = -1.0
-    if not most > 0:
+    if not 0 < most < float("inf"):
         raise UserError(f"{SETTING}={given!r}: give a number of gigabytes above 0, such as 16")
     return most * 1e9
 

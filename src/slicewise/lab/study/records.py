@@ -110,7 +110,7 @@ def _write_means(folder: Path, experiment: str, runs: Sequence[dict[str, Any]]) 
     judged = [row for row in runs if row["w2"] is not None or row["lr"] is not None]
     # Later lines win unless they are of fewer runs.
     for line in (*there, *csv.DictReader(io.StringIO(means_as_csv(judged)))):
-        place = tuple(line[name] for name in PLACE)
+        place = tuple(line.get(name, "") for name in PLACE)
         if place not in lines or int(lines[place]["seeds"]) <= int(line["seeds"]):
             lines[place] = line
     columns = [name for name in MEANS if any(line.get(name) for line in lines.values())]
@@ -122,7 +122,7 @@ def _write_means(folder: Path, experiment: str, runs: Sequence[dict[str, Any]]) 
 
 
 def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    rate = row["lr"]
+    rate = row.get("lr")
     place = [str(row[name]) for name in ("setting", "variant", "objective")]
     return (*place, -1.0 if rate in (None, "") else float(rate), int(row.get("seed", 0)))
 

@@ -207,7 +207,7 @@ class Store:
 
     def asked(self) -> list[dict[str, Any]]:
         """Return what was ever asked for, with the error of the last attempt, if any."""
-        with self._explained():
+        with self._explained(), self._snapshot():
             if not self._has_table("asked"):
                 return []
             found = self._connection.execute(
@@ -235,7 +235,7 @@ class Store:
             check_choice("column", name, COLUMNS)
         where = " AND ".join(f"{name} = ?" for name in wanted) or "1"
         order = "experiment, setting, variant, objective, lr, seed, key"
-        with self._explained():
+        with self._explained(), self._snapshot():
             found = self._connection.execute(
                 f"SELECT {', '.join(COLUMNS)} FROM runs WHERE {where} ORDER BY {order}",
                 tuple(wanted.values()),
@@ -300,6 +300,15 @@ class Store:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
+
+    @contextlib.contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """Have several statements see one state of the store, whatever other processes write meanwhile."""
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("COMMIT")
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

@@ -179,7 +179,7 @@ def _trained_well(trained: Sequence[Group]) -> Claim:
         best = {v: group.best(v, "root", "w2") for v in ELEVEN}
         left = {v: one.mean for v, one in best.items() if one is not None}
         if "sw" in left and len(left) > 1:
-            ratios[group.words] = left["sw"] / min(left.values())
+            ratios[group.words] = left["sw"] / max(min(left.values()), 1e-12)
     if not ratios:
         return Claim(statement, "Section 4.4", Verdict.UNTESTED)
     good = sum(ratio <= _COMPETITIVE for ratio in ratios.values())
