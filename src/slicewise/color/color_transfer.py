@@ -41,6 +41,7 @@ _ROUNDS = {"natural": 2, "exact": 3}
 # `natural` starts from the linear map, which is half of the way.
 _STEPS = {"natural": 50, "exact": 150}
 _EXACT_SMOOTHNESS = 1.0
+_EXACT_CORRECTIONS = 2  # rounds of `exact` of this kind
 _CORRECTIONS = 5  # rounds of `natural`, at most, that start from the pixels as they are shown
 _LEAST_GAIN = 4.0  # levels of 255 by which such a round must be better for another to follow
 _FIRST_SMOOTHNESS = 30.0  # of the first of two rounds of `natural`
@@ -185,8 +186,8 @@ class ColorTransfer:
         """Return the field (S, S, S, 3) of this look."""
         space = self.space or _SPACES[self.look]
         base = torch.zeros(SIDE, SIDE, SIDE, 3, dtype=torch.float64)
+        x, y = source.spread(_MOMENT_PIXELS), target.spread(_MOMENT_PIXELS)
         if self.look != "exact":
-            x, y = source.spread(_MOMENT_PIXELS), target.spread(_MOMENT_PIXELS)
             base = linear_field(bounded_transport(x, y, space), space)
         if self.look == "linear":
             return base
@@ -196,6 +197,8 @@ class ColorTransfer:
         )
         field, rounds = base, 1 if self.palette is not None else _ROUNDS[self.look]
         judged = self.look == "natural" and self.smoothness is None
+        corrected = self.look == "exact" and self.palette is None
+        enter = SPACES[space].enter
 
         def fit(smoothness: float, start: Tensor) -> Tensor:
             beyond = found.moves - look_up(base, found.colors)
@@ -207,16 +210,21 @@ class ColorTransfer:
                 start=start - base,
             )
 
-        with show_progress(rounds + judged, progress_bar, "fit") as tick:
+        with show_progress(rounds + (judged or corrected), progress_bar, "fit") as tick:
             for done in range(1, rounds + 1):
                 found = self._flow(field, source, target, generator, space)
                 if done < rounds or not judged:
                     field = fit(smoothness, field)
                 tick(done, "")
-            if judged:
-                enter = SPACES[space].enter
+            if judged or corrected:
                 linear = linear_field(linear_transport(enter(x), enter(y)), space)
                 judge = Judge(source.copies, linear, y)
+            if corrected:
+                for _ in range(_EXACT_CORRECTIONS):
+                    found = self._flow(field, source, target, generator, space, judge)
+                    field = fit(smoothness, field)
+                tick(rounds + 1, "")
+            if judged:
                 best = follow_target(base, fit, judge)
                 # What the local maps hold back is asked for again, from where they left the pixels of the copies.
                 # One such round is enough for most images; one that is all grain gains by several.

@@ -97,16 +97,12 @@ def in_range(
             known = _unit(nearness, wide)
             if known is None:  # all gaps along slices are zero
                 return back(found, unit, unit)
+            unit = known
             if _kinds(recipe) not in _scalable_kinds() or recipe.convention != "mean":
-                if bool(torch.isfinite(value_of(found)).all()):
-                    # Nothing can be scaled; what is below the range of float64 is zero.
-                    return back(found, unit, unit)
-                unit = known
                 raise ValueError(
                     f"over- or underflow: p-th powers of distances near {float(unit):.1g}, with p = {p:g}, leave the range of "
                     f"float64, and {recipe!r} is not proportional to the samples; bring the samples to a size near 1"
                 )
-            unit = known
             scaled = {**wide, "x": wide["x"] / unit, "y": wide["y"] / unit}
             found = call(_in_unit(recipe, float(unit**p)), **scaled)
     finally:

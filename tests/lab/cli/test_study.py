@@ -113,7 +113,9 @@ def test_stopping_with_a_key(here, capsys, monkeypatch):
 
     monkeypatch.setattr(FlowCell, "measure", interrupted)
     heard = said(capsys, "reproduce", "gradient-flow", "--jobs", 1, status=130)
-    assert heard.err.splitlines()[-1].endswith("repeat the command to resume")
+    hint, told = heard.err.splitlines()[-2:]
+    assert hint.endswith("repeat the command to resume")
+    assert told == "slicewise: stopped"
 
 
 def test_mistakes(here, capsys):
