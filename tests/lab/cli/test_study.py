@@ -113,9 +113,7 @@ def test_stopping_with_a_key(here, capsys, monkeypatch):
 
     monkeypatch.setattr(FlowCell, "measure", interrupted)
     heard = said(capsys, "reproduce", "gradient-flow", "--jobs", 1, status=130)
-    hint, told = heard.err.splitlines()[-2:]
-    assert hint.endswith("repeat the command to resume")
-    assert told == "slicewise: stopped"
+    assert heard.err.splitlines()[-1].endswith("repeat the command to resume")
 
 
 def test_mistakes(here, capsys):

@@ -16,11 +16,15 @@ import threading
 from types import FrameType
 from typing import Any
 
-__all__ = ["DRIFT", "PARTLY", "PIPE_CLOSED", "STOPPED", "USAGE", "main"]
+__all__ = ["DRIFT", "PARTLY", "PIPE_CLOSED", "STOPPED", "USAGE", "Told", "main"]
 
 # Exit statuses: an error that a person can correct, work that was done in part, drift that was found, an interruption, and
 # output that nobody reads any more (as the shell reports SIGPIPE).
 USAGE, PARTLY, DRIFT, STOPPED, PIPE_CLOSED = 2, 1, 3, 130, 141
+
+
+class Told(int):
+    """An exit status whose reason the command has printed by itself."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -57,6 +61,11 @@ def _run(arguments: list[str]) -> int:
     return run(arguments)
 
 
+class _Interrupted(KeyboardInterrupt):
+    """Ctrl-C. Python ends by the signal, whatever status is returned, once a plain KeyboardInterrupt has passed through code
+    that C runs, as it may in an import."""
+
+
 class _Interrupts:
     """Notes Ctrl-C, and raises KeyboardInterrupt as Python does by itself."""
 
@@ -77,4 +86,4 @@ class _Interrupts:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.came = True
-        raise KeyboardInterrupt
+        raise _Interrupted

@@ -9,7 +9,7 @@ import sys
 import typer
 
 import slicewise
-from slicewise.lab.cli import PIPE_CLOSED, STOPPED, USAGE
+from slicewise.lab.cli import PIPE_CLOSED, STOPPED, USAGE, Told
 from slicewise.lab.cli.distance import distance
 from slicewise.lab.cli.drift import drift
 from slicewise.lab.cli.flow import flow
@@ -102,7 +102,7 @@ def run(arguments: list[str]) -> int:
     try:
         status = command.main(arguments, prog_name="slicewise", standalone_mode=False)
         sys.stdout.flush()
-        if status == STOPPED:
+        if status == STOPPED and not isinstance(status, Told):
             raise KeyboardInterrupt  # which Typer turns into this status
     except (BrokenPipeError, SystemExit) as ended:
         # The reader, `head` say, has what it wanted; typer exits when it notices first.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from slicewise.lab.cli import PARTLY, STOPPED
+from slicewise.lab.cli import PARTLY, STOPPED, Told
 from slicewise.lab.cli.common import options
 from slicewise.lab.cli.common.output import check_output_path, is_report
 from slicewise.lab.data import check_there, find_file, printable, visible
@@ -323,12 +323,11 @@ def reproduce(
                     progress=SweepProgress(quiet=quiet),
                 )
             except KeyboardInterrupt:
-                # That it was stopped is told for every command.
                 print(
-                    f"slicewise: {printable(str(store))} holds the finished runs: repeat the command to resume",
+                    f"slicewise: stopped; {printable(str(store))} holds the finished runs: repeat the command to resume",
                     file=sys.stderr,
                 )
-                return STOPPED
+                return Told(STOPPED)
     if not quiet:
         there = f", {outcome.there} were stored already" if outcome.there else ""
         print(f"{printable(str(store))}: {outcome.made} runs made{there}")
