@@ -178,3 +178,28 @@ def test_the_exact_distance_of_many_at_a_large_order():
     assert float(wasserstein(x[:, None], y[:, None], p=p)) == pytest.approx(
         math.exp(logs / p), rel=1e-6
     )
+
+
+@pytest.mark.parametrize("n_slices", [20, "auto"])
+@pytest.mark.parametrize(("dtype", "size"), SIZES)
+def test_intervals_at_any_size(dtype, size, n_slices):
+    x, y = clouds()
+    large = [(size * t).to(dtype) for t in (x, y)]
+    for wish in [{"rtol": 0.05}, {"atol": 0.05}] if n_slices == "auto" else [{}]:
+        near = sw.evaluate(x, y, n_slices=n_slices, generator=3, **wish)
+        far = {
+            name: tolerance * (size if name == "atol" else 1) for name, tolerance in wish.items()
+        }
+        found = sw.evaluate(*large, n_slices=n_slices, generator=3, **far)
+        assert len(found.slices) == len(near.slices)
+        for one, other in zip(found.interval(0.95), near.interval(0.95), strict=True):
+            assert float(one) / size == pytest.approx(float(other), rel=1e-5)
+        assert float(found.value) / size == pytest.approx(float(near.value), rel=1e-6)
+        assert not found.stderr.isnan()
+
+
+@pytest.mark.parametrize("n_slices", [20, "auto"])
+def test_powers_that_overflow_are_told(n_slices):
+    x, y = (1e200 * t for t in clouds())
+    with pytest.raises(ValueError, match=r"overflow: SW_2\^2"):
+        sw.evaluate(x, y, n_slices=n_slices, objective="power", generator=3)

@@ -306,6 +306,9 @@ def test_a_saved_training_goes_on_as_if_it_had_not_stopped():
         assert one.equal(other)
     with pytest.raises(ValueError, match="another optimizer"):
         Computed(rest.parameters(), total_steps=5).load_state_dict(saved[1])
+    saved[1]["walker"]["version"] -= 1
+    with pytest.raises(ValueError, match="another version of slicewise"):
+        again.load_state_dict(saved[1])
 
 
 def test_averaged_weights_are_there_for_a_while():

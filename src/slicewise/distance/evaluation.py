@@ -70,6 +70,8 @@ class Evaluation(Result):
         objective: "root", "power" or "mean_root".
         recipe: the parts it was computed by.
         problem: what was sliced.
+        scaled: the same for samples in another unit, and that unit, where powers of these leave the floating-point range;
+            else None. Errors and intervals are then computed from it.
     """
 
     value: Tensor
@@ -81,6 +83,7 @@ class Evaluation(Result):
     objective: Objective
     recipe: Recipe
     problem: Problem
+    scaled: tuple[Evaluation, Tensor] | None = None
 
     def __repr__(self) -> str:
         """One line: all costs and slices would be a page of numbers."""
@@ -131,6 +134,9 @@ class Evaluation(Result):
         From the spread between independent groups: slices, chains or frames. NaN where there is only
         one, as for MaxSW. Slices given by the caller are taken for independent draws.
         """
+        if self.scaled is not None:
+            found, unit = self.scaled
+            return found.stderr * unit**self.problem.p
         costs, power = self.costs.detach(), self.power.detach()
         weighting = declared(self.recipe.weighting, WeightingPart)
         errors = weighting.errors(costs, self.slices, self.problem.detached())
@@ -156,6 +162,11 @@ class Evaluation(Result):
         """
         if not 0 < level < 1:
             raise ValueError(f"level = {level!r}: give a number between 0 and 1, e.g. 0.95")
+        if self.scaled is not None:
+            found, unit = self.scaled
+            scale = unit**self.problem.p if self.objective == "power" else unit
+            low, high = (end * scale for end in found.interval(level))
+            return low, high
         costs, problem = self.costs.detach(), self.problem.detached()
         total = self.power.detach()
         if self.objective == "mean_root":
@@ -288,7 +299,7 @@ def sliced_wasserstein(
 
         kind = problem_dtype(x)
 
-        def call(own: Recipe, **wide: Any) -> Tensor:
+        def call(own: Recipe, _unit: Tensor, **wide: Any) -> Tensor:
             return sliced_wasserstein(**wide, variant=own, p=p, objective=objective, **same)
 
         return in_range(
@@ -360,25 +371,29 @@ def evaluate(
         (True, True)
     """
     if n_slices == "auto":
-        wish = Wish.of(rtol, atol, slices, y)
-        recipe = recipe_for(variant, None, options)
-        check_objective(objective, recipe)
-        problem = problem_for(x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
-        return _grown(recipe, problem, generator, objective, wish)
-    _refuse_tolerances(rtol, atol)
-    recipe = recipe_for(variant, n_slices, options)
+        wish, wanted = Wish.of(rtol, atol, slices, y), None
+    else:
+        _refuse_tolerances(rtol, atol)
+        wish, wanted = None, n_slices
+    recipe = recipe_for(variant, wanted, options)
     check_objective(objective, recipe)
     what = (x, y, p, x_weights, y_weights, recipe.convention, progress, backend)
     problem = problem_for(*what, whole_frame=is_tracked(slices))
     try:
-        return _evaluated(recipe, problem, y, slices, generator, n_slices, objective)
+        if wish is not None:
+            return _grown(recipe, problem, generator, objective, wish)
+        return _evaluated(recipe, problem, y, slices, generator, wanted, objective)
     except OutOfRange:
         same = {"generator": generator, "backend": backend, "progress": progress}
         given = {"x": x, "y": y, "x_weights": x_weights, "y_weights": y_weights, "slices": slices}
         whole = dataclasses.replace(problem, x=problem.x.double(), y=problem.y.double())
 
-        def call(own: Recipe, **wide: Any) -> Evaluation:
-            return evaluate(**wide, variant=own, p=p, objective=objective, **same)
+        def call(own: Recipe, unit: Tensor, **wide: Any) -> Evaluation:
+            auto: dict[str, Any] = {}
+            if wish is not None:
+                scale = float(unit**p if objective == "power" else unit)
+                auto = {"n_slices": "auto", "rtol": wish.rtol, "atol": wish.atol / scale}
+            return evaluate(**wide, variant=own, p=p, objective=objective, **auto, **same)
 
         def back(found: Evaluation, unit: Tensor, scale: Tensor) -> Evaluation:
             # Powers stay in float64: the precision of x may not hold them.
@@ -390,6 +405,7 @@ def evaluate(
                 costs=found.costs * powers,
                 recipe=recipe,
                 problem=found.problem if float(unit) == 1 else whole,
+                scaled=None if float(unit) == 1 else (found, unit),
             )
 
         near = nearness(recipe, same)
@@ -490,7 +506,7 @@ def _grown(
                 sets.append(_another_set(recipe, sliced, rng))
             slices = torch.cat(sets, dim=-2)
             values = weigh(recipe, sliced, slices, objective)
-            check_value(values[0], problem)
+            check_value(values[0], problem, objective)
             found = Evaluation(*values, slices, size, objective, recipe, sliced)
             missed = wish.missed_by(found)
             if missed <= 1:

@@ -82,7 +82,7 @@ def value_and_grad(
         return _value_and_grad(**given, **same, recipe=recipe, ask=ask, p=p, n_slices=n_slices, objective=objective)  # fmt: skip
     except OutOfRange:
 
-        def call(own: Recipe, **wide: Any) -> tuple[Tensor, Tensor]:
+        def call(own: Recipe, _unit: Tensor, **wide: Any) -> tuple[Tensor, Tensor]:
             return value_and_grad(**wide, variant=own, p=p, objective=objective, **same)
 
         def back(

@@ -74,7 +74,7 @@ def in_range(
     """Make a call again whose value left the range: in float64, and if that is not enough, in another unit.
 
     Args:
-        call: computes what was asked for, from a recipe and the arguments in `given`.
+        call: computes what was asked for, from a recipe, the unit of the samples and the arguments in `given`.
         nearness: computes the distance with p = 1, of which no power is taken, from the arguments in `given`.
         recipe: the parts of the distance.
         p: the order.
@@ -91,7 +91,7 @@ def in_range(
     token = AGAIN.set(True)
     try:
         wide = {name: _double(held) for name, held in given.items()}
-        found = call(recipe, **wide)
+        found = call(recipe, unit, **wide)
         lost = _is_lost(value_of(found), p, objective)
         if lost and isinstance(given["y"], Tensor):
             known = _unit(nearness, wide)
@@ -104,7 +104,7 @@ def in_range(
                     f"float64, and {recipe!r} is not proportional to the samples; bring the samples to a size near 1"
                 )
             scaled = {**wide, "x": wide["x"] / unit, "y": wide["y"] / unit}
-            found = call(_in_unit(recipe, float(unit**p)), **scaled)
+            found = call(_in_unit(recipe, float(unit**p)), unit, **scaled)
     finally:
         AGAIN.reset(token)
     result = back(found, unit, unit**p if objective == "power" else unit)

@@ -263,7 +263,7 @@ class SlicedWasserstein(_KeepsLearner):
             generator = self.generator if generator is None else generator
             how = {"generator": generator, "progress": progress, "backend": self.backend}
 
-            def call(own: Recipe, **wide: Any) -> Tensor:
+            def call(own: Recipe, _unit: Tensor, **wide: Any) -> Tensor:
                 if own is self.recipe:
                     return self._forward(**wide, **same)
                 other = copy.copy(self)  # with energies in another unit

@@ -280,20 +280,30 @@ class Computed(torch.optim.Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next step depends on, but the parameters."""
         state = {name: list(tensors) for name, tensors in self.walker.state.items()}
-        walker = {"tensors": state, "numbers": self.walker.numbers, "n_steps": self.n_steps}
+        walker = {
+            "version": Walker.version,
+            "tensors": state,
+            "numbers": self.walker.numbers,
+            "n_steps": self.n_steps,
+        }
         return {**super().state_dict(), "walker": walker}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up what `state_dict` gave.
 
         Raises:
-            ValueError: If it belongs to another optimizer or another network.
+            ValueError: If it belongs to another optimizer, another network or another version of the rule.
         """
         walker = state_dict.get("walker")
         if walker is None or set(walker["tensors"]) != set(self.walker.state):
             raise ValueError(
                 "this state belongs to another optimizer, or to one with another direction or total_steps: load it "
                 "into one that was made with the same arguments"
+            )
+        if walker.get("version") != Walker.version:
+            raise ValueError(
+                "this state was saved by another version of slicewise, whose step lengths follow another rule: load "
+                "the network's weights and begin with a new optimizer"
             )
         for name, tensors in walker["tensors"].items():
             if [t.shape for t in tensors] != [t.shape for t in self.walker.state[name]]:

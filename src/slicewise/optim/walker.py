@@ -59,6 +59,10 @@ class Walker:
     # after the first ones that measures, where CUDA graphs begin.
     MEASURED_FIRST, MEASURED_EVERY, LATER = 33, 8, 40
 
+    # Of the rule and of what it keeps between steps. Raise it when either changes: states that another version saved are
+    # refused, and stored runs of it are made anew.
+    version = 4
+
     def __init__(
         self,
         weights: Sequence[Tensor],

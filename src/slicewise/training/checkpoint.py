@@ -74,6 +74,7 @@ def identity_of(trainer: Trainer) -> str:
         settings,
         (type(network).__qualname__, printed, weights, buffers),
         (type(optimizer).__qualname__, groups, getattr(optimizer, "kinds", ())),
+        getattr(optimizer, "version", None),
         (trainer.seeds.which, trainer.batches.seeds.each),
         (trainer.batches.target, trainer.batches.source),
     )

@@ -144,6 +144,8 @@ class ComputedOptimizer(torch.optim.Optimizer):
         largest: The bound of weights of a stack.
     """
 
+    version = Walker.version
+
     def __init__(
         self,
         parameters: Iterable[Tensor],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import struct
+import tracemalloc
 import zipfile
 import zlib
 
@@ -191,3 +192,22 @@ def test_a_quoted_line_break_is_no_number(tmp_path):
     (tmp_path / "a.csv").write_text('1,2\n"1\n2",3\n4,5\n')
     with pytest.raises(UserError, match=r"line 3, column 1: '1\\n2' is no number"):
         read_samples(str(tmp_path / "a.csv"))
+
+
+def test_bytes_become_numbers_of_eight(tmp_path, monkeypatch):
+    np.save(tmp_path / "pixels.npy", np.zeros((40_000, 3), np.uint8))  # 0.12 MB, 0.96 MB as samples
+    monkeypatch.setenv(SETTING, "0.0005")
+    with pytest.raises(UserError, match=SETTING):
+        read_samples(str(tmp_path / "pixels.npy"))
+    monkeypatch.setenv(SETTING, "0.002")
+    assert read_samples(str(tmp_path / "pixels.npy")).values.shape == (40_000, 3)
+
+
+def test_a_table_takes_little_more_than_its_numbers(tmp_path):
+    file = tmp_path / "short.csv"
+    file.write_text("1,2\n" * 100_000)
+    tracemalloc.start()
+    read_samples(str(file))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 5 * file.stat().st_size + 2**20

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import array as compact
+import collections
 import csv
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,10 +101,10 @@ def _as_samples(array: Array, shown: str, flatten: bool) -> Tensor:
             f"{shown} has shape {array.shape}: samples are rows (n, d); reshape it, or use --flatten to "
             f"take each of its {len(array)} entries as one sample"
         )
-    with np.errstate(
-        over="ignore"
-    ):  # numbers too large for float64 become infinite, which is reported below
-        rows = array.reshape(len(array), -1).astype(np.float64)
+    if array.dtype != np.float64:
+        check_bytes(shown, array.nbytes + 8 * array.size)  # pixels of a byte become eight
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, which is told below
+        rows = array.reshape(len(array), -1).astype(np.float64, copy=False)
     bad = ~np.isfinite(rows)
     if bad.any():
         row, column = np.argwhere(bad)[0]
@@ -119,58 +122,74 @@ def _table(path: Path, header: Header) -> tuple[Array, str | None]:
         The numbers, and the first line if that was taken for a header though it is numbers.
     """
     shown = printable(str(path))
-    check_bytes(shown, 16 * path.stat().st_size)  # a number of two bytes becomes an object of 32
+    # Lines are not kept: of a number of two bytes eight remain, while the array grows a few more.
+    check_bytes(shown, 5 * path.stat().st_size)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        apart = _separator(path)
+        rows = _cells(path, apart)
+        first, second = next(rows, None), next(rows, None)
+        skipped, has_header = None, False
+        if first is not None and header != "no":
+            words = first[1]
+            # One number may well be data: a column that begins with 0.
+            counted = len(words) > 1 and words == [str(i) for i in range(len(words))]
+            counted = counted and second is not None
+            has_header = header == "yes" or not any(map(_is_number, words)) or counted
+            skipped = ",".join(words) if header == "auto" and counted else None
+        read = [row for row in (None if has_header else first, second) if row is not None]
+        if not read:
+            raise UserError(f"{shown} holds no numbers: give a sample in each line")
+        width, numbers = len(read[0][1]), compact.array("d")
+        for number, cells in itertools.chain(read, rows):
+            if len(cells) != width:
+                raise UserError(
+                    f"{shown}, line {number} has {len(cells)} columns where the first has {width}: give all as many"
+                )
+            try:
+                numbers.extend(map(float, cells))
+            except ValueError:
+                raise UserError(f"{shown}, {_mistake(number, cells)}") from None
     except UnicodeDecodeError:
         raise UserError(f"{shown} is not UTF-8 text: save it as such") from None
-    numbered = [
-        (number, line.strip(" "))
-        for number, line in enumerate(text.split("\n"), start=1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
-    # Found in the last line, which is numbers: a header may have commas in its words.
-    apart = next((s for s in ("\t", ";", ",") if numbered and s in numbered[-1][1]), None)
-    rows = list(_split(numbered, apart))
-    skipped = None
-    if rows and header != "no":
-        first = rows[0][1]
-        # One number may well be data: a column that begins with 0.
-        counted = len(first) > 1 and first == [str(i) for i in range(len(first))] and len(rows) > 1
-        if header == "yes" or not any(map(_is_number, first)) or counted:
-            skipped = ",".join(first) if header == "auto" and counted else None
-            del rows[0]
-    if not rows:
-        raise UserError(f"{shown} holds no numbers: give a sample in each line")
-    try:
-        return np.array([[float(cell) for cell in cells] for _, cells in rows]), skipped
-    except ValueError:
-        raise UserError(f"{shown}, {_first_mistake(rows)}") from None
+    return np.frombuffer(numbers).reshape(-1, width), skipped
 
 
-def _split(numbered: list[tuple[int, str]], apart: str | None) -> Iterator[tuple[int, list[str]]]:
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that are neither empty nor a comment, with their numbers."""
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip() and not line.lstrip().startswith("#"):
+                yield number, line.removesuffix("\n").strip(" ")
+
+
+def _separator(path: Path) -> str | None:
+    """What separates numbers: found in the last line, which is numbers; a header may have commas in its words."""
+    last = next(iter(collections.deque((line for _, line in _lines(path)), maxlen=1)), "")
+    return next((s for s in ("\t", ";", ",") if s in last), None)
+
+
+def _cells(path: Path, apart: str | None) -> Iterator[tuple[int, list[str]]]:
     """The cells of each line, with its number; a quoted cell may go on in the next line, and is then no number."""
     if apart is None:
-        yield from ((number, line.split()) for number, line in numbered)
+        yield from ((number, line.split()) for number, line in _lines(path))
         return
-    reader = csv.reader((f"{line}\n" for _, line in numbered), delimiter=apart)
-    for cells in reader:
-        yield numbered[reader.line_num - 1][0], [cell.strip(" ") for cell in cells]
+    at = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal at
+        for at, line in _lines(path):  # noqa: B007 (read below, for messages)
+            yield f"{line}\n"
+
+    for cells in csv.reader(counted(), delimiter=apart):
+        yield at, [cell.strip(" ") for cell in cells]
 
 
-def _first_mistake(rows: list[tuple[int, list[str]]]) -> str:
-    width = len(rows[0][1])
-    for number, cells in rows:
-        if len(cells) != width:
-            return f"line {number} has {len(cells)} columns where the first has {width}: give all as many"
-        for column, cell in enumerate(cells, start=1):
-            if not _is_number(cell):
-                word = cell if len(cell) < 40 else f"{cell[:40]}…"
-                return (
-                    f"line {number}, column {column}: {word!r} is no number; only the first line may be "
-                    f"words"
-                )
-    return "its lines do not make a table"
+def _mistake(number: int, cells: list[str]) -> str:
+    column, cell = next((i, c) for i, c in enumerate(cells, start=1) if not _is_number(c))
+    word = cell if len(cell) < 40 else f"{cell[:40]}…"
+    return (
+        f"line {number}, column {column}: {word!r} is no number; only the first line may be words"
+    )
 
 
 def _is_number(cell: str) -> bool:

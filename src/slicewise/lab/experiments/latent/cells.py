@@ -17,6 +17,7 @@ from slicewise.lab.experiments.flows import TIMED_PREFIX
 from slicewise.lab.experiments.latent.tasks import LatentTask, Measures
 from slicewise.lab.images import log_spaced
 from slicewise.lab.study import Result, Run
+from slicewise.optim import Walker
 from slicewise.sampling import DRAWS
 from slicewise.support import CheckpointError
 from slicewise.training import Precision, Stack, Training, train
@@ -27,8 +28,8 @@ DISPLACEMENT = "displacement"
 ADAM = "adam"
 COMPUTED = "computed"
 UNTRAINED = "untrained"
-# Raise it when `train(lr="auto")` computes another step: it is in the keys of runs without a rate, which are then made again.
-COMPUTED_VERSION = "4"
+# In the keys of runs without a rate: they are made again when `train(lr="auto")` computes another step.
+COMPUTED_VERSION = str(Walker.version)
 _log = logging.getLogger("slicewise")
 
 
