@@ -115,7 +115,19 @@ def test_assign_is_a_solvers_finish():
     found = sw.flow(x, y, seeds=[STUCK_SEED], stopping=sw.Stopping(assign=True))
     assert found.status == ["arrived"]
     assert found.w2 < 1e-12
-    assert repr(found).endswith("arrived by assignment after 23 steps")
+    # Recorded at its last step, a run is where sliced steps have brought it.
+    seen = sw.flow(
+        x,
+        y,
+        seeds=[STUCK_SEED],
+        stopping=sw.Stopping(assign=True),
+        recording=sw.Recording(particles_at=[23]),
+    )
+    way = (seen.history.particles[0] - seen.particles).square().sum(dim=-1).mean().sqrt()
+    assert found.jump == pytest.approx(float(way))
+    assert found.jump >= sw.wasserstein(seen.history.particles[0, 0], y[0])
+    said = f"arrived by assignment after 23 steps (W_2 at most {float(found.jump):.2g} before it)"
+    assert repr(found).endswith(said)
     assert found.by == ["assignment"]
     assert found.assigned
     assert found.converged

@@ -224,6 +224,7 @@ def flow(
         seeds=runs.seeds.reshape(runs.batch),
         state=loop.saved(),
         outcome=loop.whole("outcome").reshape(runs.batch),
+        jump=loop.whole("jump").reshape(runs.batch),
         stopping=stopping,
         x_weights=x_weights,
         y_weights=y_weights,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slicewise.flows.loop import StepPlan
 
 Snapshot = dict[str, Any]
-_SAVED = ("alive", "outcome", "n_steps", "partners", "state")
+_SAVED = ("alive", "outcome", "n_steps", "partners", "jump", "state")
 
 
 class StepRecord(NamedTuple):
@@ -84,6 +84,9 @@ class Group:
         self.n_steps = torch.zeros(n_runs, dtype=torch.int64)
         # (R, n), the target sample that each particle is, in runs that an assignment ended
         self.partners = torch.zeros(n_runs, problem.x.shape[-2] if stopping.assign else 0).long()
+        self.jump = torch.zeros(
+            n_runs, dtype=torch.float64
+        )  # of those, how far particles were moved
         self._seeds = seeds
         self._objective = objective
         self._scales = Scales.of(problem)
@@ -215,7 +218,10 @@ class Group:
         assigned = [end for end in ends if end.partners is not None]
         if assigned:
             partners = torch.stack([e.partners for e in assigned if e.partners is not None]).cpu()
-            self.partners = self.partners.index_copy(0, self.working[_rows(assigned)], partners)
+            at = self.working[_rows(assigned)]
+            self.partners = self.partners.index_copy(0, at, partners)
+            jumps = torch.tensor([end.jump for end in assigned], dtype=torch.float64)
+            self.jump = self.jump.index_copy(0, at, jumps)
         # A graph is captured for one batch: finished runs stay in it and are ignored until half of them have finished.
         if self._replay is None or 2 * self.n_alive <= len(self.going):
             snapshot = self.snapshot()
@@ -255,6 +261,7 @@ class Group:
             "outcome": self.outcome,
             "n_steps": self.n_steps,
             "partners": self.partners,
+            "jump": self.jump,
             "state": state,
         }
 
@@ -272,6 +279,8 @@ class Group:
         self.particles = saved["particles"].to(device)
         self.outcome, self.n_steps = saved["outcome"], saved["n_steps"]
         self.partners = saved["partners"]
+        # States of earlier versions do not have it.
+        self.jump = saved.get("jump", torch.full_like(self.jump, torch.nan))
         self.state = {k: t.to(device) for k, t in saved["state"].items()}
         self._take(saved["alive"])
 

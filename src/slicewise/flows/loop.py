@@ -208,10 +208,13 @@ class FlowLoop:
 
     def whole(self, name: str) -> Tensor:
         """A number that groups have of each run, for all runs, (R,)."""
-        numbers = torch.zeros(len(self.runs.seeds), dtype=torch.int64)
+        numbers = None
         for group in self.groups:
-            numbers[group.ids] = getattr(group, name)
-        return numbers
+            own = torch.as_tensor(getattr(group, name))
+            if numbers is None:
+                numbers = torch.zeros(len(self.runs.seeds), dtype=own.dtype)
+            numbers[group.ids] = own
+        return torch.zeros(0, dtype=torch.int64) if numbers is None else numbers
 
     def saved(self) -> dict[str, Any]:
         """All that is needed to continue."""

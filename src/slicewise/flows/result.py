@@ -50,6 +50,8 @@ class Flow(Result):
             run, a nested list in the shape of the batch for several.
         by: What arrived runs arrived by: "flow" (sliced steps alone) or "assignment" (sliced steps, then a matching);
             None for others. Shaped like `status`. `n_steps` counts sliced steps.
+        jump: How far the assignment moved particles at the end (*batch,), root mean square: an upper bound of the W_2 that
+            sliced steps had left. 0 for runs without one.
         converged, assigned, diverged: The runs that arrived, that arrived by assignment, and that diverged, as masks,
             (*batch,).
         w2: The exact W_2 that is left, (*batch,).
@@ -74,6 +76,7 @@ class Flow(Result):
     seeds: Tensor
     state: dict[str, Any]
     outcome: Tensor = field(repr=False)  # (*batch,), codes of `Outcome`
+    jump: Tensor
     stopping: Stopping  # with "auto" resolved
     x_weights: Tensor | None = None
     y_weights: Tensor | None = None
@@ -159,7 +162,10 @@ class Flow(Result):
             elif by["assignment"]:
                 how = f" ({by['assignment']} by assignment)"
             count = f"{len(rows)} " if len(codes) > 1 else ""
-            words.append(f"{count}{status}{how} {after}")
+            before = ""
+            if by["assignment"] and not self.jump.isnan().any():
+                before = f" (W_2 at most {float(self.jump.max()):.2g} before it)"
+            words.append(f"{count}{status}{how} {after}{before}")
         return ", ".join(words) + self._left
 
     def _codes(self) -> list[Outcome]:

@@ -89,6 +89,7 @@ class RunEnd(NamedTuple):
     outcome: Outcome
     x: Tensor  # (n, k), its final particles
     partners: Tensor | None = None  # (n,), the target sample each is, for a run that was assigned
+    jump: float = 0.0  # root mean square of what the assignment moved
 
 
 # A particle this many times further out than any sample was at the start will not come back.
@@ -236,7 +237,8 @@ class EndDetector:
         between = start + shift + _WAY * (now - start - shift)
         partners = match_samples(between, y, near=now).to(y.device)
         one = self._one(x, row)
-        return RunEnd(row, after, Outcome.ASSIGNED, one.y[partners], partners)
+        jump = float((now - y[partners]).double().square().sum(dim=-1).mean().sqrt())
+        return RunEnd(row, after, Outcome.ASSIGNED, one.y[partners], partners, jump)
 
     def _is_still(self, x: Tensor, steps: int) -> Tensor:
         """Whether fresh uniform slices suggest no move either, (R,): a variant's own may not see what is left."""

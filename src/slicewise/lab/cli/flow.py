@@ -230,6 +230,7 @@ def flow(
     result: dict[str, Any] = {
         "ended": found.status,
         "by": found.by,
+        "jump": float(found.jump),
         "steps": int(found.n_steps),
         "w2": float(found.w2) if affordable else math.nan,
         "seconds": seconds,
@@ -373,18 +374,19 @@ def _as_bytes(found: Flow, sets: SamplePair, suffix: str) -> bytes:
 
 def _lines(result: dict[str, Any], hint: str) -> list[tuple[str, str]]:
     ended = {
-        "arrived": "arrived by {by} after {steps} steps, {seconds:.2f} s",
+        "arrived": "arrived by {by} after {steps} steps{before}, {seconds:.2f} s",
         "minimum reached": "minimum reached after {steps} steps, {seconds:.2f} s: the loss no longer falls",
         "out of steps": "out of steps after {steps}, {seconds:.2f} s{hint}",
         "stalled": "stalled after {steps} steps, {seconds:.2f} s: at rest away from the target; try another --seed",
         "diverged": "diverged after {steps} steps: the rate is too large; try --lr auto",
     }[result["ended"]]
+    before = f" (W_2 at most {result['jump']:.2g} before it)" if result["jump"] > 0 else ""
     left = (
         f"{result['w2']:.3g}" if result["w2"] == result["w2"] else "not computed: too many samples"
     )
     how = "each step computed" if result["lr"] == "auto" else f"rate {result['lr']:g}"
     return [
-        ("ended", ended.format(**result, hint=hint)),
+        ("ended", ended.format(**result, hint=hint, before=before)),
         ("exact W_2 left", left),
         ("samples", "{source} (n = {n}) to {target} (m = {m}), d = {d}".format(**result)),
         ("variant", f"{result['variant']}, {how}, seed {result['seed']}"),
