@@ -203,3 +203,11 @@ def test_powers_that_overflow_are_told(n_slices):
     x, y = (1e200 * t for t in clouds())
     with pytest.raises(ValueError, match=r"overflow: SW_2\^2"):
         sw.evaluate(x, y, n_slices=n_slices, objective="power", generator=3)
+
+
+@pytest.mark.parametrize("p", [1.5, 3, 1.1])
+def test_roots_of_large_powers_are_exact(p):
+    """The rounding of 1/p, times the logarithm of a power near 1e302, would be some 100 units in the last place."""
+    gap = 0.8 * 10 ** (302 / p)
+    x, y = torch.zeros(1, 1, dtype=torch.float64), torch.full((1, 1), gap, dtype=torch.float64)
+    assert float(sw.evaluate(x, y, p=p).value) == pytest.approx(gap, rel=1e-15)

@@ -231,3 +231,13 @@ def test_a_pair_at_one_point_has_no_gradient():
 def test_numbers_without_a_dimension_are_refused_with_advice():
     with pytest.raises(ValueError, match=r"t\[:, None\]"):
         sw.couple(torch.rand(4), torch.rand(4))
+
+
+@pytest.mark.parametrize("norm", [50, 10**30])
+@pytest.mark.parametrize("shape", [(9, 3), (2, 9, 3)])
+def test_norms_of_high_order_do_not_overflow(norm, shape):
+    """The power of a gap of the order of the norm leaves the range; the norm, near the largest gap, does not."""
+    x, y = 1e8 * torch.randn(2, *shape, dtype=torch.float64)
+    found = sw.sliced_plan(x, y, norm=norm, generator=0)
+    gaps = (x - found.map(y)).abs().amax(dim=-1)  # the limit of the norm; 3^(1/50) at most from it
+    assert torch.allclose(found.cost, gaps.square().mean(dim=-1), rtol=0.05)

@@ -209,14 +209,35 @@ def test_a_weighting_of_ones_own_that_fails_is_named(gives):
 
 
 def test_the_mean_root_knows_weightings_of_ones_own():
-    def half(costs, slices, problem):
-        return torch.full_like(costs, 0.5 / costs.shape[-1])
+    class Half(WeightingPart):
+        sums_to_one = False
+
+        def __call__(self, costs, slices, problem):
+            return torch.full_like(costs, 0.5 / costs.shape[-1])
 
     x, y = torch.randn(2, 9, 3, dtype=torch.float64)
-    recipe = sw.Recipe(parts.Uniform(20), half)
+    recipe = sw.Recipe(parts.Uniform(20), Half())
     how = {"objective": "mean_root", "generator": 0}
     value, gradient = sw.value_and_grad(x, y, recipe, **how)
     whole, slope = sw.value_and_grad(x, y, n_slices=20, **how)
     assert torch.allclose(2 * value, whole)
     assert torch.allclose(2 * gradient, slope)
     assert torch.allclose(sw.sliced_wasserstein(x, y, recipe, **how), value)
+
+
+@pytest.mark.parametrize("sum_is", [0.9, 20.0])
+def test_weights_of_ones_own_have_the_sum_one(sum_is):
+    def own(costs, slices, problem):
+        return torch.full_like(costs, sum_is / costs.shape[-1])
+
+    x, y = torch.randn(2, 9, 3)
+    recipe = sw.Recipe(parts.Uniform(20), own)
+    for call in (sw.sliced_wasserstein, sw.value_and_grad, sw.evaluate):
+        with pytest.raises(ValueError, match=f"sum is {sum_is:g}"):
+            call(x, y, recipe)
+    with pytest.raises(ValueError, match=f"sum is {sum_is:g}"):
+        sw.SlicedWasserstein(recipe)(x, y)
+    with pytest.raises(ValueError, match=f"sum is {sum_is:g}"):
+        sw.flow(x, y, recipe, seeds=0)
+    with pytest.raises(ValueError, match=r"weights of torch\.bool"):
+        sw.evaluate(x, y, sw.Recipe(parts.Uniform(20), lambda costs, slices, problem: costs > 0))

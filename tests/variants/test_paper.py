@@ -388,9 +388,9 @@ def test_chains_of_any_length_have_a_default():
 
 def test_an_evaluation_is_told_in_a_line():
     x, y = torch.zeros(4, 1), torch.full((4, 1), 3.0)
-    said = "Evaluation(SW_p 3, p=2, 50 slices by Recipe(Uniform(50)))"
+    said = "Evaluation(SW_2 3, 50 slices, Recipe(Uniform(50)))"
     assert repr(sw.evaluate(x, y)) == said
-    assert "SW_p^p 9" in repr(sw.evaluate(x, y, objective="power"))
+    assert "SW_2^2 9" in repr(sw.evaluate(x, y, objective="power"))
     assert "of shape (2,)" in repr(sw.evaluate(x.expand(2, 4, 1), y))
 
 

@@ -89,9 +89,9 @@ class Evaluation(Result):
         """One line: all costs and slices would be a page of numbers."""
         known = self.value.dim() == 0 and values_readable(self.value)
         value = f"{self.value.item():.6g}" if known else f"of shape {tuple(self.value.shape)}"
-        order, n_slices = self.problem.p, self.costs.shape[-1]
-        kind = {"power": "SW_p^p", "root": "SW_p", "mean_root": "mean W_p"}[self.objective]
-        return f"Evaluation({kind} {value}, p={order:g}, {n_slices} slices by {self.recipe!r})"
+        p, n_slices = f"{self.problem.p:g}", self.costs.shape[-1]
+        kind = {"power": f"SW_{p}^{p}", "root": f"SW_{p}", "mean_root": f"mean W_{p}"}
+        return f"Evaluation({kind[self.objective]} {value}, {n_slices} slices, {self.recipe!r})"
 
     @property
     def displacement(self) -> Tensor:

@@ -50,7 +50,9 @@ def _in_unit(part: Any, powers: float) -> Any:
     """A recipe or part for costs that are divided by `powers`: energies of costs divide their temperature as well."""
     if isinstance(part, Energy):
         temperature = part.temperature / powers if powers else math.inf
-        return dataclasses.replace(part, temperature=min(max(temperature, 1e-290), 1e290))
+        # Costs in this unit are near 1 to the power p: divided by less than this bound they would overflow, and by
+        # that bound the largest takes all of the weight already.
+        return dataclasses.replace(part, temperature=min(max(temperature, 1e-100), 1e290))
     if isinstance(part, tuple):
         return tuple(_in_unit(one, powers) for one in part)
     if not dataclasses.is_dataclass(part) or isinstance(part, type):

@@ -18,7 +18,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from slicewise.parts import coefficients, constant_weights
+from slicewise.parts import coefficients, constant_weights, slice_weights
 from slicewise.problem import Problem, WeightingPart, declared
 from slicewise.support import check_choice, values_readable
 from slicewise.transport import root, root_slope
@@ -56,33 +56,15 @@ def weigh(
         costs = problem.costs(slices)  # (*batch, L)
         if weights is None:
             if problem.others is None or recipe.built_in:
-                weights = recipe.weighting(costs, slices, problem)
-                _check_weights(recipe, weights, costs)
+                weights = slice_weights(recipe.weighting, costs, slices, problem)
             else:
                 weights = problem.others.together(
-                    repr(recipe.weighting), lambda: _weights_by(recipe, costs, slices, problem)
+                    repr(recipe.weighting),
+                    lambda: slice_weights(recipe.weighting, costs, slices, problem),
                 )
         power = (weights * costs).sum(dim=-1)
     total = (weights * root(costs, problem.p)).sum(dim=-1) if objective == "mean_root" else power
     return value_of_costs(total, problem, objective), power, costs, weights
-
-
-def _weights_by(recipe: Recipe, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
-    """The weights of a part of a caller's own, checked."""
-    weights = recipe.weighting(costs, slices, problem)
-    _check_weights(recipe, weights, costs)
-    return weights
-
-
-def _check_weights(recipe: Recipe, weights: object, costs: Tensor) -> None:
-    """Slice weights that a weighting of a caller's own gave: one for each cost."""
-    if isinstance(weights, Tensor) and weights.shape == costs.shape:
-        return
-    got = tuple(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
-    raise ValueError(
-        f"{recipe.weighting!r} gave {got}: a weighting gives a tensor of weights of the shape of the costs, "
-        f"{tuple(costs.shape)}"
-    )
 
 
 def value_of_costs(total: Tensor, problem: Problem, objective: Objective) -> Tensor:
@@ -140,7 +122,9 @@ def _mean_root_and_slope(
     """Σ w c^(1/p) and its derivative in each cost, for weights of which no more is known: by autograd."""
     with torch.inference_mode(False), torch.enable_grad():
         live = costs.clone().requires_grad_()
-        total = (recipe.weighting(live, slices, problem) * root(live, problem.p)).sum(dim=-1)
+        total = (
+            slice_weights(recipe.weighting, live, slices, problem) * root(live, problem.p)
+        ).sum(dim=-1)
         (slope,) = torch.autograd.grad(total.sum(), live)
     return total.detach(), slope
 

@@ -315,11 +315,14 @@ def plan_for(
     if torch.compiler.is_compiling() or _transform() is not None:
         return None
     # Two dtypes go together under autocast only.
-    mixed = x.dtype is not y.dtype and torch.is_autocast_enabled(x.device.type)
+    mixed = x.dtype is not y.dtype and x.device == y.device and _autocast_at(x.device.type)
     key: tuple[Any, ...] = (ask, x.shape, y.shape, x.dtype, y.dtype, x.device, y.device, mixed)
+    # A plan was checked once, for tensors that hold their numbers in memory; sparse ones look alike.
+    if x.layout is not torch.strided or y.layout is not torch.strided:
+        return None
     for weights in (x_weights, y_weights):
         if weights is not None:
-            if type(weights) not in _PLAIN:
+            if type(weights) not in _PLAIN or weights.layout is not torch.strided:
                 return None
             key = (*key, weights is x_weights, weights.shape, weights.dtype, weights.device)
     if law is not None:
@@ -334,6 +337,11 @@ def plan_for(
     else:
         plans.move_to_end(key)
     return plan
+
+
+def _autocast_at(device: str) -> bool:
+    """Is autocast on at a kind of device? Some kinds do not know it."""
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 class LawPricer:

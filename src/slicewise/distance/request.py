@@ -53,6 +53,15 @@ _LEAST = {t: torch.finfo(t).tiny / torch.finfo(t).eps for t in (torch.float32, t
 BACKENDS = ("auto", "numba", "numpy", "torch", "nvrtc", "torch-nvrtc", "triton")
 
 
+def _no_variant(given: object) -> str:
+    hint = "how many slices there are is n_slices=, sample weights are x_weights= and y_weights="
+    if callable(given):
+        hint = (
+            "a weighting of your own is part of one: sw.Recipe(sw.parts.Uniform(50), your_function)"
+        )
+    return f"variant is a {type(given).__name__}: give a name, e.g. 'sw', or a Recipe; {hint}"
+
+
 def recipe_for(
     variant: str | Variant | Recipe, n_slices: int | None, options: dict[str, Any]
 ) -> Recipe:
@@ -61,13 +70,10 @@ def recipe_for(
         check_choice("variant", variant, VARIANTS)
         variant = VARIANTS[variant]
     if not isinstance(variant, Variant | Recipe):
-        raise ValueError(
-            f"variant is a {type(variant).__name__}: give a name, e.g. 'sw', or a Recipe; how many slices there are "
-            f"is n_slices=, sample weights are x_weights= and y_weights="
-        )
+        raise ValueError(_no_variant(variant))
     if isinstance(variant, Recipe):
         for option in options.keys() & RENAMED.keys():
-            raise ValueError(f"{option!r} has another name now, {RENAMED[option]}")
+            raise ValueError(f"{option!r} is called otherwise here: {RENAMED[option]}")
         if n_slices is not None or options:
             given = ", ".join(["n_slices"] * (n_slices is not None) + list(options))
             raise ValueError(

@@ -281,8 +281,12 @@ def pair_costs(
                     square += gap * gap
                 total += share * (square if p == 2.0 else square ** (p / 2.0))
             else:
-                size = 0.0
+                # In units of the largest gap, whose power of the order of the norm may overflow.
+                largest, size = 0.0, 0.0
                 for c in range(d):
-                    size += _power(one[c] - other[c], norm)
-                total += share * size ** (p / norm)
+                    largest = max(largest, abs(one[c] - other[c]))
+                if largest > 0.0:
+                    for c in range(d):
+                        size += _power((one[c] - other[c]) / largest, norm)
+                    total += share * (largest * size ** (1.0 / norm)) ** p
         out[r] = total

@@ -60,6 +60,7 @@ from slicewise.parts.weightings import (
     coefficients,
     constant_weights,
     slice_cost,
+    slice_weights,
     weights_for,
 )
 
@@ -122,6 +123,7 @@ __all__ = [
     "interleave",
     "normality",
     "slice_cost",
+    "slice_weights",
     "turns",
     "von_mises_fisher",
     "weights_for",

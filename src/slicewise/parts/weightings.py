@@ -28,6 +28,7 @@ from slicewise.problem import (
     declared,
 )
 from slicewise.sampling import sphere
+from slicewise.support import values_readable
 
 EnergyKind = Literal["exp", "identity", "poly"]
 
@@ -495,12 +496,68 @@ def weights_for(weighting: Weighting, slices: Tensor, problem: Problem, *, hold:
     def follow(means: Tensor) -> Tensor:
         costs = problem.in_convention(means)
         return (
-            weighting(costs, slices, problem)
+            slice_weights(weighting, costs, slices, problem)
             if hold
             else coefficients(weighting, slices, problem, costs)[1]
         )
 
     return follow
+
+
+# Sums of slice weights in single precision or less are off by rounding, never by so much.
+_SUM_OFF_BY = 1e-3
+
+
+def slice_weights(weighting: Weighting, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
+    """Call a weighting, and check what one of a caller's own gives.
+
+    Args:
+        weighting: The weighting.
+        costs: The costs (*batch, L).
+        slices: The slices (*batch, L, d).
+        problem: The problem.
+
+    Returns:
+        The weights (*batch, L).
+
+    Raises:
+        ValueError: They are not one real number for each cost, or, where that can be seen without waiting for a device,
+            their sum is not one.
+
+    Example:
+        >>> import torch
+        >>> from slicewise.parts import Energy, slice_weights
+        >>> from slicewise.problem import Problem
+        >>> problem = Problem(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]]))
+        >>> slice_weights(Energy(temperature=4.0), problem.costs(torch.eye(2)), torch.eye(2), problem)
+        tensor([0.7311, 0.2689])
+    """
+    weights = weighting(costs, slices, problem)
+    about = declared(weighting, WeightingPart)
+    if about.built_in:
+        return weights
+    if not isinstance(weights, Tensor) or weights.shape != costs.shape:
+        got = tuple(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
+        raise ValueError(
+            f"{weighting!r} gave {got}: a weighting gives a tensor of weights of the shape of the costs, "
+            f"{tuple(costs.shape)}"
+        )
+    if not weights.is_floating_point():
+        raise ValueError(
+            f"{weighting!r} gave weights of {weights.dtype}: give them in the dtype of the costs, "
+            f"weights.to(costs.dtype), divided by their sum"
+        )
+    if weights.is_cuda or not values_readable(weights) or not about.sums_to_one:
+        return weights
+    sums = weights.detach().sum(dim=-1)
+    off = (sums - 1).abs()
+    if bool((off > _SUM_OFF_BY).any()):
+        raise ValueError(
+            f"{weighting!r} gave weights whose sum is {float(sums.flatten()[off.flatten().argmax()]):.4g}: slice weights "
+            f"have the sum 1, so that the distance is a mean over slices; return weights / weights.sum(-1, keepdim=True), "
+            f"or, if that is meant, make it a WeightingPart with sums_to_one = False"
+        )
+    return weights
 
 
 def coefficients(
@@ -535,6 +592,6 @@ def coefficients(
         return known
     with torch.inference_mode(False), torch.enable_grad():
         live = costs.clone().requires_grad_()
-        total = (weighting(live, slices, problem) * live).sum(dim=-1)
+        total = (slice_weights(weighting, live, slices, problem) * live).sum(dim=-1)
         (slope,) = torch.autograd.grad(total.sum(), live)
     return total.detach(), slope

@@ -183,7 +183,7 @@ def sliced_plan(
     problem, drawn = _prepared(
         x, y, variant, p, n_slices, x_weights, y_weights, slices, generator, options
     )
-    return plan_of(problem, drawn, kind, norm=norm, beta=beta)
+    return plan_of(problem, drawn, kind, norm=float(norm), beta=float(beta))
 
 
 def plan_of(

@@ -8,6 +8,8 @@ is known of arrays and seeds.
 Imports `support`, `sampling`, `transport`, `problem`, `parts`, `distance`, `plans`. Used by programs that come from POT.
 """
 
+from typing import Any
+
 from slicewise.pot.distances import max_sliced_wasserstein_distance, sliced_wasserstein_distance
 from slicewise.pot.plans import expected_sliced_plan, min_sliced_transport_plan, sliced_plans
 from slicewise.pot.projections import (
@@ -54,3 +56,10 @@ __all__ = [
     "uot_1d",
     "wasserstein_circle",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(
+        f"module 'slicewise.pot' has no attribute {name!r}: it has POT's sliced functions only; for the others "
+        f"import ot as well"
+    )

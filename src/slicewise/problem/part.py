@@ -190,6 +190,8 @@ class WeightingPart(Part):
     is_mean: bool = False
     # Is the sum of the weights one whatever the costs are, so that they follow the costs?
     self_normalized: bool = False
+    # Have the weights the sum one? Importance weights have it on average only, and say False here.
+    sums_to_one: bool = True
     # Are the weights functions of the samples beside the costs, through which gradients flow?
     follows_samples: bool = False
 

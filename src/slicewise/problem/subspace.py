@@ -89,7 +89,7 @@ def empirical_essf(slices: Tensor, basis: Tensor, *, p: float = 2) -> Tensor:
     return torch.linalg.vector_norm(slices @ basis, dim=-1).pow(p).mean(dim=-1)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Subspace(Result):
     """The affine subspace that holds the samples: `mean` plus the span of the columns of `basis`.
 
@@ -116,6 +116,13 @@ class Subspace(Result):
     mean: Tensor  # (*batch, d)
     spectrum: Tensor  # (*batch, min(n + m, d))
     ranks: Tensor  # (*batch,)
+
+    def __repr__(self) -> str:
+        """One line: bases are pages of numbers."""
+        batch = f"batch {tuple(self.ranks.shape)}, " if self.ranks.dim() else ""
+        least = int(self.ranks.min()) if self.ranks.numel() else self.k
+        k = f"{self.k}" if least == self.k else f"{least} to {self.k}"
+        return f"Subspace({batch}k={k} of d={self.basis.shape[-2]} dimensions)"
 
     @property
     def k(self) -> int:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from slicewise.distance import Objective, check_objective, draw, randomness_of, recipe_for, weigh
 from slicewise.distance import problem_for as checked_problem
-from slicewise.parts import constant_weights
+from slicewise.parts import constant_weights, slice_weights
 from slicewise.problem import Problem, WeightingPart, declared, label_free
 from slicewise.sampling import Generators
 from slicewise.support import (
@@ -264,7 +264,9 @@ def _value_of(
         raise ValueError("pairwise is stated in convention='mean' alone: leave convention out")
     if weights is None:
         many = dataclasses.replace(problem, x=problem.x.expand(len(costs), -1, -1))
-        weights = shared.recipe.weighting(costs.to(shared.slices.dtype), shared.slices, many)
+        weights = slice_weights(
+            shared.recipe.weighting, costs.to(shared.slices.dtype), shared.slices, many
+        )
     terms = root(costs, problem.p) if objective == "mean_root" else costs
     total = (weights.double() * terms).sum(dim=-1)
     return root(total, problem.p) if objective == "root" else total

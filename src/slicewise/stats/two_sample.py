@@ -13,7 +13,7 @@ from torch import Tensor
 
 from slicewise.distance import draw, problem_for, randomness_of, recipe_for
 from slicewise.laws import refuse_laws
-from slicewise.parts import constant_weights
+from slicewise.parts import constant_weights, slice_weights
 from slicewise.problem import Problem, label_free
 from slicewise.sampling import Generators, as_generators
 from slicewise.stats.relabeling import Relabelings
@@ -294,7 +294,9 @@ class _Lines:
         weights = self.slice_weights
         if weights is None:  # they follow the costs
             many = dataclasses.replace(self.pooled, x=self.pooled.x.expand(len(costs), -1, -1))
-            weights = self.recipe.weighting(costs.to(self.slices.dtype), self.slices, many)
+            weights = slice_weights(
+                self.recipe.weighting, costs.to(self.slices.dtype), self.slices, many
+            )
         return (weights.double() * costs).sum(dim=-1)
 
 

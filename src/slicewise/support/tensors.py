@@ -236,6 +236,7 @@ def check_set(name: str, samples: Any, *, may_be_empty: bool = False) -> None:
             else f"give {name}.to_dense()"
         )
         raise ValueError(f"{name} is a {kind} tensor: samples are plain tensors (n, d); {instead}")
+    _check_has_values(name, samples)
     if not samples.is_floating_point():
         real = f"torch.view_as_real({name}).flatten(-2)"
         instead = real if samples.is_complex() else f"{name}.float()"
@@ -251,6 +252,13 @@ def check_set(name: str, samples: Any, *, may_be_empty: bool = False) -> None:
         raise ValueError(
             f"{name} has shape {tuple(samples.shape)}, which holds no sample: give at least one "
             f"sample of at least one dimension"
+        )
+
+
+def _check_has_values(name: str, samples: Tensor) -> None:
+    if samples.is_meta:
+        raise ValueError(
+            f"{name} is on the device 'meta', which holds no values: give a tensor that has them"
         )
 
 

@@ -47,6 +47,10 @@ _ELSEWHERE = {
     "b": ("y_weights",),
     "weights": ("x_weights", "y_weights"),
     "seed": ("seeds", "generator"),
+    "seeds": ("generator",),
+    "random_state": ("seeds", "generator"),
+    "rng": ("generator",),
+    "alpha": ("level",),
     "learning_rate": ("lr",),
     "n_steps": ("max_steps",),
     "n_iter": ("max_steps",),
@@ -124,13 +128,13 @@ def check_option(variant: str, option: str, options: Iterable[str]) -> None:
     if option in OF_THE_CALL:
         raise ValueError(f"{what}: it is no option, but given where the distance is computed")
     if option in RENAMED:
-        raise ValueError(f"{what}: it has another name now, {RENAMED[option]}")
+        raise ValueError(f"{what}: it is called otherwise here: {RENAMED[option]}")
     if option in _INSTEAD:
         near = did_you_mean([k for k in _ELSEWHERE.get(option, ()) if k in OF_THE_CALL])
         raise ValueError(f"{what}: {near}{_INSTEAD[option]}")
     near = did_you_mean(meant(option, [*known, *OF_THE_CALL]))
     raise ValueError(
-        f"{what}: {near}its options are {', '.join(known)}; sliced_wasserstein itself takes {', '.join(OF_THE_CALL)}"
+        f"{what}: {near}its options are {', '.join(known)}; beside them a call takes {', '.join(OF_THE_CALL)}"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -205,7 +207,18 @@ def root(power: Tensor, p: float) -> Tensor:
     if p == 1:
         return power
     zero = power <= 0
-    return torch.where(zero, 0, torch.where(zero, 1, power) ** (1 / p))
+    known = torch.where(zero, 1, power)
+    found = known ** (1 / p)
+    if power.dtype == torch.float64 and not torch.compiler.is_compiling() and (off := _rounded(p)):
+        # A power near 1e300 would multiply the rounding of 1/p by its logarithm, some 700.
+        found = found * (1 + off * known.log())
+    return torch.where(zero, 0, found)
+
+
+@functools.cache
+def _rounded(p: float) -> float:
+    """What the floating-point number nearest to 1/p lacks."""
+    return float(1 / Fraction(p) - Fraction(1 / p))
 
 
 def root_slope(power: Tensor, p: float) -> Tensor:

@@ -66,9 +66,16 @@ def distance_power(gap: Tensor, p: float, norm: float) -> Tensor:
         return gap.square().sum(dim=-1)
     if p == norm:
         return gap.abs().pow(p).sum(dim=-1)
-    size = gap.abs().pow(norm).sum(dim=-1) if norm != 2 else gap.square().sum(dim=-1)
-    away = size > 0
-    return torch.where(away, torch.where(away, size, 1).pow(p / norm), 0)
+    if norm == 2:
+        size = gap.square().sum(dim=-1)
+        away = size > 0
+        return torch.where(away, torch.where(away, size, 1).pow(p / norm), 0)
+    # In units of the largest gap, whose power of the order of the norm may overflow.
+    largest = gap.detach().abs().amax(dim=-1)
+    away = largest > 0
+    unit = torch.where(away, largest, 1)
+    size = (gap / unit.unsqueeze(-1)).abs().pow(norm).sum(dim=-1)
+    return torch.where(away, (unit * torch.where(away, size, 1).pow(1 / norm)).pow(p), 0)
 
 
 def at_index(samples: Tensor, index: Tensor, batch: torch.Size) -> Tensor:

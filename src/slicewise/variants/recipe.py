@@ -34,11 +34,13 @@ class Recipe(Part):
     """A sliced distance as the parts it is composed of; given wherever a variant's name may be.
 
     Use one to try a distance that has no name: any slicer with any weighting. Parts are in `slicewise.parts`; a plain
-    function with the right signature is one, too (`slicewise.problem.part` has the signatures).
+    function with the right signature is one, too.
 
     Args:
-        slicer: where slices come from, called with (problem, rng).
-        weighting: how much each slice counts, called with (costs, slices, problem); equal weights by default.
+        slicer: where slices come from. Called with (problem, rng): the `Problem`, and a source of draws; returns unit
+            vectors, (L, d) or (*batch, L, d).
+        weighting: how much each slice counts; equal weights by default. Called with (costs, slices, problem): the costs
+            (*batch, L), the slices (*batch, L, d) and the `Problem`; returns weights (*batch, L) with the sum 1.
         convention: "mean" (costs are means over samples), or "reference", that of the published scripts: costs are
             *sums* over the samples of x, which sharpens energies, and the value, meant to be read as a root, is
             multiplied by their number.
@@ -47,9 +49,21 @@ class Recipe(Part):
     Raises:
         ValueError: if a part is not callable, or if slicer and lift both learn.
 
-    >>> from slicewise.parts import Energy, Orthonormal
+    >>> import torch
+    >>> import slicewise as sw
+    >>> from slicewise.parts import Energy, Orthonormal, Uniform
     >>> Recipe(Orthonormal(20), Energy("poly"))
     Recipe(Orthonormal(20), weighting=Energy(kind='poly'))
+
+    A weighting of one's own: only the more expensive half of the slices counts.
+
+    >>> def upper_half(costs, slices, problem):
+    ...     upper = (costs >= costs.median(-1, keepdim=True).values).to(costs.dtype)
+    ...     return upper / upper.sum(-1, keepdim=True)
+    >>> x, y = torch.randn(2, 100, 3)
+    >>> half = sw.sliced_wasserstein(x, y, Recipe(Uniform(50), upper_half), generator=0)
+    >>> bool(half > sw.sliced_wasserstein(x, y, n_slices=50, generator=0))
+    True
     """
 
     slicer: Slicer

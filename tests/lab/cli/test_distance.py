@@ -20,6 +20,7 @@ from tests.command_line import accepted, refused
 KEYS = {
     *("value", "power", "stderr", "variant", "recipe", "p", "n_slices", "seed", "n", "m", "d"),
     *("exact", "at_most", "seconds", "device", "dtype", "backend", "a", "b"),
+    *("low", "high", "p_value"),
 }
 
 
@@ -102,7 +103,7 @@ def test_the_exact_distance_beside_it(capsys, files):
     said = found(capsys, a, b, "--p", 2, "--exact", "--power")
     assert said["value"] <= said["exact"]
     assert found(capsys, a, b)["exact"] is None
-    assert f"exact W_1  {best:.6g}" in accepted(capsys, "distance", a, b, "--p", 1, "--exact")
+    assert f"exact W_1      {best:.6g}" in accepted(capsys, "distance", a, b, "--p", 1, "--exact")
 
 
 def test_sample_weights(capsys, files):
@@ -191,9 +192,29 @@ def test_no_error_is_known_of_one_slice(capsys, tmp_path, files):
     assert (same["value"], same["stderr"]) == (0, 0)
 
 
+def test_slices_by_a_tolerance_and_a_test(capsys, files):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(60, 4))
+    a, b = files("x", x), files("y", rng.normal(size=(50, 4)) + 1)
+    said = found(capsys, a, b, "--rtol", 0.05, "--test")
+    assert (said["high"] - said["low"]) / 2 <= 0.05 * said["value"]
+    assert said["low"] < said["value"] < said["high"]
+    assert said["n_slices"] > 50
+    assert said["p_value"] == 0.001  # the least of 999 relabelings
+    assert found(capsys, a, files("z", x[::-1]), "--test")["p_value"] == 1
+    assert found(capsys, a, b)["p_value"] is None
+    out = accepted(capsys, "distance", a, b, "--rtol", 0.1, "--test")
+    assert "p-value        0.001" in out
+    assert "95 % interval" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        ("a.npy b.npy --rtol 0", "--rtol = 0.0"),
+        ("a.npy b.npy --rtol 0.1 --n-slices 5", "leave --n-slices out"),
+        ("a.npy b.npy --rtol 0.1 -v maxsw", "states no standard error"),
+        ("a.npy b.npy --test -v maxsw", "would make the test invalid"),
         ("missing.npy b.npy", "there is no file"),
         ("folder b.npy", "is a folder"),
         ("empty.npy b.npy", "is empty"),

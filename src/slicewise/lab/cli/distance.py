@@ -21,10 +21,11 @@ from slicewise.lab.cli.common.samples import (
 )
 from slicewise.lab.data import read_dashes
 from slicewise.lab.errors import UserError
-from slicewise.support import check_choice
+from slicewise.support import check_choice, check_number
 
 if TYPE_CHECKING:
     from slicewise.distance import Evaluation
+    from slicewise.variants import Recipe
 
 
 def distance(
@@ -36,6 +37,20 @@ def distance(
     option: options.OwnOptions = None,
     power: Annotated[
         bool, typer.Option("--power", help="Print SW_p^p instead of its root SW_p.")
+    ] = False,
+    rtol: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PART",
+            help="Draw as many slices as it takes for a 95 % confidence interval of ± this part of the value, e.g. 0.02.",
+        ),
+    ] = None,
+    test: Annotated[
+        bool,
+        typer.Option(
+            "--test",
+            help="Also print how likely the difference is by chance: the p-value of a permutation test, 999 relabelings.",
+        ),
     ] = False,
     exact: Annotated[
         bool,
@@ -72,6 +87,7 @@ def distance(
 
     [bold]Examples[/bold]
       slicewise distance a.npy b.npy
+      slicewise distance a.npy b.npy --rtol 0.02 --test     within 2 %, and is it more than chance?
       slicewise distance a.npy b.npy --quiet        only the number, for scripts
       slicewise distance runs.npz:before runs.npz:after -v ebsw --n-slices 200
       slicewise distance temple.jpg flower.png --samples 2000 --exact
@@ -89,7 +105,11 @@ def distance(
     from slicewise.distance import evaluate
     from slicewise.variants import VARIANTS
 
-    recipe, _, _ = options.recipe_of(variant, n_slices, option)
+    recipe, n_slices, _ = options.recipe_of(variant, n_slices, option)
+    if rtol is not None:
+        check_number("--rtol", rtol, above=0)
+        if n_slices is not None:
+            raise UserError("--rtol chooses the number of slices: leave --n-slices out")
     generator = generator_for(seed)
     sets = read_pair(
         a,
@@ -118,14 +138,21 @@ def distance(
             objective="power" if power else "root",
             generator=generator,
             backend=backend,
+            n_slices=None if rtol is None else "auto",
+            rtol=rtol,
         )
         value = float(found.value)
+        low, high = map(float, found.interval(0.95))
+        p_value = _p_value(sets, recipe, p, seed) if test else None
     seconds = time.perf_counter() - start
     if not value < math.inf:
         raise UserError(f"the distance is too large for {dtype}: scale the samples down")
     result: dict[str, Any] = {
         "value": value,
         "stderr": _error(found, value, 1 if power else p),
+        "low": low,
+        "high": high,
+        "p_value": p_value,
         "power": float(found.power),
         "at_most": _bound(found, variant, exact=exact),
         "exact": _exact(sets, p, power=power) if exact else None,
@@ -149,7 +176,24 @@ def distance(
     elif quiet:
         print(value)
     else:
-        print_lines(_lines(result, power=power))
+        again = ", drawn again until the interval was narrow enough" if rtol is not None else ""
+        print_lines(_lines({**result, "repeated": again}, power=power))
+
+
+def _p_value(sets: SamplePair, recipe: Recipe, p: float, seed: int) -> float:
+    from slicewise.stats import two_sample_test
+
+    found = two_sample_test(
+        sets.x,
+        sets.y,
+        recipe,
+        p=p,
+        x_weights=sets.x_weights,
+        y_weights=sets.y_weights,
+        coordinates=False,
+        generator=seed,
+    )
+    return found.p_value
 
 
 def _error(found: Evaluation, value: float, order: float) -> float:
@@ -201,7 +245,7 @@ def _lines(result: dict[str, Any], *, power: bool) -> list[tuple[str, str]]:
     lines = [
         (f"S{scale}", f"{result['value']:.6g}{error}"),
         ("between", between),
-        ("variant", f"{result['variant']}: {result['recipe']}"),
+        ("variant", f"{result['variant']}: {result['recipe']}{result['repeated']}"),
         ("took", f"{result['seconds']:.3g} s on {result['device']}, seed {result['seed']}"),
     ]
     if result["at_most"] is not None:
@@ -211,6 +255,13 @@ def _lines(result: dict[str, Any], *, power: bool) -> list[tuple[str, str]]:
             else "all"
         )
         lines.insert(1, ("at most", f"{result['at_most']:.6g}: an upper bound; {share}"))
+    if result["p_value"] is not None:
+        lines.insert(
+            1, ("p-value", f"{result['p_value']:.3g} for one distribution (999 relabelings)")
+        )
+    if known:
+        ends = f"{result['low']:.6g} to {result['high']:.6g}"
+        lines.insert(1, ("95 % interval", f"{ends}: over slices, for these samples"))
     if result["exact"] is not None:
         lines.insert(1, (f"exact {scale}", f"{result['exact']:.6g}"))
     return lines
