@@ -40,7 +40,7 @@ def of_one_preset(check: Check, rows: list[Row]) -> list[Measured]:
 
 
 def _figure(experiment: str, check: Check, found: list[Measured]) -> Figure:
-    drawing = blank(11, 4.2)
+    drawing = blank(*check.size)
     (whole,) = drawing.subfigures(1, 1, squeeze=False).flat
     check.draw(whole, found)
     return as_figure(drawing, f"{experiment}-{check.name}", check.title, check.title)
