@@ -9,6 +9,7 @@ import json
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 from slicewise.lab.images import BLUE, GREEN, ORANGE, PAGE_WIDTH, blank, in_style, save_png
 
@@ -36,7 +37,7 @@ def draw(record: Path, out: Path) -> None:
                 [_height(row["rates"][place]) for row in some],
                 s=14,
                 color="0.72",
-                label=f"Adam, the best rate for all at {steps:,} steps: {common['rate']:.2g}",
+                label=f"Adam, one rate for all settings ({_common_rates(found)})",
             )
             for task, color in _COLORS.items():
                 of_task = [row for row in some if row["task"] == task]
@@ -51,7 +52,7 @@ def draw(record: Path, out: Path) -> None:
             ours = next(row for row in sums if row["steps"] == steps and row["rule"] == "ours")
             panel.set_title(
                 f"{steps:,} steps: median {ours['median']:.2f},\n"
-                f"{ours['within 25 %']:.0%} of settings within 25 %"
+                f"{100 * ours['within 25 %']:.0f} % of settings within 25 %"
             )
             panel.set(xscale="log", yscale="log", xlabel="scale of the data", ylim=(0.48, 12))
             panel.set_xlim(7e-4, 1.4e3)
@@ -71,6 +72,12 @@ def draw(record: Path, out: Path) -> None:
             [entries[label] for label in order], order, loc="outside lower center", ncols=2
         )
         save_png(figure, out)
+
+
+def _common_rates(found: dict[str, Any]) -> str:
+    """Return the rate that serves all settings best, for each number of steps."""
+    rows = sorted((row for row in found["sums"] if "rate" in row), key=lambda row: row["steps"])
+    return ", ".join(f"{row['rate']:.2g}" for row in rows)
 
 
 def _height(ratio: float | None) -> float:

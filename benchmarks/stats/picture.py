@@ -44,7 +44,7 @@ def draw_power(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw how often each test finds each difference, over the dimension."""
     names = list(dict.fromkeys(row["alternative"] for row in rows))
     with in_style():
-        figure = blank(PAGE_WIDTH, 0.6 + 2.5 * -(-len(names) // 2))
+        figure = blank(PAGE_WIDTH, 0.6 + 2.6 * -(-len(names) // 2))
         panels = figure.subplots(-(-len(names) // 2), 2, sharex=True, sharey=True, squeeze=False)
         for panel, name in zip(panels.flat, names, strict=False):
             own = [row for row in rows if row["alternative"] == name]
@@ -64,16 +64,22 @@ def draw_power(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def _found_most(name: str, rows: list[dict[str, Any]]) -> str:
-    """Say which test finds most: one in every dimension, ours in every dimension, or which in the largest."""
-    best = [max(STYLES, key=lambda test: row[test]) for row in rows]
-    if len(set(best)) == 1:
-        return f"{name}: {best[0]} finds most in every d"
-    if all(test.startswith("sw ") for test in best):
-        return f"{name}: tests by sw find most in every d"
-    last = rows[-1]
-    also = [test for test in STYLES if last[test] == last[best[-1]]]
-    words = " and ".join(test.removesuffix(" (hyppo)") for test in also)
-    return f"{name}, d = {last['d']}: {words} find{'s' * (len(also) == 1)} {last[best[-1]]:.0%}"
+    """Say which test of ours and which other finds most, in the dimension in which they differ most."""
+    others = [test for test in STYLES if test.endswith(")")]
+    ours = [test for test in STYLES if test not in others]
+
+    def best(row: dict[str, Any]) -> list[str]:
+        two = [max(tests, key=lambda test: row[test]) for tests in (ours, others)]
+        return sorted(two, key=lambda test: -row[test])
+
+    def lead(row: dict[str, Any]) -> float:
+        first, second = best(row)
+        return float(row[first] - row[second])
+
+    row = max(rows, key=lead)
+    first, second = best(row)
+    found = [f"{test.split(' (')[0]} {100 * row[test]:.0f} %" for test in (first, second)]
+    return f"{name}, found in d = {row['d']}:\n{found[0]}, {found[1]}"
 
 
 def shape(name: str, n: int, seed: int = 0) -> torch.Tensor:
@@ -131,7 +137,7 @@ def draw_alike(path: Path) -> None:
         for k, (name, color, mark) in enumerate(zip(names, (BLUE, ORANGE, GREEN, PINK), "osD^", strict=True)):  # fmt: skip
             right.scatter(*plane[kind == k].T, s=24, color=color, marker=mark, label=name)
         right.set(xticks=[], yticks=[], xlabel="first principal axis", ylabel="second", aspect="equal", adjustable="datalim")  # fmt: skip
-        right.set_title(f"Two axes of their embeddings\nkeep {kept:.0%} of the variance")
+        right.set_title(f"Two axes of their embeddings\nkeep {100 * kept:.0f} % of the variance")
         figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=4, columnspacing=1, handletextpad=0.2)  # fmt: skip
         save_png(figure, path)
 
@@ -161,7 +167,8 @@ def draw_means(path: Path) -> None:
                 if float(weights.max()) == 1:
                     k = int(weights.argmax())
                     found = corners[k]
-                    panel.text(float(at[0]), float(at[1]) - 1.75, names[k], ha="center", weight="bold", fontsize=11)  # fmt: skip
+                    beside = (1.5, 0.0) if names[k] == "heart" else (0.0, -1.7)
+                    panel.text(float(at[0]) + beside[0], float(at[1]) + beside[1], names[k], ha="left" if beside[0] else "center", weight="bold", fontsize=11)  # fmt: skip
                 else:
                     found = sw.barycenter(corners, weights, generator=0).samples
                     means += 1
@@ -170,7 +177,7 @@ def draw_means(path: Path) -> None:
                 panel.scatter(*(found + at).T, s=2, color=tuple(color), lw=0)
         panel.set(xticks=[], yticks=[], aspect="equal")
         panel.set_axis_off()
-        panel.set_title(f"{nearer} of {means} barycenters are nearer to the three shapes than any of the three is")  # fmt: skip
+        panel.set_title(f"{'All' if nearer == means else f'{nearer} of'} {means} barycenters are nearer to the three shapes than any of the three is")  # fmt: skip
         save_png(figure, path)
 
 

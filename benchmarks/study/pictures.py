@@ -5,7 +5,7 @@ Titles are findings: the numbers in them are computed from what is drawn, and a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ import numpy as np
 import slicewise as sw
 from benchmarks.study.records import Line, Records
 from slicewise.lab.data import toy
-from slicewise.lab.experiments import ELEVEN
+from slicewise.lab.experiments import CHECKS, ELEVEN
 from slicewise.lab.images import (
     BLUE,
     GRAY,
@@ -27,7 +27,8 @@ from slicewise.lab.images import (
     in_style,
     save_png,
 )
-from slicewise.lab.names import GENERATE, GRADIENT_FLOW, TRANSLATE
+from slicewise.lab.names import ESTIMATORS, GENERATE, GRADIENT_FLOW, TRANSLATE
+from slicewise.lab.report.theory import drawn, of_one_preset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,7 +103,7 @@ def color_basin(records: Records) -> Figure:
         panel.grid()
     panels[0].set_ylabel("exact W₂ left, in levels of 0 to 255")
     panels[1].set_xlabel("the paper's learning rate")
-    figure.suptitle(f"sw, on SW₂², arrives at the target's colors; no other, on SW₂, gets below {_below(others)} levels")  # fmt: skip
+    figure.suptitle(f"sw on SW₂² arrives at the colors; on SW₂ no other gets below {_below(others)} levels")  # fmt: skip
     _legend(figure, panels[0])
     return figure
 
@@ -206,7 +207,7 @@ def ways(records: Records) -> Figure:
             if column == 0:
                 panel.set_ylabel(f"{name}\nd = {d}", fontweight="bold")
         panel = figure.add_subplot(grid[row, -1])
-        panel.plot(at, np.maximum(path.w2.numpy(), LOWEST), color=BLUE, lw=2, label="computed steps (one run)")  # fmt: skip
+        panel.plot(at, np.maximum(path.w2.numpy(), LOWEST), color=BLUE, lw=2, label="computed steps")  # fmt: skip
         # Both after 10,000 steps: wide gray dashes show beside narrow ones.
         for objective, color, size, words in (
             ("root", GRAY, 20, "SW₂"),
@@ -214,7 +215,7 @@ def ways(records: Records) -> Figure:
         ):
             lines = records.searched(GRADIENT_FLOW, f"{name} d={d}", "sw", objective)
             ends = [_height(line) for line in lines if np.isfinite(float(line["w2_mean"]))]
-            panel.plot([10_000] * len(ends), ends, "_", color=color, ms=size, mew=1, label=f"{len(lines)} rates on {words}, at their end")  # fmt: skip
+            panel.plot([10_000] * len(ends), ends, "_", color=color, ms=size, mew=1, label=f"{len(lines)} rates on {words}, after 10,000 steps")  # fmt: skip
         panel.set(xscale="symlog", yscale="log", ylabel="exact W₂", ylim=(LOWEST / 3, 10))
         panel.set_xticks([0, 1, 10, 100, 1000, 10_000])
         panel.set_yticks([1e-15, 1e-10, 1e-5, 1])
@@ -227,12 +228,23 @@ def ways(records: Records) -> Figure:
     return figure
 
 
+def _comparison(name: str) -> Callable[[Records], Figure]:
+    """Return what draws a comparison of estimators, as their report does."""
+
+    def draw_comparison(records: Records) -> Figure:
+        check = CHECKS[ESTIMATORS][name]
+        return drawn(check, of_one_preset(check, records.estimators[name]))
+
+    return draw_comparison
+
+
 PICTURES = {
     "basin": basin,
     "ways": ways,
     "color-basin": color_basin,
     "translation-basin": translation_basin,
     "latent-basin": latent_basin,
+    **{f"estimators-{name}": _comparison(name) for name in CHECKS[ESTIMATORS]},
 }
 
 

@@ -310,14 +310,14 @@ def _draw(path: Path, detector: DriftDetector, found: Drift, in_time: DriftInTim
             marks = [ORANGE if w.drift.drifted else GRAY for w in in_time.windows]
             places = range(1, len(sizes) + 1)
             panel.plot(places, sizes, color=BLUE, lw=1, zorder=1)
-            panel.scatter(places, sizes, color=marks, zorder=2)
+            panel.scatter(places, sizes, color=marks, zorder=2, clip_on=False)
             since = "No change in time was found"
             if in_time.change_point is not None:
                 panel.axvline(in_time.change_point + 0.5, color=BLUE, ls=":")
                 since = f"Changed since\n{_moment(in_time.windows[in_time.change_point].start)}"
             panel.set_title(since)
             panel.set_xlabel("window of the new rows\n(orange: drifted)")
-            panel.set_ylabel("effect size, in spreads of all rows")
+            panel.set_ylabel("effect size, in spreads")
             panel.set_ylim(bottom=0)
         buffer = io.BytesIO()
         figure.savefig(buffer, format=path.suffix[1:].lower(), dpi=180)

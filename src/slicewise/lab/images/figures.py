@@ -107,8 +107,14 @@ def draw_variant(panel: Axes, variant: str, x: Sequence[float], y: Sequence[floa
 
 def save_png(figure: Drawing, path: Path) -> None:
     """Write a figure for a page, sharp on screens with two pixels for each CSS pixel."""
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=_DOTS_PER_INCH)
+    from PIL import Image
+
+    drawn, file = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=_DOTS_PER_INCH)
+    # A drawing has few colors: as a palette it takes a third of the space.
+    with Image.open(drawn) as image:
+        palette = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    palette.save(file, "PNG", optimize=True)
     write_whole(path, file.getvalue())
 
 
