@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from slicewise.lab.images.before_after import before_after, contact_sheet, palette_strip
     from slicewise.lab.images.figures import (
         BLUE,
+        CLASSES,
         GRAY,
         GREEN,
         ORANGE,
@@ -73,7 +74,7 @@ else:
         {
             "animation": "as_gif as_html as_video",
             "before_after": "before_after contact_sheet palette_strip",
-            "figures": "BLUE GRAY GREEN ORANGE PAGE_WIDTH PINK SKY STYLES STYLE_FILE Style YELLOW blank draw_variant gallery "
+            "figures": "BLUE CLASSES GRAY GREEN ORANGE PAGE_WIDTH PINK SKY STYLES STYLE_FILE Style YELLOW blank draw_variant gallery "
             "in_style photographs save_png",
             "files": "WRITTEN convert_profile encode_picture read_mask read_picture",
             "frames": "Frames as_rgb palette_sw2 palette_w2 visible_pixels",
@@ -85,6 +86,7 @@ else:
 
 __all__ = [
     "BLUE",
+    "CLASSES",
     "GRAY",
     "GREEN",
     "MOVIES",

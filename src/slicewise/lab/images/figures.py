@@ -23,6 +23,8 @@ from slicewise.support import write_whole
 # Colors that color-blind readers can tell apart (Okabe and Ito).
 BLUE, ORANGE, GREEN, GRAY = "#0072b2", "#d55e00", "#009e73", "#777777"
 PINK, SKY, YELLOW = "#cc79a7", "#56b4e9", "#e69f00"
+# Of ten kinds of samples, such as digits.
+CLASSES = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, GRAY, "#000000", "#8c510a", "#8a6bbf")
 # The lighter blue and orange of the same palette, for a dark background.
 DARK_BLUE, DARK_ORANGE = SKY, YELLOW
 

@@ -65,7 +65,7 @@ def basins(
     panels[0].set_ylabel(measure)
     _scaled(panels)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=11 if len(searched) > 1 else 6)
+    figure.legend(handles, labels, loc="outside lower center", ncols=6)
     return figure
 
 
@@ -102,7 +102,7 @@ def _line(panel: Axes, variant: str, found: Sequence[Best]) -> None:
 
 def convergence(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Drawing:
     """Draw losses over steps as distances: a panel for each way to choose the step, a line for each variant."""
-    figure = blank(4.6 * len(found), 3.8)
+    figure = blank(max(3.4 * len(found), 5.0), 3.8)
     panels = figure.subplots(1, len(found), squeeze=False)[0]
     for panel, (title, points) in zip(panels, found.items(), strict=True):
         for variant in STYLES:
@@ -113,7 +113,7 @@ def convergence(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Drawing:
         panel.grid()
     panels[0].set_ylabel("SW₂ on the slices of the step")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=11 if len(found) > 1 else 4)
+    figure.legend(handles, labels, loc="outside lower center", ncols=6 if len(found) > 1 else 4)
     return figure
 
 

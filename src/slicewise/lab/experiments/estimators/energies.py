@@ -111,7 +111,7 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
         if panel in panels[0]:
             panel.set_title(f"d = {d}, k = {k}")
         if panel in panels[:, 0]:
-            panel.set_ylabel(f"relative error (dotted: bias)\nat temperature {t:g} SW₂²")
+            panel.set_ylabel(f"error (bias: dotted)\nat temperature {t:g} SW₂²")
         panel.set_xticks([30, 100, 300, 900], ["30", "", "300", ""])
         panel.minorticks_off()
         panel.grid()

@@ -104,7 +104,7 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
         winner = _better([one for one in some if one.task["n_slices"] == count])
         beaten += winner is not None
         place = f"d = {d}, k = {k}{'' if moved else ', one mean'}"
-        panel.set_title(f"{place}:\n{winner or 'nothing beats sw'}")
+        panel.set_title(f"{place}\n{f'least: {winner}' if winner else 'nothing beats sw'}")
         panel.set(xscale="log", yscale="log")
         panel.minorticks_off()
         panel.grid()
