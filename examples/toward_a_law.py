@@ -175,9 +175,8 @@ def draw(codes: Tensor, labels: Tensor, apart: float, accuracies: dict[str, list
         right.set_xlabel("accuracy of a linear probe, %\n(diamonds: means; dots: seeds)")
         right.grid(axis="x")
         best = max(means, key=lambda name: means[name])
-        ours = means["SlicedNormal"]
-        also = "" if best == "SlicedNormal" else f",\nSlicedNormal {ours:.1f} %"
-        right.set_title(f"{best[0].upper()}{best[1:]}: {means[best]:.1f} %{also}")
+        beside = "pixels, no encoder" if best == "SlicedNormal" else "SlicedNormal"
+        right.set_title(f"Best features: {best}, {means[best]:.1f} %\n({beside}: {means[beside]:.1f} %)")  # fmt: skip
         save_png(figure, out)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import slicewise as sw
 from benchmarks.study.records import Line, Records
 from slicewise.lab.data import toy
+from slicewise.lab.errors import UserError
 from slicewise.lab.experiments import CHECKS, ELEVEN
 from slicewise.lab.images import (
     BLUE,
@@ -233,6 +234,11 @@ def _comparison(name: str) -> Callable[[Records], Figure]:
 
     def draw_comparison(records: Records) -> Figure:
         check = CHECKS[ESTIMATORS][name]
+        if name not in records.estimators:
+            raise UserError(
+                f"{records.folder} has no estimators of {name}: run `slicewise reproduce estimators --preset paper --store "
+                f"estimators.db`, then `slicewise runs estimators.db --keep {records.folder}`"
+            )
         return drawn(check, of_one_preset(check, records.estimators[name]))
 
     return draw_comparison
@@ -248,9 +254,15 @@ PICTURES = {
 }
 
 
+def with_records(records: Records) -> list[str]:
+    """Return the pictures whose records are kept; times of estimators are those of a quiet machine, or of none."""
+    prefix = "estimators-"
+    return [n for n in PICTURES if not n.startswith(prefix) or n.removeprefix(prefix) in records.estimators]  # fmt: skip
+
+
 def draw(records: Records, folder: Path, names: tuple[str, ...] = ()) -> None:
-    """Write pictures as PNG; all of them if none is named."""
-    for name in names or PICTURES:
+    """Write pictures as PNG; all that have records if none is named."""
+    for name in names or with_records(records):
         with in_style():
             save_png(PICTURES[name](records), folder / f"{name}.png")
 

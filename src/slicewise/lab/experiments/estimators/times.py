@@ -64,15 +64,13 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     names = [name for (name,) in grouped(every, "estimator")]
     panels = figure.subplots(1, len(by_count), sharey=True, squeeze=False)[0]
     for panel, ((count,), mine) in zip(panels, by_count.items(), strict=True):
-        spans: dict[str, list[float]] = {name: [] for name in names}
+        spans: dict[str, list[float]] = {}
         for ((d,), some), (color, mark) in zip(grouped(mine, "d").items(), _MARKS, strict=False):
             ratios = _relative(some)
             for name, ratio in ratios.items():
-                spans[name].append(ratio)
+                spans.setdefault(name, []).append(ratio)
             panel.plot(list(ratios.values()), [names.index(name) for name in ratios], mark, color=color, ms=5, label=f"d = {d}")  # fmt: skip
-        slowest = max(spans, key=lambda name: max(spans[name]))
-        low, high = min(spans["orthosw"]), max(spans["orthosw"])
-        panel.set_title(f"L = {count}: orthosw {low:.1f} to {high:.1f},\n{slowest} up to {max(spans[slowest]):.2g} times sw")  # fmt: skip
+        panel.set_title(_told(count, spans))
         panel.axvline(1, color="black", linewidth=0.6, zorder=0)
         panel.set(xscale="log", xlabel="time / time of sw")
         # Ticks at decades only would leave few numbers.
@@ -84,6 +82,17 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     panels[0].set_yticks(range(len(names)), names)
     panels[0].invert_yaxis()
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+
+
+def _told(count: int, spans: dict[str, list[float]]) -> str:
+    """Return the title of a panel: what orthosw costs, which is the one to use, and the slowest."""
+    slowest = max(spans, key=lambda name: max(spans[name]))
+    most = f"{slowest} up to {max(spans[slowest]):.2g} times sw"
+    if "orthosw" not in spans:  # of a comparison that was stopped early
+        return f"L = {count}: {most}"
+    return (
+        f"L = {count}: orthosw {min(spans['orthosw']):.1f} to {max(spans['orthosw']):.1f},\n{most}"
+    )
 
 
 def _relative(some: list[Measured]) -> dict[str, float]:

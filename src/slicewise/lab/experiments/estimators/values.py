@@ -117,7 +117,8 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
     figure.suptitle(f"SW₂² by {count:,} slices: in {beaten} of {len(places)} settings another estimator beats sw")  # fmt: skip
     known = {t: h for panel in panels.flat for h, t in zip(*panel.get_legend_handles_labels(), strict=True)}  # fmt: skip
     others = [name for (name,) in grouped(every, "estimator") if CONTESTANTS[name].color is None]
-    known[", ".join(others[:2]) + ",\n" + ", ".join(others[2:])] = panels.flat[0].plot([], [], color="0.75")[0]  # fmt: skip
+    if others:
+        known[", ".join(others[:2]) + ",\n" + ", ".join(others[2:])] = panels.flat[0].plot([], [], color="0.75")[0]  # fmt: skip
     figure.legend(known.values(), known, loc="outside lower center", ncols=4)
 
 
