@@ -78,7 +78,10 @@ def _found_most(name: str, rows: list[dict[str, Any]]) -> str:
 
     row = max(rows, key=lead)
     first, second = best(row)
-    found = [f"{test.split(' (')[0]} {100 * row[test]:.0f} %" for test in (first, second)]
+    found = [
+        f"{test.split(' (')[0].removesuffix(' by coordinate')} {100 * row[test]:.0f} %"
+        for test in (first, second)
+    ]
     return f"{name}, found in d = {row['d']}:\n{found[0]}, {found[1]}"
 
 
@@ -121,9 +124,9 @@ def draw_alike(path: Path) -> None:
     vectors = torch.stack([sw.embed(s, n_slices=100, n_quantiles=50) for s in sets])
     vectors = vectors - vectors.mean(dim=0)
     plane = vectors @ torch.linalg.svd(vectors, full_matrices=False).Vh[:2].mT
-    kind = torch.tensor(kinds)
+    of_shape = torch.tensor(kinds)
     others = distances + torch.eye(len(sets)) * distances.max()
-    own = int((kind[others.argmin(dim=1)] == kind).sum())
+    own = int((of_shape[others.argmin(dim=1)] == of_shape).sum())
     kept = float(plane.square().sum() / vectors.square().sum())
     with in_style():
         figure = blank(PAGE_WIDTH, 3.8)
@@ -135,7 +138,7 @@ def draw_alike(path: Path) -> None:
         left.set_title(f"{own} of {len(sets)} sets are nearest\nto a set of their own shape")
         figure.colorbar(image, ax=left, shrink=0.8, label="SW₂")
         for k, (name, color, mark) in enumerate(zip(names, (BLUE, ORANGE, GREEN, PINK), "osD^", strict=True)):  # fmt: skip
-            right.scatter(*plane[kind == k].T, s=24, color=color, marker=mark, label=name)
+            right.scatter(*plane[of_shape == k].T, s=24, color=color, marker=mark, label=name)
         right.set(xticks=[], yticks=[], xlabel="first principal axis", ylabel="second", aspect="equal", adjustable="datalim")  # fmt: skip
         right.set_title(f"Two axes of their embeddings\nkeep {100 * kept:.0f} % of the variance")
         figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=4, columnspacing=1, handletextpad=0.2)  # fmt: skip
@@ -174,7 +177,8 @@ def draw_means(path: Path) -> None:
                     means += 1
                     nearer += cost(found, weights) < min(cost(x, weights) for x in corners)
                 color = (weights @ palette).clip(0, 1).tolist()
-                panel.scatter(*(found + at).T, s=2, color=tuple(color), lw=0)
+                x, y = (found + at).T
+                panel.scatter(x, y, s=2, color=tuple(color), lw=0)
         panel.set(xticks=[], yticks=[], aspect="equal")
         panel.set_axis_off()
         panel.set_title(f"{'All' if nearer == means else f'{nearer} of'} {means} barycenters are nearer to the three shapes than any of the three is")  # fmt: skip

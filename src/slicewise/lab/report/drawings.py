@@ -97,7 +97,7 @@ def _scaled(panels: Sequence[Axes]) -> None:
 
 def _line(panel: Axes, variant: str, found: Sequence[Best]) -> None:
     height = [np.nan if np.isinf(one.mean) else max(one.mean, LOWEST) for one in found]
-    draw_variant(panel, variant, [one.rate for one in found], height)
+    draw_variant(panel, variant, [one.rate or np.nan for one in found], height)
 
 
 def convergence(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Drawing:
