@@ -113,10 +113,12 @@ def save_png(figure: Drawing, path: Path) -> None:
 
     drawn, file = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=_DOTS_PER_INCH)
-    # A drawing has few colors: as a palette it takes a third of the space.
     with Image.open(drawn) as image:
-        palette = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
-    palette.save(file, "PNG", optimize=True)
+        picture = image.convert("RGB")
+    # Lines and marks have few colors, and take a third of the space as a palette; colors that are data are kept.
+    if not any(panel.images for panel in figure.axes):
+        picture = picture.quantize(256, dither=Image.Dither.NONE)
+    picture.save(file, "PNG", optimize=True)
     write_whole(path, file.getvalue())
 
 
