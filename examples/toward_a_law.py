@@ -148,28 +148,36 @@ def probe(encoder: Encoder | None, parts: list[tuple[Tensor, Tensor]]) -> list[f
     return [float(model.score(x, y.numpy())) for x, (_, y) in zip(rows[1:], parts[1:], strict=True)]
 
 
-def draw(codes: Tensor, labels: Tensor, accuracies: dict[str, list[float]], out: Path) -> None:
+def draw(codes: Tensor, labels: Tensor, apart: float, accuracies: dict[str, list[float]], out: Path) -> None:  # fmt: skip
     """Codes beside the law they follow, and what probes read."""
-    from matplotlib.figure import Figure
+    from slicewise.lab.images import BLUE, CLASSES, PAGE_WIDTH, blank, in_style, save_png
 
-    figure = Figure(figsize=(11, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    angle = torch.linspace(0, 2 * torch.pi, 100)
-    for sigmas in (1, 2, 3):
-        left.plot(*(sigmas * torch.stack([angle.cos(), angle.sin()])).numpy(), color="0.5", lw=0.8)
-    left.scatter(*codes.T.numpy(), c=labels.numpy(), cmap="tab10", s=5)
-    left.set(aspect="equal", xlim=(-3.6, 3.6), ylim=(-3.6, 3.6))
-    left.set_title("codes of an autoencoder; circles: 1, 2, 3 σ of the law", fontsize=10)
-    names = list(accuracies)
-    for place, name in enumerate(names):
-        some = [100 * a for a in accuracies[name]]
-        right.barh(place, sum(some) / len(some), color="C0" if "Sliced" in name else "0.7")
-        right.plot(some, [place] * len(some), "k.", ms=4)
-    right.set_yticks(range(len(names)), names, fontsize=9)
-    right.set(xlabel="accuracy of a linear probe, %", xlim=(70, 100))
-    right.set_title("features without labels; dots: seeds", fontsize=10)
     out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=100)
+    with in_style():
+        figure = blank(PAGE_WIDTH, 3.9)
+        left, right = figure.subplots(1, 2)
+        angle = torch.linspace(0, 2 * torch.pi, 100)
+        for sigmas in (1, 2, 3):
+            circle = sigmas * torch.stack([angle.cos(), angle.sin()])
+            left.plot(*circle.numpy(), color="0.5", lw=0.8, zorder=3)
+        for digit in range(10):
+            left.scatter(*codes[labels == digit].T.numpy(), s=5, color=CLASSES[digit])
+        left.set(aspect="equal", xlim=(-3.6, 3.6), ylim=(-3.6, 3.6))
+        left.set(xlabel="first coordinate\n(colors: digits; circles: 1, 2, 3 σ)", ylabel="second")
+        left.set_title(f"Codes of an autoencoder\nare SW₂ {apart:.2f} from the normal law")
+        means = {name: 100 * sum(some) / len(some) for name, some in accuracies.items()}
+        for place, (name, mean) in enumerate(means.items()):
+            right.plot(mean, place, "D", ms=7, color=BLUE if "Sliced" in name else "0.6", zorder=2)
+            seeds = [100 * one for one in accuracies[name]]
+            right.plot(seeds, [place] * len(seeds), ".", color="black", ms=5, zorder=3)
+        right.set_yticks(range(len(means)), [name.replace(" and ", " and\n") for name in means])
+        right.set_ylim(len(means) - 0.5, -0.5)
+        right.set_xlabel("accuracy of a linear probe, %\n(diamonds: means; dots: seeds)")
+        right.grid(axis="x")
+        best = max(means, key=lambda name: means[name])
+        beside = "pixels, no encoder" if best == "SlicedNormal" else "SlicedNormal"
+        right.set_title(f"Highest mean: {best}, {means[best]:.1f} %\n({beside}: {means[beside]:.1f} %)")  # fmt: skip
+        save_png(figure, out)
 
 
 def main() -> None:
@@ -207,7 +215,7 @@ def main() -> None:
             print(f"{name}, seed {seed}: {100 * accuracy:.1f} % by a linear probe, weight {weight}")
     accuracies["pixels, no encoder"] = probe(None, parts)[1:]
     print(f"pixels, no encoder: {100 * accuracies['pixels, no encoder'][0]:.1f} %")
-    draw(codes, labels, accuracies, given.out)
+    draw(codes, labels, float(apart), accuracies, given.out)
     print(f"picture: {given.out}")
 
 

@@ -137,67 +137,90 @@ def measured(generator: nn.Module, images: Tensor) -> float:
     return float(distance / images.std(dim=0).norm())
 
 
-def draw(
-    images: Tensor,
-    labels: Tensor,
-    generators: Mapping[int, Trained],
-    autoencoder: Trained,
-    out: Path,
-) -> None:
+@dataclass
+class Found:
+    """The trained networks, and how near they are.
+
+    Args:
+        generators: the two generators, by the largest value of a pixel.
+        distances: SW_2 of their samples to the digits, in units of the spread of the digits.
+        autoencoder: trained on pixels in [0, 1].
+        error: the share of the variance that it leaves.
+        apart: SW_2 of its codes to as many normal samples.
+    """
+
+    generators: Mapping[int, Trained]
+    distances: Mapping[int, float]
+    autoencoder: Trained
+    error: float
+    apart: float
+
+
+def draw(images: Tensor, labels: Tensor, found: Found, out: Path) -> None:
     """Draw data, samples, reconstructions, codes and step lengths.
 
     Args:
         images: the digits (N, 64), pixels in [0, 1].
         labels: which digits they are, (N,).
-        generators: the two generators, by the largest value of a pixel.
-        autoencoder: trained on the images.
+        found: what was trained.
         out: the file of the picture.
     """
-    from matplotlib.figure import Figure
+    from slicewise.lab.images import PAGE_WIDTH, blank, in_style, save_png
 
     with torch.no_grad():
         noise = torch.randn(SHOWN, NOISE, generator=torch.Generator().manual_seed(2))
-        samples = {most: one.network(noise) / most for most, one in generators.items()}
-        codes, again = autoencoder.network(images)
+        samples = {most: one.network(noise) / most for most, one in found.generators.items()}
+        codes, again = found.autoencoder.network(images)
     half = SHOWN // 2
     lines = [part.reshape(-1, 1, ACROSS, 64) for part in (images[:half], again[:half])]
-    galleries = {
-        "digits": images[:SHOWN],
-        **{f"a generator, {_pixels(most)}": made for most, made in samples.items()},
-        "autoencoder: digits, below them reconstructions": torch.cat(lines, dim=1).reshape(-1, 64),
-    }
-    figure = Figure(figsize=(13.5, 7.2), layout="constrained")
-    panels = list(figure.subplots(2, 3).flat)
-    for panel, (title, rows) in zip(panels, galleries.items(), strict=False):
-        panel.imshow(_tiles(rows).numpy(), cmap="gray_r", vmin=0, vmax=1)
-        panel.set_title(title, fontsize=11)
-        panel.set_axis_off()
-    _draw_codes(panels[4], codes, labels)
-    curves = {f"generator, {_pixels(most)}": one for most, one in generators.items()}
-    curves["autoencoder"] = autoencoder
-    for name, one in curves.items():
-        # A step on a batch that asks for none has length 0, which a logarithmic axis leaves out.
-        shown = [length or math.nan for length in one.lengths]
-        panels[5].plot(range(1, len(shown) + 1), shown, lw=1.2, label=name)
-    panels[5].set(yscale="log", xlabel="step")
-    panels[5].set_title("the computed length of each step", fontsize=11)
-    panels[5].grid(alpha=0.25)
-    panels[5].legend(fontsize=8)
+    galleries = {"The data: digits of 8 × 8 pixels": images[:SHOWN]}
+    for most, made in samples.items():
+        words = f"Generator, {_pixels(most)}: SW₂ is\n{found.distances[most]:.3f} of the spread of the data"
+        galleries[words] = made
+    words = f"Autoencoder: {100 * found.error:.0f} % of the variance is left\n(digits, below each its reconstruction)"
+    galleries[words] = torch.cat(lines, dim=1).reshape(-1, 64)
     out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=100)
+    with in_style():
+        figure = blank(PAGE_WIDTH, 8.6)
+        panels = list(figure.subplots(3, 2, height_ratios=(1, 1, 1.35)).flat)
+        for panel, (title, rows) in zip(panels, galleries.items(), strict=False):
+            panel.imshow(_tiles(rows).numpy(), cmap="gray_r", vmin=0, vmax=1)
+            panel.set_title(title)
+            panel.set_axis_off()
+        _draw_codes(panels[4], codes, labels, found.apart)
+        _draw_lengths(panels[5], found)
+        save_png(figure, out)
 
 
-def _draw_codes(panel: Axes, codes: Tensor, labels: Tensor) -> None:
+def _draw_codes(panel: Axes, codes: Tensor, labels: Tensor, apart: float) -> None:
+    from slicewise.lab.images import CLASSES
+
     angle = torch.linspace(0, 2 * torch.pi, 100)
     circle = torch.stack([angle.cos(), angle.sin()])
     for sigmas in (1, 2, 3):
         panel.plot(*(sigmas * circle).numpy(), color="0.5", lw=0.8, zorder=3)
-    panel.scatter(*codes.T.numpy(), c=labels.numpy(), cmap="tab10", s=5)
+    panel.scatter(*codes.T.numpy(), c=[CLASSES[digit] for digit in labels.tolist()], s=5)
+    edge = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1}
     for digit in range(10):
         at = codes[labels == digit].median(dim=0).values.tolist()
-        panel.text(*at, str(digit), fontsize=13, weight="bold", ha="center", va="center", zorder=4)
+        panel.text(*at, str(digit), fontsize=11, weight="bold", ha="center", va="center", zorder=4, bbox=edge)  # fmt: skip
     panel.set(aspect="equal", xlim=(-3.6, 3.6), ylim=(-3.6, 3.6))
-    panel.set_title("codes; circles: 1, 2, 3 σ of the prior", fontsize=11)
+    panel.set(xlabel="first coordinate (circles: 1, 2, 3 σ of the prior)", ylabel="second")
+    panel.set_title(f"Its codes are SW₂ {apart:.3f} from\nas many normal samples")
+
+
+def _draw_lengths(panel: Axes, found: Found) -> None:
+    curves = {f"generator, {_pixels(most)}": one for most, one in found.generators.items()}
+    curves["autoencoder"] = found.autoencoder
+    for name, one in curves.items():
+        # A step on a batch that asks for none has length 0, which a logarithmic axis leaves out.
+        shown = [length or math.nan for length in one.lengths]
+        panel.plot(range(1, len(shown) + 1), shown, lw=1.2, label=name)
+    small, large = (torch.tensor(one.lengths).median() for one in found.generators.values())
+    panel.set(yscale="log", xlabel="step", ylabel="computed length of the step")
+    panel.set_title(f"Steps for pixels in [0, 255] are\n{large / small:.0f} times as long (median)")
+    panel.grid()
+    panel.legend(loc="lower left")
 
 
 def _pixels(most: int) -> str:
@@ -219,17 +242,18 @@ def main() -> None:
     digits = load_digits()
     images = torch.tensor(digits.data / 16, dtype=torch.float32)
     generators = {most: train_generator(most * images, given.steps) for most in (1, 255)}
-    for most, one in generators.items():
-        left = measured(one.network, most * images)
+    distances = {most: measured(one.network, most * images) for most, one in generators.items()}
+    for most, left in distances.items():
         print(f"generator, {_pixels(most)}: SW_2 {left:.4f} of the spread of the data")
     autoencoder = train_autoencoder(images, given.steps)
     with torch.no_grad():
         codes, again = autoencoder.network(images)
-        error = nn.functional.mse_loss(again, images) / images.var(dim=0).mean()
+        error = float(nn.functional.mse_loss(again, images) / images.var(dim=0).mean())
         prior = torch.randn(len(codes), 2, generator=torch.Generator().manual_seed(3))
-        apart = sw.sliced_wasserstein(codes, prior, n_slices=1000, generator=0)
+        apart = float(sw.sliced_wasserstein(codes, prior, n_slices=1000, generator=0))
     print(f"autoencoder: {error:.3f} of the variance is left, codes are SW_2 {apart:.3f} from the prior")  # fmt: skip
-    draw(images, torch.tensor(digits.target), generators, autoencoder, given.out)
+    found = Found(generators, distances, autoencoder, error, apart)
+    draw(images, torch.tensor(digits.target), found, given.out)
     print(f"picture: {given.out}")
 
 

@@ -1,21 +1,19 @@
 """Draw ours over the best of Adam's rates, a point for each setting, from a record of `make bench-networks`.
 
-python -m benchmarks.networks.picture benchmarks/results/networks-2026-11-17.json docs/images/networks.png
+python -m benchmarks.networks.picture benchmarks/results/networks-2026-11-18-longer.json docs/images/networks-grid.png
 """
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
-from slicewise.lab.images.figures import blank
-from slicewise.support import write_whole
+from slicewise.lab.images import BLUE, GREEN, ORANGE, PAGE_WIDTH, blank, in_style, save_png
 
-# Of Okabe and Ito, readable for the color-blind.
-_COLORS = {"generator": "#0072b2", "translator": "#d55e00", "autoencoder": "#009e73"}
+_COLORS = {"generator": BLUE, "translator": ORANGE, "autoencoder": GREEN}
 _MARKS = {"generator": "o", "translator": "s", "autoencoder": "^"}
 _HIGHEST = 10.0  # ratios above this, and divergences, are drawn here
 
@@ -25,47 +23,61 @@ def draw(record: Path, out: Path) -> None:
     found = json.loads(record.read_text())
     rows, sums = found["settings"], found["sums"]
     horizons = sorted({row["steps"] for row in rows})
-    figure = blank(10.5, 5.0)
-    panels = figure.subplots(1, len(horizons), sharey=True, squeeze=False)[0]
-    for panel, steps in zip(panels, horizons, strict=True):
-        some = [row for row in rows if row["steps"] == steps]
-        (common,) = (row for row in sums if row["steps"] == steps and "rate" in row)
-        place = found["rates"].index(common["rate"])
-        for bound, style in ((1.0, "-"), (1.1, "--"), (1.25, ":")):
-            panel.axhline(bound, color="0.35", linestyle=style, linewidth=1, zorder=0)
-        panel.scatter(
-            [row["scale"] for row in some],
-            [_height(row["rates"][place]) for row in some],
-            s=16,
-            color="0.72",
-            label=f"Adam, {common['rate']:.2g} for all settings",
-        )
-        for task, color in _COLORS.items():
-            of_task = [row for row in some if row["task"] == task]
+    with in_style():
+        figure = blank(PAGE_WIDTH, 4.7)
+        panels = figure.subplots(1, len(horizons), sharey=True, squeeze=False)[0]
+        for panel, steps in zip(panels, horizons, strict=True):
+            some = [row for row in rows if row["steps"] == steps]
+            (common,) = (row for row in sums if row["steps"] == steps and "rate" in row)
+            place = found["rates"].index(common["rate"])
+            for bound, style in ((1.0, "-"), (1.25, ":")):
+                panel.axhline(bound, color="0.35", linestyle=style, linewidth=1, zorder=0)
             panel.scatter(
-                [row["scale"] for row in of_task],
-                [_height(row["ratio"]) for row in of_task],
-                s=26,
-                color=color,
-                marker=_MARKS[task],
-                label=f"no rate: {task}s",
+                [row["scale"] for row in some],
+                [_height(row["rates"][place]) for row in some],
+                s=14,
+                color="0.72",
+                label=f"Adam, one rate for all settings ({_common_rates(found)})",
             )
-        ours = next(row for row in sums if row["steps"] == steps and row["rule"] == "ours")
-        words = (
-            f"{steps:,} steps: median {ours['median']:.2f}, {ours['within 25 %']:.0%} within 25 %"
+            for task, color in _COLORS.items():
+                of_task = [row for row in some if row["task"] == task]
+                panel.scatter(
+                    [row["scale"] for row in of_task],
+                    [_height(row["ratio"]) for row in of_task],
+                    s=24,
+                    color=color,
+                    marker=_MARKS[task],
+                    label=f"no rate: {task}s",
+                )
+            ours = next(row for row in sums if row["steps"] == steps and row["rule"] == "ours")
+            panel.set_title(
+                f"{steps:,} steps: median {ours['median']:.2f},\n"
+                f"{100 * ours['within 25 %']:.0f} % of settings within 25 %"
+            )
+            panel.set(xscale="log", yscale="log", xlabel="scale of the data", ylim=(0.48, 12))
+            panel.set_xlim(7e-4, 1.4e3)
+            ticks = (0.5, 0.7, 1.0, 1.25, 2.0, 5.0, _HIGHEST)
+            panel.set_yticks(ticks, ["≤ 0.5", *(f"{t:g}" for t in ticks[1:-1]), "≥ 10"])
+            panel.set_xticks([1e-3, 1e-1, 1e1, 1e3])
+            panel.minorticks_off()
+            panel.grid()
+        panels[0].set_ylabel("held-out distance / best of Adam's rates")
+        entries = {
+            label: handle
+            for panel in panels
+            for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
+        }
+        order = sorted(entries, key=lambda label: label.startswith("Adam"))
+        figure.legend(
+            [entries[label] for label in order], order, loc="outside lower center", ncols=2
         )
-        panel.set_title(words, fontsize=11)
-        panel.set(xscale="log", yscale="log", xlabel="scale of the data", ylim=(0.48, 12))
-        panel.set_xlim(7e-4, 1.4e3)
-        ticks = (0.5, 0.7, 1.0, 1.25, 2.0, 5.0, _HIGHEST)
-        panel.set_yticks(ticks, ["≤ 0.5", *(f"{t:g}" for t in ticks[1:-1]), "≥ 10"])
-        panel.minorticks_off()
-        panel.grid(alpha=0.2)
-        panel.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
-    panels[0].set_ylabel("held-out distance / best of Adam's rates")
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=110)
-    write_whole(out, file.getvalue())
+        save_png(figure, out)
+
+
+def _common_rates(found: dict[str, Any]) -> str:
+    """Return the rate that serves all settings best, for each number of steps."""
+    rows = sorted((row for row in found["sums"] if "rate" in row), key=lambda row: row["steps"])
+    return ", ".join(f"{row['rate']:.2g}" for row in rows)
 
 
 def _height(ratio: float | None) -> float:

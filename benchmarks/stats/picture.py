@@ -5,7 +5,7 @@ python -m benchmarks.stats.picture docs/images
 
 from __future__ import annotations
 
-import io
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,41 +14,75 @@ import numpy as np
 import torch
 
 import slicewise as sw
-from slicewise.lab.images import BLUE, GREEN, ORANGE, blank
-from slicewise.support import write_whole
+from slicewise.lab.images import (
+    BLUE,
+    GRAY,
+    GREEN,
+    ORANGE,
+    PAGE_WIDTH,
+    PINK,
+    SKY,
+    YELLOW,
+    blank,
+    in_style,
+    save_png,
+)
 
+# A color, a line and a mark for each test.
 STYLES = {
-    "sw mean": ("#0072b2", "-", "o"),
-    "sw max": ("#0072b2", "--", "s"),
-    "sw standardized": ("#009e73", "-", "D"),
-    "sliced energy": ("#56b4e9", "-", "^"),
-    "energy (hyppo)": ("#d55e00", "-", "v"),
-    "MMD (hyppo)": ("#e69f00", "--", "<"),
-    "KS by coordinate (SciPy)": ("#777777", ":", "x"),
+    "sw mean": (BLUE, "-", "o"),
+    "sw max": (BLUE, "--", "s"),
+    "sw standardized": (GREEN, "-", "D"),
+    "sliced energy": (SKY, "-", "^"),
+    "energy (hyppo)": (ORANGE, "-", "v"),
+    "MMD (hyppo)": (YELLOW, "--", "<"),
+    "KS by coordinate (SciPy)": (GRAY, ":", "x"),
 }
 
 
 def draw_power(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw how often each test finds each difference, over the dimension."""
     names = list(dict.fromkeys(row["alternative"] for row in rows))
-    figure = blank(3.0 * len(names), 3.4)
-    panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
-    for panel, name in zip(panels, names, strict=True):
-        own = [row for row in rows if row["alternative"] == name]
-        for test, (color, line, mark) in STYLES.items():
-            panel.plot([str(r["d"]) for r in own], [r[test] for r in own], line, marker=mark, color=color,
-                       label=test, ms=5, lw=1.4)  # fmt: skip
-        panel.axhline(0.05, color="#999999", lw=0.8)
-        panel.set(title=name, xlabel="dimension d", ylim=(0, 1.02))
-    panels[0].set_ylabel("found, of all tests at level 0.05")
-    figure.legend(
-        *panels[0].get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=4,
-        fontsize=8,
-        frameon=False,
-    )
-    _save(figure, path)
+    with in_style():
+        figure = blank(PAGE_WIDTH, 0.6 + 2.6 * -(-len(names) // 2))
+        panels = figure.subplots(-(-len(names) // 2), 2, sharex=True, sharey=True, squeeze=False)
+        for panel, name in zip(panels.flat, names, strict=False):
+            own = [row for row in rows if row["alternative"] == name]
+            for test, (color, line, mark) in STYLES.items():
+                panel.plot([str(r["d"]) for r in own], [100 * r[test] for r in own], line, marker=mark, color=color,
+                           label=test, ms=5, lw=1.4)  # fmt: skip
+            panel.axhline(5, color="#999999", lw=0.8)
+            panel.set(title=_found_most(name, own), ylim=(0, 103))
+            panel.grid(axis="y")
+        for panel in panels[:, 0]:
+            panel.set_ylabel("found, % of tests")
+        for panel in panels[-1]:
+            panel.set_xlabel("dimension d")
+        handles, labels = panels[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+        save_png(figure, path)
+
+
+def _found_most(name: str, rows: list[dict[str, Any]]) -> str:
+    """Say which test of ours and which other finds most, in the dimension in which they differ most."""
+    others = [test for test in STYLES if test.endswith(")")]
+    ours = [test for test in STYLES if test not in others]
+
+    def best(row: dict[str, Any]) -> list[str]:
+        two = [max(tests, key=lambda test: row[test]) for tests in (ours, others)]
+        return sorted(two, key=lambda test: -row[test])
+
+    def lead(row: dict[str, Any]) -> float:
+        first, second = best(row)
+        return float(row[first] - row[second])
+
+    row = max(rows, key=lead)
+    first, second = best(row)
+    found = [
+        f"{test.split(' (')[0].removesuffix(' by coordinate')} {100 * row[test]:.0f} %"
+        for test in (first, second)
+    ]
+    return f"{name}, found in d = {row['d']}:\n{found[0]}, {found[1]}"
 
 
 def shape(name: str, n: int, seed: int = 0) -> torch.Tensor:
@@ -90,52 +124,69 @@ def draw_alike(path: Path) -> None:
     vectors = torch.stack([sw.embed(s, n_slices=100, n_quantiles=50) for s in sets])
     vectors = vectors - vectors.mean(dim=0)
     plane = vectors @ torch.linalg.svd(vectors, full_matrices=False).Vh[:2].mT
-    figure = blank(8.6, 4.0)
-    left, right = figure.subplots(1, 2)
-    image = left.imshow(distances, cmap="viridis")
-    left.set(xticks=[5, 15, 25, 35], yticks=[5, 15, 25, 35], xticklabels=names, yticklabels=names)
-    left.set_title("SW₂ between 40 sets", fontsize=10)
-    figure.colorbar(image, ax=left, shrink=0.8)
-    colors = (BLUE, ORANGE, GREEN, "#cc79a7")
-    for kind, name in enumerate(names):
-        own = plane[torch.tensor(kinds) == kind]
-        right.scatter(own[:, 0], own[:, 1], s=22, color=colors[kind], label=name)
-    right.legend(fontsize=8)
-    right.set(xticks=[], yticks=[], aspect="equal")
-    right.set_title("the first two principal axes of their embeddings", fontsize=10)
-    _save(figure, path)
+    of_shape = torch.tensor(kinds)
+    others = distances + torch.eye(len(sets)) * distances.max()
+    own = int((of_shape[others.argmin(dim=1)] == of_shape).sum())
+    kept = float(plane.square().sum() / vectors.square().sum())
+    with in_style():
+        figure = blank(PAGE_WIDTH, 3.8)
+        left, right = figure.subplots(1, 2, width_ratios=(1.2, 1))
+        image = left.imshow(distances)
+        middles = [4.5, 14.5, 24.5, 34.5]
+        left.set(xticks=middles, yticks=middles, xticklabels=names, yticklabels=names)
+        left.tick_params(length=0)
+        left.set_title(f"{own} of {len(sets)} sets are nearest\nto a set of their own shape")
+        figure.colorbar(image, ax=left, shrink=0.8, label="SW₂")
+        for k, (name, color, mark) in enumerate(zip(names, (BLUE, ORANGE, GREEN, PINK), "osD^", strict=True)):  # fmt: skip
+            right.scatter(*plane[of_shape == k].T, s=24, color=color, marker=mark, label=name)
+        right.set(xticks=[], yticks=[], xlabel="first principal axis", ylabel="second", aspect="equal", adjustable="datalim")  # fmt: skip
+        right.set_title(f"Two axes of their embeddings\nkeep {100 * kept:.0f} % of the variance")
+        figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=4, columnspacing=1, handletextpad=0.2)  # fmt: skip
+        save_png(figure, path)
 
 
 def draw_means(path: Path) -> None:
     """Draw barycenters of three shapes over a triangle of weights."""
-    corners = [shape(name, 400, seed=k) for k, name in enumerate(("ring", "cross", "heart"))]
-    figure = blank(7.0, 6.4)
-    panel = figure.subplots()
+    names = ("ring", "cross", "heart")
+    corners = [shape(name, 400, seed=k) for k, name in enumerate(names)]
     places = torch.tensor([[0.0, 0.0], [12.0, 0.0], [6.0, 10.4]], dtype=torch.float64)
-    steps = 4
-    for i in range(steps + 1):
-        for j in range(steps + 1 - i):
-            weights = torch.tensor([i, j, steps - i - j], dtype=torch.float64) / steps
-            corner = float(weights.max()) == 1
-            found = (
-                corners[int(weights.argmax())]
-                if corner
-                else sw.barycenter(corners, weights, generator=0).samples
-            )
-            at = weights @ places
-            color = np.clip(
-                weights @ torch.tensor([[0, 0.45, 0.7], [0.84, 0.37, 0], [0, 0.62, 0.45]]).double(),
-                0,
-                1,
-            )
-            panel.scatter((found + at)[:, 0], (found + at)[:, 1], s=2, color=tuple(color.tolist()))
-    panel.set(xticks=[], yticks=[], aspect="equal")
-    panel.set_frame_on(False)
-    _save(figure, path)
+    palette = torch.tensor([[0, 0.45, 0.7], [0.84, 0.37, 0], [0, 0.62, 0.45]]).double()
+    steps, nearer, means = 4, 0, 0
+
+    def cost(points: torch.Tensor, weights: torch.Tensor) -> float:
+        values = [
+            sw.sliced_wasserstein(points, corner, n_slices=500, objective="power", generator=1)
+            for corner in corners
+        ]
+        return float(weights @ torch.stack(values))
+
+    with in_style():
+        figure = blank(PAGE_WIDTH, 6.2)
+        panel = figure.subplots()
+        for i in range(steps + 1):
+            for j in range(steps + 1 - i):
+                weights = torch.tensor([i, j, steps - i - j], dtype=torch.float64) / steps
+                at = weights @ places
+                if float(weights.max()) == 1:
+                    k = int(weights.argmax())
+                    found = corners[k]
+                    beside = (1.5, 0.0) if names[k] == "heart" else (0.0, -1.7)
+                    panel.text(float(at[0]) + beside[0], float(at[1]) + beside[1], names[k], ha="left" if beside[0] else "center", weight="bold", fontsize=11)  # fmt: skip
+                else:
+                    found = sw.barycenter(corners, weights, generator=0).samples
+                    means += 1
+                    nearer += cost(found, weights) < min(cost(x, weights) for x in corners)
+                color = (weights @ palette).clip(0, 1).tolist()
+                x, y = (found + at).T
+                panel.scatter(x, y, s=2, color=tuple(color), lw=0)
+        panel.set(xticks=[], yticks=[], aspect="equal")
+        panel.set_axis_off()
+        panel.set_title(f"{'All' if nearer == means else f'{nearer} of'} {means} barycenters are nearer to the three shapes than any of the three is")  # fmt: skip
+        save_png(figure, path)
 
 
 def draw_drift(path: Path) -> None:
-    """Print and draw what `slicewise drift` says of a table whose incomes are half again as high from row 1,400 on."""
+    """Print and draw what `slicewise drift` says of a table whose incomes are half again as high from row 3,500 on."""
     import tempfile
 
     import pyarrow as pa
@@ -145,14 +196,12 @@ def draw_drift(path: Path) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         names = [str(Path(folder) / name) for name in ("january.parquet", "february.parquet")]
-        for seed, (name, n, month) in enumerate(
-            zip(names, (3000, 2400), ("01", "02"), strict=True)
-        ):
+        for seed, (name, n) in enumerate(zip(names, (8000, 6000), strict=True)):
             g = np.random.default_rng(seed)
-            minutes = 15 * np.arange(n).astype("timedelta64[m]")
-            raised = np.where((seed == 1) & (np.arange(n) >= 1400), 1.5, 1.0)
+            minutes = 5 * np.arange(n).astype("timedelta64[m]")
+            raised = np.where((seed == 1) & (np.arange(n) >= 3500), 1.5, 1.0)
             columns = {
-                "when": (np.datetime64(f"2026-{month}-01") + minutes).astype("datetime64[s]"),
+                "when": (np.datetime64(f"2026-0{seed + 1}-01") + minutes).astype("datetime64[s]"),
                 "id": [f"user {seed} {k}" for k in range(n)],
                 "age": g.normal(40, 9, n),
                 "income": g.lognormal(10, 0.5, n) * raised,
@@ -161,17 +210,13 @@ def draw_drift(path: Path) -> None:
                 "score": g.normal(size=n),
             }
             parquet.write_table(pa.table(columns), name)
-        main(["drift", *names, "--time", "when", "--windows", "12", "-o", str(path)])
-
-
-def _save(figure: Any, path: Path) -> None:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=130)
-    write_whole(path, buffer.getvalue())
+        main(["drift", *names, "--time", "when", "--windows", "12", "-o", str(path), "--force"])
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    draw_drift(folder / "drift.png")
+    record = Path(__file__).parent.parent / "results" / "stats-power-2026-11-18.json"
+    draw_power(json.loads(record.read_text())["found"], folder / "power.png")
     draw_alike(folder / "alike.png")
     draw_means(folder / "means.png")
+    draw_drift(folder / "drift.png")

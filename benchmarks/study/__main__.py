@@ -9,7 +9,7 @@ from benchmarks.study.details import PAGE as DETAILS
 from benchmarks.study.details import updated
 from benchmarks.study.facts import Facts
 from benchmarks.study.page import PAGE, rendered
-from benchmarks.study.pictures import PICTURES, draw
+from benchmarks.study.pictures import PICTURES, draw, with_records
 from benchmarks.study.records import ROOT, Records
 from slicewise.support import write_whole
 
@@ -22,7 +22,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="the folder of the page")
     parser.add_argument(
-        "--pictures", nargs="*", choices=PICTURES, default=list(PICTURES), help="all if not given"
+        "--pictures", nargs="*", choices=PICTURES, help="all that have records if not given"
     )
     asked = parser.parse_args()
     records = Records(asked.results)
@@ -31,9 +31,10 @@ def main() -> None:
     details = asked.out / DETAILS
     write_whole(details, updated(details.read_text(), facts))
     (asked.out / "images").mkdir(parents=True, exist_ok=True)
-    if asked.pictures:
-        draw(records, asked.out / "images", tuple(asked.pictures))
-    print(f"{asked.out / PAGE}; pictures: {', '.join(asked.pictures) or 'none'}")
+    pictures = with_records(records) if asked.pictures is None else asked.pictures
+    if pictures:
+        draw(records, asked.out / "images", tuple(pictures))
+    print(f"{asked.out / PAGE}; pictures: {', '.join(pictures) or 'none'}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from slicewise.lab.experiments import published_objective, published_rate
-from slicewise.lab.names import COLOR, GRADIENT_FLOW
+from slicewise.lab.names import COLOR, ESTIMATORS, GRADIENT_FLOW, THEORY
 from slicewise.lab.study import kept_means, kept_runs
 
 ROOT = Path(__file__).parent.parent.parent
@@ -96,8 +96,16 @@ class Records:
 
     @functools.cached_property
     def theory(self) -> dict[str, list[dict[str, Any]]]:
-        """Runs of the checks by name."""
+        """Runs of the checks of theory by name."""
+        return self._checks(THEORY)
+
+    @functools.cached_property
+    def estimators(self) -> dict[str, list[dict[str, Any]]]:
+        """Runs of the comparisons of estimators by name."""
+        return self._checks(ESTIMATORS)
+
+    def _checks(self, experiment: str) -> dict[str, list[dict[str, Any]]]:
         found: dict[str, list[dict[str, Any]]] = {}
-        for row in kept_runs(self.folder, "theory"):
+        for row in kept_runs(self.folder, experiment):
             found.setdefault(row["setting"], []).append(row)
         return found

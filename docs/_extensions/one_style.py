@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
+
+from slicewise.lab.images import STYLE_FILE
 
 
 def reset(gallery: dict[str, object], example: str) -> None:
     """Give the next example the style of the site, whatever the one before it has set."""
     plt.rcdefaults()
-    plt.style.use(Path(__file__).parent.parent / "slicewise.mplstyle")
+    plt.style.use(STYLE_FILE)

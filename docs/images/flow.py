@@ -16,6 +16,7 @@ from PIL import Image
 
 import slicewise as sw
 from slicewise.lab.data import toy
+from slicewise.lab.images import STYLE_FILE
 
 HERE = Path(__file__).parent
 TARGETS = {
@@ -45,7 +46,7 @@ def ways(name: str) -> tuple[torch.Tensor, list[tuple[str, torch.Tensor]]]:
 
 def main() -> None:
     """Draw all frames and write the GIF."""
-    plt.style.use(HERE.parent / "slicewise.mplstyle")
+    plt.style.use(STYLE_FILE)
     drawn = {name: ways(name) for name in TARGETS}
     count = max(len(frames) for _, frames in drawn.values())
     pictures = []

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import slicewise as sw
-from slicewise.lab.report.layout import STYLES
+from slicewise.lab.images import STYLES
 
 torch.manual_seed(1)
 x = torch.randn(300, 2)

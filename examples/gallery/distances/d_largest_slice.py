@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import slicewise as sw
-from slicewise.lab.report.layout import STYLES
+from slicewise.lab.images import STYLES
 
 torch.manual_seed(0)
 x, y = torch.randn(500, 64), torch.randn(500, 64)

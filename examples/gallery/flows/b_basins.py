@@ -12,7 +12,7 @@ import torch
 
 import slicewise as sw
 from slicewise.lab.data import toy
-from slicewise.lab.report.layout import STYLES
+from slicewise.lab.images import STYLES
 
 rates = torch.logspace(-1, 4, 21, dtype=torch.float64)
 best = {}

@@ -152,7 +152,23 @@ def test_pages_and_cells(tmp_path, monkeypatch):
     figure = Figure()
     CHECKS["times"].draw(figure, [Measured(t, {"measured": 1.0}) for t in small["times"]])
     figure.savefig(io.BytesIO())
-    assert np.isclose(figure.axes[0].patches[0].get_width(), 1)
+    assert np.isclose(figure.axes[0].lines[0].get_xdata(), 1).all()
+    assert "orthosw 1.0 to 1.0" in figure.axes[0].get_title()
+
+
+@pytest.mark.parametrize(("error", "title"), [(0.5, "least: orthosw"), (0.9, "nothing beats sw")])
+def test_a_panel_names_what_beats_sw_by_more_than_chance(error, title):
+    """Errors of 1 ± 0.1 and of 0.5 or 0.9 ± 0.1: differences of 3.5 and 0.7 standard errors."""
+    plain, other = value_of("sw"), value_of("orthosw")
+    found = [
+        Measured(one.task, {**one.measures, "measured": value, "stderr": 0.1})
+        for one, value in ((plain, 1.0), (other, error))
+    ]
+    figure = Figure()
+    CHECKS["values"].draw(figure, found)
+    assert title in figure.axes[0].get_title()
+    beaten = int(error == 0.5)
+    assert f"in {beaten} of 1 settings" in figure.get_suptitle()
 
 
 def test_luck_wins_nothing():

@@ -12,11 +12,12 @@ from skimage.color import rgb2lab
 
 from slicewise.lab.experiments.flows import ELEVEN, FlowCell
 from slicewise.lab.experiments.gradient_flow import ToyTask
+from slicewise.lab.images import STYLES
 from slicewise.lab.report.best import Best, by_rate, steps_of
 from slicewise.lab.report.curves import as_distance, loss_curve
 from slicewise.lab.report.drawings import basins
 from slicewise.lab.report.flow_runs import Flows
-from slicewise.lab.report.layout import STYLES, Table, as_csv, as_latex, as_markdown
+from slicewise.lab.report.layout import Table, as_csv, as_latex, as_markdown
 from slicewise.lab.report.reasons import reason
 from slicewise.lab.study.run import Result
 from slicewise.lab.study.store import Store

@@ -291,34 +291,51 @@ def _draw(path: Path, detector: DriftDetector, found: Drift, in_time: DriftInTim
     """Draw how far each column moved, and how drift developed, if windows were tested."""
     import io
 
-    from slicewise.lab.images import BLUE, GRAY, ORANGE, blank
+    from slicewise.lab.images import BLUE, GRAY, ORANGE, PAGE_WIDTH, blank, in_style
     from slicewise.support import write_whole
 
     shown = sorted(found.columns, key=lambda c: -c.distance)[:_MOST_COLUMNS][::-1]
     height = 1.6 + 0.28 * len(shown)
-    figure = blank(11.0 if in_time is not None else 6.5, max(height, 3.0))
-    panels = figure.subplots(1, 1 if in_time is None else 2, squeeze=False)[0]
-    panel: Axes = panels[0]
-    colors = [ORANGE if c.p_value <= found.level else GRAY for c in shown]
-    panel.barh([c.name for c in shown], [c.distance for c in shown], color=colors)
-    panel.set_xlabel("W₂ to the reference, in its spreads")
-    verdict = "drift" if found.drifted else "no drift"
-    panel.set_title(
-        f"{verdict}, p = {found.p_value:.2g}\norange: moved at level {found.level:g}", fontsize=10
-    )
-    if in_time is not None:
-        panel = panels[1]
-        sizes = [w.drift.effect_size for w in in_time.windows]
-        marks = [ORANGE if w.drift.drifted else GRAY for w in in_time.windows]
-        panel.plot(range(len(sizes)), sizes, color=BLUE, lw=1, zorder=1)
-        panel.scatter(range(len(sizes)), sizes, color=marks, zorder=2)
-        if in_time.change_point is not None:
-            panel.axvline(in_time.change_point - 0.5, color=BLUE, ls=":")
-            since = in_time.windows[in_time.change_point].start
-            panel.set_title(f"changed since {since}", fontsize=10)
-        panel.set_xlabel("window")
-        panel.set_ylabel("effect size")
-        panel.set_ylim(bottom=0)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=path.suffix[1:].lower(), dpi=130)
+    with in_style():
+        figure = blank(PAGE_WIDTH if in_time is not None else 5.5, max(height, 3.0))
+        panels = figure.subplots(1, 1 if in_time is None else 2, squeeze=False)[0]
+        panel: Axes = panels[0]
+        colors = [ORANGE if c.p_value <= found.level else GRAY for c in shown]
+        panel.barh([printable(c.name) for c in shown], [c.distance for c in shown], color=colors)
+        panel.set_xlabel(f"W₂ to the reference, in its spreads\n(orange: moved at level {found.level:g})")  # fmt: skip
+        panel.set_title(_headline(found))
+        if in_time is not None:
+            panel = panels[1]
+            sizes = [w.drift.effect_size for w in in_time.windows]
+            marks = [ORANGE if w.drift.drifted else GRAY for w in in_time.windows]
+            places = range(1, len(sizes) + 1)
+            panel.plot(places, sizes, color=BLUE, lw=1, zorder=1)
+            panel.scatter(places, sizes, color=marks, zorder=2, clip_on=False)
+            since = "No change in time was found"
+            if in_time.change_point is not None:
+                panel.axvline(in_time.change_point + 0.5, color=BLUE, ls=":")
+                since = f"Changed since\n{_moment(in_time.windows[in_time.change_point].start)}"
+            panel.set_title(since)
+            panel.set_xlabel("window of the new rows\n(orange: drifted)")
+            panel.set_ylabel("effect size, in spreads")
+            panel.set_ylim(bottom=0)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=path.suffix[1:].lower(), dpi=180)
     write_whole(path, buffer.getvalue())
+
+
+def _headline(found: Drift) -> str:
+    """Return the verdict of all columns together, and which moved, in two lines."""
+    verdict = f"All rows: {'drift' if found.drifted else 'no drift'}, p = {found.p_value:.2g}"
+    names = [printable(column.name) for column in found.moved]
+    if not names:
+        return f"{verdict}:\nno column moved by itself" if found.drifted else verdict
+    first = names[0] if len(names[0]) <= 24 else f"{names[0][:23]}…"
+    more = f" and {len(names) - 1} more columns" if len(names) > 1 else ""
+    return f"{verdict}:\n{first}{more} moved"
+
+
+def _moment(start: object) -> str:
+    """Return a place in time as a person writes it."""
+    words = str(start)
+    return words.removesuffix(".000").replace("T", " ") if "T" in words and "-" in words else words

@@ -52,6 +52,7 @@ class Check:
         draw: draws all measurements with their closed form.
         verdict: says in a sentence what holds.
         timed: whether measures are times, which depend on the machine.
+        size: of the figure, in inches.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Check:
     draw: Callable[[SubFigure, list[Measured]], None]
     verdict: Callable[[list[Measured]], str]
     timed: bool = False
+    size: tuple[float, float] = (10.0, 4.2)
 
 
 def by_preset(preset: str, *, quick: Choice, paper: Choice) -> Choice:
@@ -173,5 +175,4 @@ def label(axes: Axes, x: str, y: str, *, log: str = "", **legend: Any) -> None:
         axes.set_yscale("log")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(**({"fontsize": "small", "frameon": False, "handlelength": 1.6} | legend))
+    axes.legend(**({"handlelength": 1.6} | legend))

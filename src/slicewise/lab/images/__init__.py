@@ -2,7 +2,8 @@
 
 `files` reads and writes photographs with their `metadata` (`bit_depth` and `tiff` for 16 bits), `frames` a folder of them;
 `movies` reads and writes those of users; `scenes` chooses what is shown of a flow, `animation` draws it and `video`
-encodes it; `before_after` shows color transfers, `figures` rows of images, and has the colors of figures.
+encodes it; `before_after` shows color transfers, `figures` rows of images, and has the
+style of all figures and the colors of variants.
 Pillow and matplotlib are imported when something is read or drawn.
 
 Imports distance and the rooms before it, lab.data and lab.errors. Used by latents, experiments, report, cli and benchmarks.
@@ -19,12 +20,23 @@ if TYPE_CHECKING:
     from slicewise.lab.images.before_after import before_after, contact_sheet, palette_strip
     from slicewise.lab.images.figures import (
         BLUE,
+        CLASSES,
         GRAY,
         GREEN,
         ORANGE,
+        PAGE_WIDTH,
+        PINK,
+        SKY,
+        STYLE_FILE,
+        STYLES,
+        YELLOW,
+        Style,
         blank,
+        draw_variant,
         gallery,
+        in_style,
         photographs,
+        save_png,
     )
     from slicewise.lab.images.files import (
         WRITTEN,
@@ -62,7 +74,8 @@ else:
         {
             "animation": "as_gif as_html as_video",
             "before_after": "before_after contact_sheet palette_strip",
-            "figures": "BLUE GRAY GREEN ORANGE blank gallery photographs",
+            "figures": "BLUE CLASSES GRAY GREEN ORANGE PAGE_WIDTH PINK SKY STYLES STYLE_FILE Style YELLOW blank draw_variant gallery "
+            "in_style photographs save_png",
             "files": "WRITTEN convert_profile encode_picture read_mask read_picture",
             "frames": "Frames as_rgb palette_sw2 palette_w2 visible_pixels",
             "movies": "MOVIES MOVIES_WRITTEN Movie find_shots frames_to_fit",
@@ -73,17 +86,25 @@ else:
 
 __all__ = [
     "BLUE",
+    "CLASSES",
     "GRAY",
     "GREEN",
     "MOVIES",
     "MOVIES_WRITTEN",
     "ORANGE",
+    "PAGE_WIDTH",
+    "PINK",
+    "SKY",
+    "STYLES",
+    "STYLE_FILE",
     "VIDEOS",
     "WRITTEN",
+    "YELLOW",
     "Encoder",
     "Film",
     "Frames",
     "Movie",
+    "Style",
     "as_gif",
     "as_html",
     "as_rgb",
@@ -93,12 +114,14 @@ __all__ = [
     "choose_frames",
     "contact_sheet",
     "convert_profile",
+    "draw_variant",
     "encode_picture",
     "film",
     "find_encoder",
     "find_shots",
     "frames_to_fit",
     "gallery",
+    "in_style",
     "log_spaced",
     "palette_strip",
     "palette_sw2",
@@ -106,6 +129,7 @@ __all__ = [
     "photographs",
     "read_mask",
     "read_picture",
+    "save_png",
     "seen_in",
     "steps_to_record",
     "visible_pixels",

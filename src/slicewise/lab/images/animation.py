@@ -33,6 +33,8 @@ _DECADES = 5.0
 # In a GIF of points in their own colors.
 _OWN_COLORS = 128
 _INK, _LINE = "#333333", "#cccccc"
+# Points of all letters but the title, and inches left of the plane.
+_LETTERS, _LEFT = 9, 0.55
 # Outward arrows at the left, right, lower and upper border.
 _ARROWS = ("<", ">", "v", "^")
 Tick = Callable[[int, str], object]
@@ -132,26 +134,26 @@ class _Drawing:
 
         self._film = film
         # In inches: the plane, below it the curve and the caption.
-        width, plane, below = 5.0, 4.4, 1.5 if film.curve else 0.25
-        caption = textwrap.fill(film.words, 92)
-        foot = 0.08 + 0.13 * (caption.count("\n") + 1 if caption else 0)
-        height = 0.62 + plane + 0.25 + below + foot
+        width, plane, below = 5.0, 4.4, 1.65 if film.curve else 0.35
+        caption = textwrap.fill(film.words, 72)
+        foot = 0.08 + 0.17 * (caption.count("\n") + 1 if caption else 0)
+        height = 0.62 + plane + 0.3 + below + foot
         # Even numbers of pixels, as video formats want.
         width, height = (2 * round(55 * side) / 110 for side in (width, height))
         self._figure = Figure(figsize=(width, height), dpi=110)
         self._canvas = FigureCanvasAgg(self._figure)
-        corner = (0.48 / width, (foot + below + 0.25) / height)
+        corner = (_LEFT / width, (foot + below + 0.3) / height)
         self._axes = self._figure.add_axes((*corner, plane / width, plane / height))
         for axis, name in zip((self._axes.xaxis, self._axes.yaxis), film.axes, strict=True):
-            axis.set_tick_params(length=2, labelsize=7, color=_LINE, labelcolor=GRAY, pad=2)
-            axis.set_label_text(name, fontsize=7, color=GRAY)
+            axis.set_tick_params(length=2, labelsize=_LETTERS, color=_LINE, labelcolor=GRAY, pad=2)
+            axis.set_label_text(name, fontsize=_LETTERS, color=GRAY)
             axis.labelpad = 1
         self._axes.spines[:].set_color(_LINE)
         self._texts(width, height, caption)
         self._points()
         self._moving: list[Any] = [self._axes, self._where, self._left]
         if film.curve:
-            self._trace((0.48 / width, (foot + 0.3) / height, plane / width, 0.97 / height))
+            self._trace((_LEFT / width, (foot + 0.38) / height, plane / width, 0.97 / height))
             self._moving.append(self._dot)
         for artist in self._moving:
             artist.set_animated(True)
@@ -163,10 +165,10 @@ class _Drawing:
         """Write the line above, the legend and the caption."""
         top = 1 - 0.2 / height
         line: dict[str, Any] = {"fontsize": 12, "va": "center"}
-        self._where = self._figure.text(0.48 / width, top, "", weight="bold", **line)
-        self._left = self._figure.text(4.88 / width, top, "", ha="right", **line)
+        self._where = self._figure.text(_LEFT / width, top, "", weight="bold", **line)
+        self._left = self._figure.text((_LEFT + 4.4) / width, top, "", ha="right", **line)
         self._figure.text(
-            0.48 / width, 0.05 / height, caption, fontsize=6.5, color=GRAY, parse_math=False
+            _LEFT / width, 0.05 / height, caption, fontsize=_LETTERS, color=GRAY, parse_math=False
         )
 
     def _points(self) -> None:
@@ -197,7 +199,14 @@ class _Drawing:
             for s, style in ((20.0, filled), (52.0, hollow))
         )
         self._outside = axes.text(
-            0.985, 0.015, "", transform=axes.transAxes, ha="right", fontsize=7, color=_INK, zorder=7
+            0.985,
+            0.015,
+            "",
+            transform=axes.transAxes,
+            ha="right",
+            fontsize=_LETTERS,
+            color=_INK,
+            zorder=7,
         )
         legend = self._figure.legend(
             handles=[self._dots, self._rings],
@@ -207,7 +216,7 @@ class _Drawing:
             bbox_transform=axes.transAxes,
             ncols=2,
             frameon=False,
-            fontsize=8,
+            fontsize=_LETTERS,
             handletextpad=0.1,
             columnspacing=1.2,
             borderaxespad=0.1,
@@ -235,14 +244,14 @@ class _Drawing:
         steps, values = zip(*points, strict=True)
         axes.plot(steps, np.clip(values, low, None), color=GRAY, linewidth=1.2)
         (self._dot,) = axes.plot([], [], "o", color=BLUE, markersize=5, clip_on=False, zorder=5)
-        axes.tick_params(length=2, labelsize=7, color=_LINE, labelcolor=GRAY, pad=2)
+        axes.tick_params(length=2, labelsize=_LETTERS, color=_LINE, labelcolor=GRAY, pad=2)
         axes.tick_params(which="minor", length=0, labelleft=False)
         axes.spines[["top", "right"]].set_visible(False)
         axes.spines[["bottom", "left"]].set_color(_LINE)
         for axis, marks in ((axes.yaxis, log_ticks(low, high)), (axes.xaxis, ticks(0, last))):
             axis.set_ticks([v for v, _ in marks], [text for _, text in marks])
-        axes.set_title(f"{name}, log scale", loc="right", fontsize=7, color=_INK, pad=2)
-        axes.set_xlabel("step", fontsize=7, color=GRAY, labelpad=1.5)
+        axes.set_title(f"{name}, log scale", loc="right", fontsize=_LETTERS, color=_INK, pad=2)
+        axes.set_xlabel("step", fontsize=_LETTERS, color=GRAY, labelpad=1.5)
         self._floor = low
 
     def picture(self, i: int) -> Image:

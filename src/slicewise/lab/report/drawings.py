@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from slicewise.lab.data import Array
-from slicewise.lab.images import BLUE, GRAY, ORANGE, blank
+from slicewise.lab.images import BLUE, GRAY, ORANGE, PAGE_WIDTH, STYLES, blank, draw_variant
 from slicewise.lab.report.best import Best, Row
 from slicewise.lab.report.curves import LOWEST, REMAINING, columns_left_of
-from slicewise.lab.report.layout import STYLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +33,7 @@ def basins(
         edges: the largest stable rate of "sw" by theory, by objective.
         measure: the name of the measure.
     """
-    figure = blank(6.2 * len(searched), 4.4)
+    figure = blank(PAGE_WIDTH if len(searched) == 1 else 5.0 * len(searched), 4.4)
     panels = figure.subplots(1, len(searched), sharey=True, squeeze=False)[0]
     for panel, (objective, variants) in zip(panels, searched.items(), strict=True):
         rates: list[float] = []
@@ -52,28 +51,21 @@ def basins(
                 panel.plot(
                     [at], [height], style.mark, color=style.color, ms=6, clip_on=False, label=name
                 )
-            panel.text(at, 1.01, words.replace(" ", "\n"), fontsize=7, ha="center", va="bottom", color=GRAY,
+            panel.text(at, 1.01, words.replace(" ", "\n"), fontsize=9, ha="center", va="bottom", color=GRAY,
                        transform=panel.get_xaxis_transform())  # fmt: skip
         if unsearched:
             panel.axvline(min(rates) / 2.2, color=GRAY, lw=0.6)
         if objective in edges and edges[objective] < 4 * max(rates):
             panel.axvline(edges[objective], color=BLUE, lw=1, ls=":")
-            panel.text(edges[objective], 0.02, " edge of sw by theory", fontsize=7, color=BLUE, rotation=90,
+            panel.text(edges[objective], 0.02, " edge of sw by theory", fontsize=9, color=BLUE, rotation=90,
                        va="bottom", ha="right", transform=panel.get_xaxis_transform())  # fmt: skip
         panel.set(xscale="log", xlabel=f"learning rate, {objective} objective")
         _rates_only(panel, min(rates) / 2.2)
-        panel.grid(alpha=0.25)
+        panel.grid()
     panels[0].set_ylabel(measure)
     _scaled(panels)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=11 if len(searched) > 1 else 6,
-        fontsize=8,
-        frameon=False,
-    )
+    figure.legend(handles, labels, loc="outside lower center", ncols=6)
     return figure
 
 
@@ -105,29 +97,23 @@ def _scaled(panels: Sequence[Axes]) -> None:
 
 def _line(panel: Axes, variant: str, found: Sequence[Best]) -> None:
     height = [np.nan if np.isinf(one.mean) else max(one.mean, LOWEST) for one in found]
-    _drawn(panel, variant, [one.rate for one in found], height)
-
-
-def _drawn(panel: Axes, variant: str, x: Sequence[Any], y: Sequence[Any]) -> None:
-    style = STYLES[variant]
-    panel.plot(x, y, marker=style.mark, ls=(0, style.dash) if style.dash else "-", color=style.color, ms=4,
-               lw=2 if variant == "sw" else 1, label=variant, zorder=3 if variant == "sw" else 2)  # fmt: skip
+    draw_variant(panel, variant, [one.rate or np.nan for one in found], height)
 
 
 def convergence(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Drawing:
     """Draw losses over steps as distances: a panel for each way to choose the step, a line for each variant."""
-    figure = blank(4.6 * len(found), 3.8)
+    figure = blank(max(3.4 * len(found), 5.0), 3.8)
     panels = figure.subplots(1, len(found), squeeze=False)[0]
     for panel, (title, points) in zip(panels, found.items(), strict=True):
         for variant in STYLES:
             some = [point for point in points if point["variant"] == variant]
             if some:
-                _drawn(panel, variant, [p["step"] for p in some], [p["loss"] for p in some])
+                draw_variant(panel, variant, [p["step"] for p in some], [p["loss"] for p in some])
         panel.set(xscale="log", yscale="log", xlabel="step", title=title)
-        panel.grid(alpha=0.25)
+        panel.grid()
     panels[0].set_ylabel("SW₂ on the slices of the step")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=11, fontsize=8, frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=6 if len(found) > 1 else 4)
     return figure
 
 
@@ -137,7 +123,7 @@ def flow_paths(flows: Sequence[tuple[str, Row, Array, Sequence[Row]]]) -> Drawin
     Each row has (setting, run, its path, the runs at searched rates).
     """
     columns = max(len(run["trace"]["shown"]) for _, run, _, _ in flows)
-    figure = blank(14, 2.3 * len(flows))
+    figure = blank(10, 1.8 * len(flows))
     grid = figure.add_gridspec(len(flows), columns + 1, width_ratios=[1] * columns + [1.6])
     for line, (setting, run, way, searched) in enumerate(flows):
         target, particles = way[0], way[1:]
@@ -149,7 +135,9 @@ def flow_paths(flows: Sequence[tuple[str, Row, Array, Sequence[Row]]]) -> Drawin
             panel.set(
                 xlim=(-extent, extent), ylim=(-extent, extent), xticks=[], yticks=[], aspect="equal"
             )
-            panel.set_title(f"{setting + ': ' if column == 0 else ''}step {step}", fontsize=10)
+            panel.set_title(f"step {step}")
+            if column == 0:
+                panel.set_ylabel(setting, fontweight="bold")
         panel = figure.add_subplot(grid[line, -1])
         trace = run["trace"]
         remaining = [np.nan if w is None else max(w, LOWEST) for w in trace["w2"]]
@@ -158,8 +146,8 @@ def flow_paths(flows: Sequence[tuple[str, Row, Array, Sequence[Row]]]) -> Drawin
         panel.plot([row["measures"]["steps"] for row in ends], [max(row["w2"], LOWEST) for row in ends],
                    "_", color=GRAY, ms=10, label="each searched rate, at the end")  # fmt: skip
         panel.set(xscale="symlog", yscale="log", xlabel="steps", ylabel="exact W₂")
-        panel.legend(fontsize=7, loc="lower left")
-        panel.grid(alpha=0.25)
+        panel.grid()
+    figure.legend(*panel.get_legend_handles_labels(), loc="outside lower right", ncols=2)
     return figure
 
 

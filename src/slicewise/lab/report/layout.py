@@ -1,4 +1,4 @@
-"""What a report is made of: figures and tables, as blocks of the page and as files; how variants are drawn."""
+"""What a report is made of: figures and tables, as blocks of the page and as files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -113,37 +111,3 @@ def _latex(words: str) -> str:
 def _latex_row(cells: Sequence[str]) -> str:
     # After the end of a row, LaTeX reads a bracket as an optional length.
     return " & ".join("{}" * cell.startswith("[") + _latex(cell) for cell in cells) + r" \\"
-
-
-# How each variant is drawn in every figure.
-_DASHED, _DOTTED, _MIXED = (5.0, 3.0), (1.5, 2.0), (7.0, 2.0, 1.5, 2.0)
-
-
-@dataclass(frozen=True)
-class Style:
-    """The color of a variant, readable on white and black, and its mark: a matplotlib name and an SVG outline.
-
-    Marks and dashes differ too, so that no variant is told by its color alone.
-    """
-
-    color: str
-    mark: str
-    outline: str  # in the square from −1 to 1
-    dash: tuple[float, ...] = ()  # lengths of dashes and gaps; empty for a solid line
-
-
-STYLES = {
-    "sw": Style(BLUE, "o", "M-1,0A1,1,0,1,1,1,0A1,1,0,1,1,-1,0Z"),
-    "maxsw": Style(ORANGE, "s", "M-.9,-.9H.9V.9H-.9Z"),
-    "dsw": Style(GREEN, "^", "M0,-1L1,.8H-1Z"),
-    "maxksw": Style("#c06a98", "v", "M0,1L1,-.8H-1Z"),
-    "imsw": Style("#b07900", "D", "M0,-1.1L.9,0L0,1.1L-.9,0Z", _DOTTED),
-    "vimsw": Style("#3a94cf", "P", "M-.4,-1H.4V-.4H1V.4H.4V1H-.4V.4H-1V-.4H-.4Z", _MIXED),
-    "omsw": Style("#8a6bbf", "X",
-                 "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z", _DASHED),
-    "rmsw": Style(GRAY, "*",
-                 "M0,-1.2L.35,-.49L1.14,-.37L.57,.19L.71,.97L0,.6L-.71,.97L-.57,.19L-1.14,-.37L-.35,-.49Z", _MIXED),
-    "ebsw": Style("#b0406a", "<", "M-1,0L.8,-1V1Z", _DASHED),
-    "rpsw": Style("#2f8f80", ">", "M1,0L-.8,-1V1Z", _DOTTED),
-    "ebrpsw": Style("#85852c", "h", "M-.5,-.87H.5L1,0L.5,.87H-.5L-1,0Z", _DASHED),
-}  # fmt: skip

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from slicewise.lab.errors import UserError
+from slicewise.lab.images import STYLES, in_style
 from slicewise.lab.report import flows as of_flows
 from slicewise.lab.report import latents, theory
 from slicewise.lab.report.best import Row
 from slicewise.lab.report.flow_runs import Flows
 from slicewise.lab.report.layout import (
-    STYLES,
     Block,
     Figure,
     Table,
@@ -53,7 +53,8 @@ def write_report(store: str | Path, out: str | Path) -> Path:
         with _written_to(folder):  # before drawing, which takes a while
             check_writable(folder)
         flows = [found for name in of_flows.TITLES if (found := Flows(kept, name)).asked_or_run]
-        blocks = _blocks(kept, flows)
+        with in_style():
+            blocks = _blocks(kept, flows)
         story = tell(kept, flows, blocks)
     page = _page(story, rows, Path(store))
     with _written_to(folder):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from slicewise.lab.experiments import CHECKS, Check, Measured, task_from
 from slicewise.lab.images import blank
 from slicewise.lab.report.best import Row
-from slicewise.lab.report.layout import Block, Figure, Table, as_figure
+from slicewise.lab.report.layout import Block, Table, as_figure
 from slicewise.lab.study import Store, as_json
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 TITLES = {"theory": "Theory, measured", "estimators": "Estimators: bias, variance and time"}
 
@@ -19,7 +24,9 @@ def blocks(store: Store, experiment: str = "theory") -> list[Block]:
     for name, check in CHECKS[experiment].items():
         found = of_one_preset(check, [r for r in rows if r["setting"] == name])
         if found:
-            figures.append(_figure(experiment, check, found))
+            figures.append(
+                as_figure(drawn(check, found), f"{experiment}-{name}", check.title, check.title)
+            )
             lines.append([check.title, check.statement, check.verdict(found)])
     if not figures:
         return []
@@ -39,8 +46,9 @@ def of_one_preset(check: Check, rows: list[Row]) -> list[Measured]:
     return [Measured(task, by_task[as_json(task)]) for task in found[chosen]]
 
 
-def _figure(experiment: str, check: Check, found: list[Measured]) -> Figure:
-    drawing = blank(11, 4.2)
+def drawn(check: Check, found: list[Measured]) -> Drawing:
+    """Draw the measurements of a check."""
+    drawing = blank(*check.size)
     (whole,) = drawing.subfigures(1, 1, squeeze=False).flat
     check.draw(whole, found)
-    return as_figure(drawing, f"{experiment}-{check.name}", check.title, check.title)
+    return drawing

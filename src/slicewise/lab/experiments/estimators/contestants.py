@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import slicewise as sw
-from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
+from slicewise.lab.images import PINK, SKY, STYLES, YELLOW
 from slicewise.parts import LowDiscrepancy
 from slicewise.sampling import Randomness, orthonormal
 
@@ -28,28 +28,30 @@ class Contestant:
     """An estimator that evaluates L slices; `dimension` is set if it works in one dimension only."""
 
     recipe: Callable[[int], sw.Recipe]
-    color: str
+    color: str | None = None  # None for gray: those that gain little over sw
     line: str = "-"
     dimension: int | None = None
     reduces: bool = False  # whether it estimates SW in the k dimensions of the data
 
 
+# Of points that are spread over the sphere and rotated.
+_BROWN = "#8c510a"
 CONTESTANTS = {
-    "sw": Contestant(_named("sw"), GRAY),
-    "orthosw": Contestant(_named("orthosw"), BLUE),
-    "rqsw": Contestant(_named("rqsw"), ORANGE),
-    "rqsw spiral": Contestant(_named("rqsw", points="spiral"), ORANGE, "--", 3),
-    "rqsw equal-area": Contestant(_named("rqsw", points="equal_area"), ORANGE, ":", 3),
-    "rqsw coulomb": Contestant(_named("rqsw", points="coulomb"), ORANGE, "-.", 3),
-    "qsw": Contestant(_named("qsw"), "#e69f00", "--"),
-    "even": Contestant(lambda n: sw.Recipe(LowDiscrepancy(n)), "#56b4e9"),
-    "lcvsw": Contestant(_named("lcvsw"), GREEN),
-    "ucvsw": Contestant(_named("ucvsw"), GREEN, "--"),
-    "gaussiansw": Contestant(_named("gaussiansw"), GRAY, ":"),
-    "omsw": Contestant(lambda n: sw.VARIANTS["omsw"](n_slices=n, n_steps=5), BLUE, ":"),
-    "rmsw": Contestant(lambda n: sw.VARIANTS["rmsw"](n_slices=n, n_steps=5), GRAY, "-."),
-    "phisw": Contestant(_named("phisw"), "#cc79a7", reduces=True),
-    "momentsw": Contestant(lambda n: sw.VARIANTS["momentsw"](check=False), "black", ":"),
+    "sw": Contestant(_named("sw"), STYLES["sw"].color),
+    "orthosw": Contestant(_named("orthosw"), YELLOW),
+    "rqsw": Contestant(_named("rqsw"), _BROWN),
+    "rqsw spiral": Contestant(_named("rqsw", points="spiral"), _BROWN, "--", 3),
+    "rqsw equal-area": Contestant(_named("rqsw", points="equal_area"), _BROWN, ":", 3),
+    "rqsw coulomb": Contestant(_named("rqsw", points="coulomb"), _BROWN, "-.", 3),
+    "qsw": Contestant(_named("qsw")),
+    "even": Contestant(lambda n: sw.Recipe(LowDiscrepancy(n)), SKY),
+    "lcvsw": Contestant(_named("lcvsw"), "black"),
+    "ucvsw": Contestant(_named("ucvsw"), "black", "--"),
+    "gaussiansw": Contestant(_named("gaussiansw")),
+    "omsw": Contestant(lambda n: sw.VARIANTS["omsw"](n_slices=n, n_steps=5)),
+    "rmsw": Contestant(lambda n: sw.VARIANTS["rmsw"](n_slices=n, n_steps=5)),
+    "phisw": Contestant(_named("phisw"), PINK, reduces=True),
+    "momentsw": Contestant(lambda n: sw.VARIANTS["momentsw"](check=False)),
 }
 
 

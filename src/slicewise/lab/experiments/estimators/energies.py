@@ -19,18 +19,22 @@ from slicewise.lab.experiments.check import (
     column,
     generator_of,
     grouped,
-    label,
     seeded,
 )
 from slicewise.lab.experiments.estimators.contestants import samples
-from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
+from slicewise.lab.images import PAGE_WIDTH, SKY, STYLES, YELLOW
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
-# How many slices each evaluates for one that enters the mean, and its color.
+# How many slices each evaluates for one that enters the mean; its color and mark.
 PRICED = {"ebsw": 1, "sirebsw": 2, "imhebsw": 3, "rmhebsw": 3}
-_COLORS = {"ebsw": GRAY, "sirebsw": BLUE, "imhebsw": ORANGE, "rmhebsw": GREEN}
+_LOOKS = {
+    "ebsw": (STYLES["ebsw"].color, STYLES["ebsw"].mark),
+    "sirebsw": (YELLOW, "o"),
+    "imhebsw": (SKY, "s"),
+    "rmhebsw": ("black", "^"),
+}
 
 
 def tasks(preset: str) -> list[Task]:
@@ -90,34 +94,54 @@ def measure(task: Task) -> Measures:
 
 
 def draw(figure: SubFigure, every: list[Measured]) -> None:
-    """Draw errors against slices evaluated, a panel for each temperature."""
+    """Draw errors against slices evaluated: a column for each setting, a row for each temperature."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     laws = grouped(every, "d", "k", "temperature")
-    rows = 1 if len(laws) <= 4 else 2
-    panels = figure.subplots(rows, -(-len(laws) // rows), sharex=True, squeeze=False)
-    for panel, ((d, k, t), some) in zip(panels.flat, laws.items(), strict=False):
+    settings = list(grouped(every, "d", "k"))
+    temperatures = [t for (t,) in grouped(every, "temperature")]
+    panels = figure.subplots(len(temperatures), len(settings), sharex=True, sharey="col", squeeze=False)  # fmt: skip
+    for (d, k, t), some in laws.items():
+        panel = panels[temperatures.index(t), settings.index((d, k))]
         for (name,), mine in grouped(some, "estimator").items():
-            x, color = column(mine, "priced"), _COLORS[name]
-            panel.plot(x, column(mine, "measured"), "o-", color=color, markersize=3, label=name)
+            x, (color, mark) = column(mine, "priced"), _LOOKS[name]
+            panel.plot(x, column(mine, "measured"), mark, ls="-", color=color, ms=4, label=name)
             panel.plot(x, abs(column(mine, "bias")), ":", color=color, linewidth=1)
-        panel.set_title(f"d = {d}, k = {k}, T = {t:g} SW²", fontsize=7)
-        label(panel, "", "", log="xy", fontsize=6)
-        panel.tick_params(which="both", labelsize=5)
-        if panel is not panels.flat[0]:
-            panel.get_legend().remove()
-    for empty in list(panels.flat)[len(laws) :]:
-        empty.set_axis_off()
-    figure.supxlabel("slices evaluated", fontsize="small")
-    figure.supylabel("relative error of EBSW; its bias dotted", fontsize="small")
+        panel.set(xscale="log", yscale="log")
+        if panel in panels[0]:
+            panel.set_title(f"d = {d}, k = {k}")
+        if panel in panels[:, 0]:
+            panel.set_ylabel(f"error (bias: dotted)\nat temperature {t:g} SW₂²")
+        panel.set_xticks([30, 100, 300, 900], ["30", "", "300", ""])
+        panel.minorticks_off()
+        panel.grid()
+    for panel in panels[0]:
+        low, high = panel.get_ylim()
+        if high < 100 * low:
+            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+            panel.yaxis.set_major_formatter("{x:g}")
+            panel.yaxis.set_minor_formatter(NullFormatter())
+    wins, _ = _wins(every)
+    figure.suptitle(f"Importance weights (ebsw) have the least error in {wins['ebsw']} of {sum(wins.values())} settings")  # fmt: skip
+    for panel in panels[-1]:
+        panel.set_xlabel("slices evaluated")
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
 
 
-def verdict(every: list[Measured]) -> str:
-    """Say which estimator has the least error, and how often."""
+def _wins(every: list[Measured]) -> tuple[dict[str, int], float]:
+    """Return how often each has the least error, and the largest ratio of an error to that of ebsw."""
     wins = dict.fromkeys(PRICED, 0)
     worst = 0.0
     for some in grouped(every, "d", "k", "temperature", "priced").values():
         errors = {one.task["estimator"]: one.measures["measured"] for one in some}
         wins[min(errors, key=lambda name: errors[name])] += 1
         worst = max(worst, max(errors.values()) / errors["ebsw"])
+    return wins, worst
+
+
+def verdict(every: list[Measured]) -> str:
+    """Say which estimator has the least error, and how often."""
+    wins, worst = _wins(every)
     told = ", ".join(f"{name} {count}" for name, count in wins.items())
     return (
         f"Number of the {sum(wins.values())} settings in which each has the least error: {told}. At equal numbers of slices evaluated "
@@ -133,4 +157,5 @@ ENERGIES = Check(
     measure=measure,
     draw=draw,
     verdict=verdict,
+    size=(PAGE_WIDTH, 4.8),
 )

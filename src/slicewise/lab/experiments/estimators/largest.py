@@ -17,11 +17,10 @@ from slicewise.lab.experiments.check import (
     column,
     generator_of,
     grouped,
-    label,
     seeded,
 )
 from slicewise.lab.experiments.estimators.contestants import samples
-from slicewise.lab.images import BLUE, GRAY, GREEN, ORANGE
+from slicewise.lab.images import PAGE_WIDTH, SKY, STYLES, YELLOW
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
@@ -32,7 +31,8 @@ _WAYS: dict[str, dict[str, Any]] = {
     "ten climbs, T = 10": {"restarts": 10},
     "a search": {"search": 100, "restarts": 10, "n_steps": 50},
 }
-_COLORS = dict(zip(_WAYS, (GRAY, ORANGE, BLUE, GREEN), strict=True))
+# All are maxsw: in its color the default, and those that search more in others.
+_LOOKS = dict(zip(_WAYS, ((STYLES["maxsw"].color, "s"), (YELLOW, "o"), (SKY, "D"), ("black", "^")), strict=True))  # fmt: skip
 
 
 def tasks(preset: str) -> list[Task]:
@@ -75,14 +75,21 @@ def measure(task: Task) -> Measures:
 def draw(figure: SubFigure, every: list[Measured]) -> None:
     """Draw the share of the bound, mean and least."""
     axes = figure.subplots()
-    places = [f"d = {d}, k = {k}" for d, k in grouped(every, "d", "k")]
+    places = [f"d = {d}\nk = {k}" for d, k in grouped(every, "d", "k")]
+    worst = {}
     for shift, ((way,), some) in enumerate(grouped(every, "way").items()):
         at = [i + 0.18 * (shift - 1.5) for i in range(len(places))]
-        mean, least = column(some, "measured"), column(some, "least")
-        axes.errorbar(at, mean, yerr=[mean - least, 0 * mean], fmt="o", color=_COLORS[way], capsize=2, label=way)  # fmt: skip
-    axes.axhline(1, color="black", linewidth=0.6)
-    axes.set_xticks(range(len(places)), places, fontsize="small")
-    label(axes, "", "value / upper bound; down to the least of all seeds")
+        mean, least = 100 * column(some, "measured"), 100 * column(some, "least")
+        worst[way] = least.min()
+        color, mark = _LOOKS[way]
+        axes.errorbar(at, mean, yerr=[mean - least, 0 * mean], fmt=mark, ms=5, color=color, capsize=2, label=way.replace("climb", "ascent"))  # fmt: skip
+    axes.axhline(100, color="black", linewidth=0.6)
+    axes.set_xticks(range(len(places)), places)
+    axes.set_ylabel("% of the upper bound:\nmean, and least of all seeds")
+    axes.grid(axis="y")
+    first, *_, last = worst
+    axes.set_title(f"A search finds at least {worst[last]:.1f} % of the bound of the largest slice, one short ascent {worst[first]:.1f} %")  # fmt: skip
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
 
 
 def verdict(every: list[Measured]) -> str:
@@ -106,4 +113,5 @@ LARGEST = Check(
     measure=measure,
     draw=draw,
     verdict=verdict,
+    size=(PAGE_WIDTH, 3.6),
 )

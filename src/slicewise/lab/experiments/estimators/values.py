@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,14 +19,15 @@ from slicewise.lab.experiments.check import (
     column,
     generator_of,
     grouped,
-    label,
     seeded,
 )
 from slicewise.lab.experiments.estimators.contestants import CONTESTANTS, entered, samples, truth
+from slicewise.lab.images import PAGE_WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
+_COLUMNS = 3  # of panels
 # Dimensions of the space and of the data, and whether the means differ.
 PLACES = (
     *((d, k, True) for d, k in ((2, 2), (3, 3), (10, 2), (10, 10), (100, 2), (100, 100))),
@@ -86,25 +87,49 @@ def measure(task: Task) -> Measures:
 
 
 def draw(figure: SubFigure, every: list[Measured]) -> None:
-    """Draw the relative error against L, a panel for each setting."""
+    """Draw the relative error against L, a panel for each setting; its title names what beats sw at the largest L."""
     places = grouped(every, "d", "k", "moved")
-    panels = figure.subplots(2, len(places) // 2 + 1, sharex=True, squeeze=False)
+    lines = -(-len(places) // _COLUMNS)
+    panels = figure.subplots(lines, _COLUMNS, sharex=True, squeeze=False)
+    count = int(column(every, "n_slices").max())
+    beaten = 0
     for panel, ((d, k, moved), some) in zip(panels.flat, places.items(), strict=False):
         for (name,), mine in grouped(some, "estimator").items():
             one = CONTESTANTS[name]
-            x, y = column(mine, "n_slices"), column(mine, "measured")
-            panel.plot(x, y, color=one.color, linestyle=one.line, linewidth=1.2, label=name)
-        panel.set_title(f"d = {d}, k = {k}" + ("" if moved else ", one mean"), fontsize=7)
-        label(panel, "", "", log="xy")
-        panel.tick_params(labelsize=6)
-        panel.yaxis.set_minor_formatter(lambda value, place: "")
-        panel.get_legend().remove()
+            look: dict[str, Any] = {"color": "0.75", "linewidth": 0.9, "zorder": 1}
+            if one.color is not None:
+                look = {"color": one.color, "linestyle": one.line, "zorder": 2, "label": name}
+                look["linewidth"] = 2.2 if name == "sw" else 1.4
+            panel.plot(column(mine, "n_slices"), column(mine, "measured"), **look)
+        winner = _better([one for one in some if one.task["n_slices"] == count])
+        beaten += winner is not None
+        place = f"d = {d}, k = {k}{'' if moved else ', one mean'}"
+        panel.set_title(f"{place}\n{f'least: {winner}' if winner else 'nothing beats sw'}")
+        panel.set(xscale="log", yscale="log")
+        panel.minorticks_off()
+        panel.grid()
+    for panel in panels[:, 0]:
+        panel.set_ylabel("relative error")
+    for panel in panels[-1]:
+        panel.set_xlabel("slices L")
     for empty in list(panels.flat)[len(places) :]:
         empty.set_axis_off()
-    figure.supxlabel("slices $L$", fontsize="small")
-    figure.supylabel("relative error of SW$_2^2$", fontsize="small")
+    figure.suptitle(f"SW₂² by {count:,} slices: in {beaten} of {len(places)} settings another estimator beats sw")  # fmt: skip
     known = {t: h for panel in panels.flat for h, t in zip(*panel.get_legend_handles_labels(), strict=True)}  # fmt: skip
-    figure.legend(known.values(), known, loc="lower right", ncols=1, fontsize=6, frameon=False)
+    others = [name for (name,) in grouped(every, "estimator") if CONTESTANTS[name].color is None]
+    if others:
+        known[", ".join(others[:2]) + ",\n" + ", ".join(others[2:])] = panels.flat[0].plot([], [], color="0.75")[0]  # fmt: skip
+    figure.legend(known.values(), known, loc="outside lower center", ncols=4)
+
+
+def _better(some: list[Measured]) -> str | None:
+    """Return the random estimator with the least error, if it is that of sw less two standard errors of their difference."""
+    random = [one for one in some if one.measures["std"] > _FIXED]
+    least = min(random, key=lambda one: one.measures["measured"])
+    (plain,) = (one for one in some if one.task["estimator"] == "sw")
+    doubt = math.hypot(least.measures["stderr"], plain.measures["stderr"])
+    gain = plain.measures["measured"] - least.measures["measured"]
+    return str(least.task["estimator"]) if gain > 2 * doubt else None
 
 
 Place = tuple[int, int, bool, int]
@@ -165,4 +190,5 @@ VALUES = Check(
     measure=measure,
     draw=draw,
     verdict=verdict,
+    size=(PAGE_WIDTH, 9.4),
 )

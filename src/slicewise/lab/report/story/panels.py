@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from slicewise.lab.report.layout import STYLES
+from slicewise.lab.images import STYLES
 from slicewise.lab.report.story.endings import REACHED, percent
 
 _WIDTH, _HEIGHT = 360, 300
