@@ -87,8 +87,9 @@ def _one_call(rng: np.random.Generator, tally: Tally, seed: int) -> None:
         if largest > 0:
             expected = largest * (w * (distances / largest) ** _LONG(p)).sum() ** (1 / _LONG(p))
         value = float(found.value[i])
-        # A projection rounds by the size of the coordinates; what is nearer than that cannot be told apart.
-        coarse = float(max(abs(u).max(), abs(v).max()))
+        # A projection rounds by the size of the coordinates; what is nearer than that cannot be told apart. By Hölder's
+        # inequality the value is off by that times (Σ w)^(1/p), which is more than one for weights 1/cos² of slices.
+        coarse = float(max(abs(u).max(), abs(v).max())) * max(1.0, float(w.sum())) ** (1 / p)
         room = 40 * eps * (float(expected) + coarse * math.sqrt(d)) * max(1, n)
         good = abs(value - float(expected)) <= room + float(torch.finfo(dtype).tiny)
         tally.case(None if good else f"{how}: {value:.9g} for {float(expected):.9g}")

@@ -138,6 +138,12 @@ def test_wrong_numbers_in_a_whole_file_are_refused(tmp_path):
     for wrong in ({"x": torch.ones(3), "step": 4}, {"x": torch.tensor([1, 1, 1.5]), "step": 3}):
         stored(file, content=wrong)
         refused(file, "damaged", "checksum")
+    inside_itself: list[object] = []
+    inside_itself.append(inside_itself)
+    odd = torch.ones(1, dtype=torch.int64).as_strided((1,), (0,))
+    for wrong in ({"x": inside_itself}, {"x": odd}):
+        stored(file, content=wrong)
+        refused(file, "damaged", "checksum")
 
 
 def test_other_versions_are_refused(tmp_path):
