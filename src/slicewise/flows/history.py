@@ -20,7 +20,8 @@ class Recording:
 
     Args:
         w2_at: Numbers of steps after which to compute the exact W_2 (extra `exact`), e.g. `[0, 100]`.
-        particles_at: Numbers of steps after which to keep a copy of all particles.
+        particles_at: Numbers of steps after which to keep a copy of all particles; for steps that a run did not make,
+            its last ones.
         checkpoint: A file to resume from if it exists, and to write every 30 seconds and at the end, also after an
             interrupt. The file on disk is always whole, and a resumed flow continues bit for bit.
         progress_bar: True shows a progress bar, False does not, None does on a terminal.
