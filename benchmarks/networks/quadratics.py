@@ -39,6 +39,7 @@ RULES: dict[str, tuple[Share, Callable[[float], float]]] = {
     "ρ^½ t*, linear decrease": (Share(0.5), linear_decay),
     "ρ^½ t*, to a hundredth": (Share(0.5), half_decay),
     "the rule": (BOUNDED, half_decay),
+    "ρ^¾ (1 + 0.9 ρ²) t*, to a hundredth": (Share(0.75, 1.9, 2.0), half_decay),
     "1.9 ρ^0.9 t*, to a hundredth": (Share(0.9, 1.9, 0.0), half_decay),
 }
 

@@ -61,7 +61,7 @@ class Walker:
 
     # Of the rule and of what it keeps between steps. Raise it when either changes: states that another version saved are
     # refused, and stored runs of it are made anew.
-    version = 4
+    version = 5
 
     def __init__(
         self,
