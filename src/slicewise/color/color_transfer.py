@@ -23,7 +23,7 @@ from slicewise.color.images import (
 )
 from slicewise.color.linear import bounded_transport, linear_field, linear_transport
 from slicewise.color.map_files import load_map, save_map
-from slicewise.color.natural import Judge, follow_target
+from slicewise.color.natural import Judge, better, follow_target
 from slicewise.color.spaces import SPACES
 from slicewise.color.threads import one_thread
 from slicewise.flows import Recording, Stopping, flow
@@ -231,11 +231,8 @@ class ColorTransfer:
                 for _ in range(_CORRECTIONS if self.palette is None else 0):
                     found = self._flow(best.field, source, target, generator, space, judge)
                     field = fit(best.smoothness, best.field)
-                    cost = judge.cost(field)
-                    gain = best.cost - cost
-                    if gain > 0:
-                        best = best._replace(field=field, cost=cost)
-                    if gain <= _LEAST_GAIN:
+                    best, before = better(best, field, best.smoothness, judge), best
+                    if before.cost - best.cost <= _LEAST_GAIN:
                         break
                 field = best.field
                 tick(rounds + 1, "")

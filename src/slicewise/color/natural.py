@@ -23,6 +23,9 @@ _PRICE = 15.0
 # How many times that of the linear map, or of the source itself, the other measures may be.
 _OF_LINEAR, _OF_SOURCE = 2.0, 3.0
 _LIMITED = ("seams", "hue_jumps", "grain", "halos")
+# What the source has none of may be this, in ΔE, and so many times that of the linear map: chosen by eye.
+_LEAST = {"stretch": (12.0, 1.0), "skin_stretch": (4.0, 1.0), "reversals": (1.5, 2.0)}
+_HALVINGS = 3  # of the way from a field to one that is refused
 # Pixels and even slices by which the distance to the target is computed.
 _PIXELS, _SLICES = 4096, 32
 _STEPS_BACK = (
@@ -62,7 +65,10 @@ class Judge:
         for copy, regions in zip(self._copies, self._regions, strict=True):
             before = regions.compare(copy)
             after = regions.compare((copy + look_up(linear, copy)).clamp(0, 1))
-            self._limits.append({name: _limit(name, before, after) for name in _LIMITED})
+            limits = {name: _limit(name, before, after) for name in _LIMITED}
+            for name, (least, times) in _LEAST.items():
+                limits[name] = max(least, times * getattr(after, name))
+            self._limits.append(limits)
         self._target = _some(255 * target.double(), _PIXELS)
 
     def cost(self, field: Tensor) -> float:
@@ -114,6 +120,28 @@ class Chosen(NamedTuple):
     cost: float
 
 
+def better(best: Chosen, field: Tensor, smoothness: float, judge: Costs) -> Chosen:
+    """Return the best of a field, of the parts of it that the judge does not refuse, and of what was best before."""
+    cost = judge.cost(field)
+    if cost == math.inf:
+        return _part_of(best, field, smoothness, judge)
+    return Chosen(field, smoothness, cost) if cost < best.cost else best
+
+
+def _part_of(best: Chosen, refused: Tensor, smoothness: float, judge: Costs) -> Chosen:
+    """Go from the best field towards one that is refused, by bisection, as far as that is allowed and costs less."""
+    found, low, high = best, 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        blend = torch.lerp(best.field, refused, middle)
+        cost = judge.cost(blend)
+        if cost < found.cost:
+            between = best.smoothness ** (1 - middle) * smoothness**middle
+            found = Chosen(blend, between, cost)
+        low, high = (middle, high) if cost < math.inf else (low, middle)
+    return found
+
+
 def follow_target(base: Tensor, fit: Callable[[float, Tensor], Tensor], judge: Costs) -> Chosen:
     """Return the field that costs least.
 
@@ -123,14 +151,16 @@ def follow_target(base: Tensor, fit: Callable[[float, Tensor], Tensor], judge: C
         judge: Of artifacts, and of the distance to the target.
     """
     best = Chosen(base, LADDER[0], judge.cost(base))
-    tried, worse = base, 0
+    tried, worse, refused = base, 0, None
     for smoothness in LADDER:
         tried = fit(smoothness, tried)
         cost = judge.cost(tried)
         if cost < best.cost:
-            best, worse = Chosen(tried, smoothness, cost), 0
+            best, worse, refused = Chosen(tried, smoothness, cost), 0, None
         else:
+            if cost == math.inf and refused is None:
+                refused = tried, smoothness
             worse += 1
             if worse > _STEPS_BACK:
                 break
-    return best
+    return best if refused is None else _part_of(best, *refused, judge)
