@@ -21,11 +21,10 @@ _FINE, _BROAD = 1.5, 6.0  # blurs in pixels: without grain, and of the surroundi
 _POWER = 4  # of the means over pixels: few strong artifacts count more than many weak ones
 _LEAST_REGION, _LEAST_SKIN = 0.02, 0.05  # fractions of the image
 _CLIPPED = 0.5 / 255
-# Colors across a blotch: the longer side of the image, over this. Differences may double there, those of skin grow by half.
-_BLOTCH = 14
-_STRETCH, _SKIN_STRETCH = 2.0, 1.5
+# Colors of skin across a blotch: the longer side of the image, over this, and how much their differences may grow.
+_BLOTCH, _SKIN_GROWTH = 14, 1.5
 # What may be skin, in CIELAB: hue in degrees, chroma and lightness. Fur, wood and sand have such colors as well.
-_SKIN_HUE, _SKIN_CHROMA, _SKIN_LIGHTNESS = (-20, 80), (5, 50), (20, 95)
+_SKIN_HUE, _SKIN_CHROMA, _SKIN_LIGHTNESS = (25, 70), (12, 45), (30, 90)
 _ORDER = 6  # pixels between those whose order of lightness is compared
 _LEAST_ORDER = 1.0  # difference of lightness that has an order
 
@@ -42,9 +41,8 @@ class Artifacts(NamedTuple):
         clipped: Fraction of pixels of which a channel became 0 or 1.
         steepness: The gradient itself where the source is smooth (after the blur of 1.5 pixels). A stronger contrast
             raises it as a seam does.
-        stretch: By how much colors that are a fourteenth of the longer side apart differ more than twice as much as in
-            the source: clouds on a backdrop, two colors where there was one.
-        skin_stretch: The same of what may be skin, beyond one and a half times: the eye is quick to find blotches there.
+        blotches: By how much colors of skin, a fourteenth of the longer side apart, differ more than one and a half times
+            as much as in the source. Fur and wood may have these colors too.
         reversals: By how much what was darker 6 pixels apart has become lighter: rims around stars, eyes like a negative.
     """
 
@@ -54,8 +52,7 @@ class Artifacts(NamedTuple):
     halos: float
     clipped: float
     steepness: float
-    stretch: float
-    skin_stretch: float
+    blotches: float
     reversals: float
 
 
@@ -82,8 +79,7 @@ class SourceRegions:
         counted = torch.ones_like(self._smooth) if seen is None else seen.expand_as(self._smooth)
         self._across = max(1, round(max(colors.shape[:2]) / _BLOTCH))
         self._sizes = [step.norm(dim=1, keepdim=True) for step in _steps(fine, self._across)]
-        self._counted = _both(counted, self._across)
-        self._skin = _both(counted & _like_skin(fine), self._across)
+        self._skin = _both(counted & skin_colored(fine), self._across)
         self._order = [_sign_of_large(step) for step in _steps(fine[:, :1], _ORDER)]
         self._ordered = _both(counted, _ORDER)
 
@@ -103,13 +99,13 @@ class SourceRegions:
             halos=_mean(_gradient(lab), self._beside),
             clipped=float((_at_the_limits(colors) & ~self._clipped).float().mean()),
             steepness=_mean(gradient, self._smooth),
-            stretch=_mean_of_all(_excess(sizes, self._sizes, _STRETCH), self._counted),
-            skin_stretch=_mean_of_all(
-                _excess(sizes, self._sizes, _SKIN_STRETCH), self._skin, _LEAST_SKIN
+            blotches=_mean_of_all(
+                [now - _SKIN_GROWTH * was for now, was in zip(sizes, self._sizes, strict=True)],
+                self._skin,
+                _LEAST_SKIN,
             ),
             reversals=_mean_of_all(
-                [-after * before for after, before in zip(order, self._order, strict=True)],
-                self._ordered,
+                [-now * was for now, was in zip(order, self._order, strict=True)], self._ordered
             ),
         )
 
@@ -139,11 +135,6 @@ def _mean_of_all(
     return _mean(flat, torch.cat([part.flatten() for part in where]), least=least)
 
 
-def _excess(after: Sequence[Tensor], before: Sequence[Tensor], factor: float) -> list[Tensor]:
-    """By how much differences have become larger than `factor` times what they were."""
-    return [a - factor * b for a, b in zip(after, before, strict=True)]
-
-
 def _steps(image: Tensor, apart: int) -> list[Tensor]:
     """The differences (1, c, h, w) of pixels some pixels apart, along both axes: what is right or below less the other."""
     return [ends[1] - ends[0] for ends in _ends(image, apart)]
@@ -167,8 +158,8 @@ def _sign_of_large(step: Tensor) -> Tensor:
     return torch.where(step.abs() > _LEAST_ORDER, step.sign(), 0)
 
 
-def _like_skin(lab: Tensor) -> Tensor:
-    """Where (1, 1, H, W) colors may be those of skin."""
+def skin_colored(lab: Tensor) -> Tensor:
+    """Where (1, 1, H, W) colors (1, 3, H, W) of CIELAB may be those of skin."""
     lightness, a, b = lab[0]
     hue = torch.rad2deg(torch.atan2(b, a))
     found = torch.ones_like(lightness, dtype=torch.bool)

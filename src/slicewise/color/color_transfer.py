@@ -228,6 +228,7 @@ class ColorTransfer:
                 best = follow_target(base, fit, judge)
                 # What the local maps hold back is asked for again, from where they left the pixels of the copies.
                 # One such round is enough for most images; one that is all grain gains by several.
+                judge.keep_order(best.field)
                 for _ in range(_CORRECTIONS if self.palette is None else 0):
                     found = self._flow(best.field, source, target, generator, space, judge)
                     field = fit(best.smoothness, best.field)

@@ -23,8 +23,9 @@ _PRICE = 15.0
 # How many times that of the linear map, or of the source itself, the other measures may be.
 _OF_LINEAR, _OF_SOURCE = 2.0, 3.0
 _LIMITED = ("seams", "hue_jumps", "grain", "halos")
-# What the source has none of may be this, in ΔE, and so many times that of the linear map: chosen by eye.
-_LEAST = {"stretch": (12.0, 1.0), "skin_stretch": (4.0, 1.0), "reversals": (1.5, 2.0)}
+# Blotches may be this, in ΔE, or so many times those of the linear map: chosen by eye.
+_BLOTCHES, _BLOTCHES_OF_LINEAR = 4.0, 1.25
+_REVERSALS = 2.0  # in ΔE, of fields that ask again for what was held back
 _HALVINGS = 3  # of the way from a field to one that is refused
 # Pixels and even slices by which the distance to the target is computed.
 _PIXELS, _SLICES = 4096, 32
@@ -53,7 +54,8 @@ class Judge:
 
     The price is √3 times SW_2 to the target's colors, in levels of 255 (an isotropic difference then costs its W_2), and
     15 levels for each ΔE per pixel by which smooth regions are steep. Seams, hue jumps, grain and halos may be twice those
-    of the unbounded linear map applied to each pixel, or three times those of the source, whichever is more.
+    of the unbounded linear map applied to each pixel, or three times those of the source, whichever is more; blotches of
+    skin 1.25 times those of the linear map, or 4 ΔE.
     """
 
     def __init__(self, copies: Sequence[SmallCopy], linear: Tensor, target: Tensor) -> None:
@@ -66,8 +68,7 @@ class Judge:
             before = regions.compare(copy)
             after = regions.compare((copy + look_up(linear, copy)).clamp(0, 1))
             limits = {name: _limit(name, before, after) for name in _LIMITED}
-            for name, (least, times) in _LEAST.items():
-                limits[name] = max(least, times * getattr(after, name))
+            limits["blotches"] = max(_BLOTCHES, _BLOTCHES_OF_LINEAR * after.blotches)
             self._limits.append(limits)
         self._target = _some(255 * target.double(), _PIXELS)
 
@@ -84,6 +85,16 @@ class Judge:
         # Slices are the same for all fields.
         apart = float(sliced_wasserstein(colors, self._target, "qsw", n_slices=_SLICES))
         return math.sqrt(3) * apart + _PRICE * steepness
+
+    def keep_order(self, field: Tensor) -> None:
+        """Refuse from now on what reverses the order of lightness more than this field (S, S, S, 3) does, or by 2 ΔE.
+
+        A field that asks again for what local maps hold back in calm areas asks too much of the pixels beside them: rims
+        around stars, whose centers turn dark.
+        """
+        for copy, regions, limits in zip(self._copies, self._regions, self._limits, strict=True):
+            found = regions.compare(self._moved(copy, field))
+            limits["reversals"] = max(_REVERSALS, found.reversals)
 
     def shown(self, field: Tensor, places: Tensor) -> Shown:
         """Return the pixels of the copies at places (n,) in [0, 1), and what a field makes of them."""
