@@ -21,7 +21,7 @@ from slicewise.color import (
     transfer,
 )
 from slicewise.color.comfyui import NODE_CLASS_MAPPINGS, SlicewiseMatchColors
-from slicewise.color.field import SIDE, look_up
+from slicewise.color.field import SIDE, lattice, look_up
 from slicewise.color.guided import _PAIRS, LocalMaps, _solve, guide
 from slicewise.color.images import SmallCopy
 from slicewise.color.linear import MAX_GAIN, bounded_transport, linear_transport
@@ -125,7 +125,11 @@ class TestArtifacts:
 
             def face(contrast, angle=angle):
                 chroma = 24 + contrast * ramp
-                lab = [torch.full_like(ramp, 60), chroma * math.cos(angle), chroma * math.sin(angle)]
+                lab = [
+                    torch.full_like(ramp, 60),
+                    chroma * math.cos(angle),
+                    chroma * math.sin(angle),
+                ]
                 return into_gamut(torch.stack(lab, -1) / 100)
 
             regions = SourceRegions(face(1.0))
@@ -141,7 +145,9 @@ class TestArtifacts:
         image = sky()
         regions = SourceRegions(image)
         assert regions.compare(image).reversals == 0
-        assert regions.compare((image - 0.6) * 0.2 + 0.6).reversals == 0  # flatter, in the same order
+        assert (
+            regions.compare((image - 0.6) * 0.2 + 0.6).reversals == 0
+        )  # flatter, in the same order
         lightness = 100 * to_cielab(image)[0, :, 0]
         apart = float((lightness[6:] - lightness[:-6]).mean())
         pairs = 96 * 122, 90 * 128  # along rows; along columns nothing changes
@@ -272,7 +278,11 @@ class TestNatural:
         assert better(best, base + 0.4, 30.0, Priced()).cost == pytest.approx(0.1)
         assert better(best, base - 0.4, 30.0, Priced()) is best
         part = better(best, base + 1, 30.0, Priced())
-        assert (float(part.field.max()), part.cost, part.smoothness) == (0.5, 0.0, pytest.approx(30.0))
+        assert (float(part.field.max()), part.cost, part.smoothness) == (
+            0.5,
+            0.0,
+            pytest.approx(30.0),
+        )
 
     def test_a_judge_prices_distance_and_steepness(self):
         image = sky(64, 96)
@@ -290,18 +300,32 @@ class TestNatural:
         assert judge.cost(step) == math.inf  # a seam, where the linear map has none
 
     def test_a_judge_refuses_two_colors_in_one_face(self):
-        """Skin that is nearly of one color becomes orange and blue, ever so smoothly; a wall of the same contrast may."""
-        side = torch.linspace(-1, 1, 160).expand(120, 160)
+        """Skin of soft shadows becomes orange and blue; a wall with such shadows may."""
+        shadows = torch.sin(torch.arange(160) * 2 * math.pi / 22).expand(120, 160)
         still = torch.zeros(SIDE, SIDE, SIDE, 3, dtype=torch.float64)
         level = torch.linspace(0, 1, SIDE, dtype=torch.float64)[:, None, None]  # of red
         split = still.clone()
         split[..., 0], split[..., 2] = 6 * (level - 0.7), -6 * (level - 0.7)
         for color, refused in (((0.7, 0.55, 0.47), True), ((0.7, 0.7, 0.7), False)):
-            image = (torch.tensor(color) + 0.01 * side.unsqueeze(-1)).float()
+            image = torch.tensor(color) + 0.05 * shadows.unsqueeze(-1)
             seen = torch.ones(120, 160, dtype=torch.bool)
             judge = Judge([SmallCopy(image, seen)], still, image.reshape(-1, 3))
-            judge._limits[0] |= {"seams": math.inf, "hue_jumps": math.inf}
+            judge._limits = [{"blotches": judge._limits[0]["blotches"]}]  # by them alone
             assert (judge.cost(split) == math.inf) == refused
+
+    def test_a_judge_keeps_the_order_of_lightness_once_it_is_told(self):
+        image = sky(48, 48)
+        nodes = lattice()
+        still, negative = torch.zeros_like(nodes), 1 - 2 * nodes
+        copy = SmallCopy(image, torch.ones(48, 48, dtype=torch.bool))
+        judge = Judge([copy], negative, image.reshape(-1, 3))
+        assert SourceRegions(image).compare(1 - image).reversals > 2.5
+        assert judge.cost(negative) < math.inf
+        judge.keep_order(still)
+        assert judge.cost(negative) == math.inf
+        assert judge.cost(still) < math.inf
+        judge.keep_order(negative)  # what the first choice does may stay
+        assert judge.cost(negative) < math.inf
 
     def test_a_judge_shows_pixels_as_they_will_be(self):
         image = sky(64, 96)
