@@ -155,6 +155,7 @@ def _ends(image: Tensor, apart: int) -> list[tuple[Tensor, Tensor]]:
 
 
 def _sign_of_large(step: Tensor) -> Tensor:
+    """−1 or 1, and 0 where a difference is too small to have an order."""
     return torch.where(step.abs() > _LEAST_ORDER, step.sign(), 0)
 
 

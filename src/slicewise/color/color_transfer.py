@@ -73,8 +73,8 @@ class ColorTransfer:
         variant: The sliced distance, one with linear slices: a name of `VARIANTS`, a `Variant` or a `Recipe`.
         look: "linear" is the linear optimal-transport map with bounded gains: safe, and only roughly the target's
             colors. "natural" starts from it and follows the target as far as the image at hand shows no seams, hue
-            jumps, grain or halos beyond those of a linear map. "exact" brings the palettes as close as a smooth map
-            can, at the risk of such artifacts.
+            jumps, grain, halos or blotched skin beyond those of a linear map. "exact" brings the palettes as close as a
+            smooth map can, at the risk of such artifacts.
         space: Color space in which colors are compared: "srgb" (as stored), "oklab" or "cielab" (perceptual), "linear"
             (light). None is "oklab" for the look "exact", and "srgb" for the others.
         palette: None flows pixels. A number flows k-means palettes of that many colors, weighted by the pixels each
@@ -233,7 +233,7 @@ class ColorTransfer:
                     found = self._flow(best.field, source, target, generator, space, judge)
                     field = fit(best.smoothness, best.field)
                     best, before = better(best, field, best.smoothness, judge), best
-                    if before.cost - best.cost <= _LEAST_GAIN:
+                    if not before.cost - best.cost > _LEAST_GAIN:  # also where all was refused
                         break
                 field = best.field
                 tick(rounds + 1, "")
