@@ -8,11 +8,12 @@ import torch
 import slicewise as sw
 from benchmarks.color.contenders import Array
 from slicewise.color import SourceRegions
+from slicewise.color.artifacts import skin_colored
 from slicewise.lab.images.frames import palette_w2
 
-ARTIFACTS = ("seams", "steepness", "hue_jumps", "grain", "halos", "clipped", "skin")
-# Skin in CIELAB: hue in degrees, chroma and lightness. It takes in some wood and sand as well.
-_SKIN_HUE, _SKIN_CHROMA, _SKIN_LIGHTNESS = (25, 70), (12, 45), (30, 90)
+ARTIFACTS = (
+    "seams", "steepness", "hue_jumps", "grain", "halos", "blotches", "reversals", "clipped", "skin",
+)  # fmt: skip
 
 
 def judged(source: Array, moved: Array, target: Array, *, repeats: int = 4) -> dict[str, float]:
@@ -50,19 +51,13 @@ def skin_shift(source: Array, moved: Array) -> float:
     from skimage.color import rgb2lab
 
     before, after = (rgb2lab(one).reshape(-1, 3) for one in (source, moved))
-    hue, chroma = _hue_chroma(before)
-    skin = np.ones(len(before), bool)
-    for values, (low, high) in (
-        (hue, _SKIN_HUE),
-        (chroma, _SKIN_CHROMA),
-        (before[:, 0], _SKIN_LIGHTNESS),
-    ):
-        skin &= (values >= low) & (values <= high)
+    hue = _hue(before)
+    skin = skin_colored(torch.from_numpy(before.T[None, :, :, None])).flatten().numpy()
     if skin.mean() < 0.02:
         return float("nan")
-    shift = (_hue_chroma(after[skin])[0] - hue[skin] + 180) % 360 - 180
+    shift = (_hue(after[skin]) - hue[skin] + 180) % 360 - 180
     return float(np.abs(shift).mean())
 
 
-def _hue_chroma(lab: Array) -> tuple[Array, Array]:
-    return np.degrees(np.arctan2(lab[:, 2], lab[:, 1])) % 360, np.hypot(lab[:, 1], lab[:, 2])
+def _hue(lab: Array) -> Array:
+    return np.degrees(np.arctan2(lab[:, 2], lab[:, 1])) % 360

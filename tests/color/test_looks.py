@@ -21,11 +21,11 @@ from slicewise.color import (
     transfer,
 )
 from slicewise.color.comfyui import NODE_CLASS_MAPPINGS, SlicewiseMatchColors
-from slicewise.color.field import SIDE, look_up
+from slicewise.color.field import SIDE, lattice, look_up
 from slicewise.color.guided import _PAIRS, LocalMaps, _solve, guide
 from slicewise.color.images import SmallCopy
 from slicewise.color.linear import MAX_GAIN, bounded_transport, linear_transport
-from slicewise.color.natural import _PRICE, Judge, follow_target
+from slicewise.color.natural import _PRICE, Chosen, Judge, better, follow_target
 from slicewise.color.spaces import into_gamut, to_cielab
 from slicewise.lab.images.frames import palette_w2
 
@@ -114,6 +114,49 @@ class TestArtifacts:
         ringing[::2, 62:65] += 0.08
         assert regions.compare(ringing).halos > 2 * regions.compare(image).halos + 1
         assert SourceRegions(sky()).compare(sky()).halos == 0  # there is no silhouette
+
+    def test_differences_of_skin_may_grow_by_half(self):
+        """A face whose chroma has the slope of the ramp, of the hue of skin or of another one."""
+        ramp = torch.linspace(-4, 4, 140).expand(70, 140)
+        # Of colors 10 pixels apart those along rows differ, by 8 · 10 / 139; those along columns do not.
+        before, share = 80 / 139, (70 * 130 / (70 * 130 + 60 * 140)) ** 0.25
+        for hue, skin in ((40, True), (250, False)):
+            angle = math.radians(hue)
+
+            def face(contrast, angle=angle):
+                chroma = 24 + contrast * ramp
+                lab = [
+                    torch.full_like(ramp, 60),
+                    chroma * math.cos(angle),
+                    chroma * math.sin(angle),
+                ]
+                return into_gamut(torch.stack(lab, -1) / 100)
+
+            regions = SourceRegions(face(1.0))
+            for contrast in (1.0, 1.4, 3.0):
+                wanted = max(0, contrast - 1.5) * before * share if skin else 0
+                found = regions.compare(face(contrast)).blotches
+                assert found == pytest.approx(wanted, abs=0.05)
+        cat = torch.full((70, 140, 3), 0.5)
+        cat[:4] = face(1.0)[:4]  # too little of it to be a face
+        assert SourceRegions(cat).compare(cat.flip(0)).blotches == 0
+
+    def test_what_was_darker_and_is_lighter_is_reversed(self):
+        image = sky()
+        regions = SourceRegions(image)
+        assert regions.compare(image).reversals == 0
+        assert (
+            regions.compare((image - 0.6) * 0.2 + 0.6).reversals == 0
+        )  # flatter, in the same order
+        lightness = 100 * to_cielab(image)[0, :, 0]
+        apart = float((lightness[6:] - lightness[:-6]).mean())
+        pairs = 96 * 122, 90 * 128  # along rows; along columns nothing changes
+        wanted = apart * (pairs[0] / sum(pairs)) ** 0.25
+        assert regions.compare(image.flip(1)).reversals == pytest.approx(wanted, rel=0.1)
+
+    def test_small_images_have_no_distance(self):
+        found = SourceRegions(torch.rand(2, 3, 3)).compare(torch.rand(2, 3, 3))
+        assert all(math.isfinite(value) for value in found)
 
     def test_what_is_not_seen_does_not_count(self):
         image = sky()
@@ -217,7 +260,29 @@ class TestNatural:
         tried.clear()
         assert follow_target(base, fit, Priced(0.0)).field is base
         assert tried == [300.0, 100.0, 30.0]  # each cost more than the one before
-        assert follow_target(base, fit, Priced(2.0, limit=0.2)).smoothness == 10.0
+        # 1 / 10 is allowed and 1 / 3 is not; of the way between, 1 / 2 is refused, 1 / 4 and 3 / 8 are not.
+        part = follow_target(base, fit, Priced(2.0, limit=0.2))
+        assert float(part.field.max()) == pytest.approx(0.1 + 3 / 8 * (1 / 3 - 0.1))
+        assert part.smoothness == pytest.approx(10 ** (5 / 8) * 3 ** (3 / 8))
+        assert part.cost == pytest.approx(2.0 - float(part.field.max()))
+
+    def test_a_better_field_is_taken_whole_or_in_part_or_not(self):
+        base = torch.zeros(2, 2, 2, 3)
+
+        class Priced:
+            def cost(self, field):
+                move = float(field.max())
+                return math.inf if move > 0.6 else abs(move - 0.5)
+
+        best = Chosen(base, 30.0, 0.5)
+        assert better(best, base + 0.4, 30.0, Priced()).cost == pytest.approx(0.1)
+        assert better(best, base - 0.4, 30.0, Priced()) is best
+        part = better(best, base + 1, 30.0, Priced())
+        assert (float(part.field.max()), part.cost, part.smoothness) == (
+            0.5,
+            0.0,
+            pytest.approx(30.0),
+        )
 
     def test_a_judge_prices_distance_and_steepness(self):
         image = sky(64, 96)
@@ -233,6 +298,34 @@ class TestNatural:
         step = still.clone()
         step[SIDE // 2 :, :, :, 0] = 0.3
         assert judge.cost(step) == math.inf  # a seam, where the linear map has none
+
+    def test_a_judge_refuses_two_colors_in_one_face(self):
+        """Skin of soft shadows becomes orange and blue; a wall with such shadows may."""
+        shadows = torch.sin(torch.arange(160) * 2 * math.pi / 22).expand(120, 160)
+        still = torch.zeros(SIDE, SIDE, SIDE, 3, dtype=torch.float64)
+        level = torch.linspace(0, 1, SIDE, dtype=torch.float64)[:, None, None]  # of red
+        split = still.clone()
+        split[..., 0], split[..., 2] = 6 * (level - 0.7), -6 * (level - 0.7)
+        for color, refused in (((0.7, 0.55, 0.47), True), ((0.7, 0.7, 0.7), False)):
+            image = torch.tensor(color) + 0.05 * shadows.unsqueeze(-1)
+            seen = torch.ones(120, 160, dtype=torch.bool)
+            judge = Judge([SmallCopy(image, seen)], still, image.reshape(-1, 3))
+            judge._limits = [{"blotches": judge._limits[0]["blotches"]}]  # by them alone
+            assert (judge.cost(split) == math.inf) == refused
+
+    def test_a_judge_keeps_the_order_of_lightness_once_it_is_told(self):
+        image = sky(48, 48)
+        nodes = lattice()
+        still, negative = torch.zeros_like(nodes), 1 - 2 * nodes
+        copy = SmallCopy(image, torch.ones(48, 48, dtype=torch.bool))
+        judge = Judge([copy], negative, image.reshape(-1, 3))
+        assert SourceRegions(image).compare(1 - image).reversals > 2.5
+        assert judge.cost(negative) < math.inf
+        judge.keep_order(still)
+        assert judge.cost(negative) == math.inf
+        assert judge.cost(still) < math.inf
+        judge.keep_order(negative)  # what the first choice does may stay
+        assert judge.cost(negative) < math.inf
 
     def test_a_judge_shows_pixels_as_they_will_be(self):
         image = sky(64, 96)

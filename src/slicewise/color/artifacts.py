@@ -1,8 +1,9 @@
-"""What a viewer would dislike in a recolored image, as numbers: seams, hue jumps, grain, halos, clipping."""
+"""What a viewer would dislike in a recolored image, as numbers: seams, hue jumps, grain, halos, blotches, clipping."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -18,8 +19,14 @@ _BESIDE = 6  # pixels from a silhouette in which halos are looked for
 _APART = 4  # pixels between the colors whose hues are compared
 _FINE, _BROAD = 1.5, 6.0  # blurs in pixels: without grain, and of the surroundings
 _POWER = 4  # of the means over pixels: few strong artifacts count more than many weak ones
-_LEAST_REGION = 0.02  # fraction of the image
+_LEAST_REGION, _LEAST_SKIN = 0.02, 0.05  # fractions of the image
 _CLIPPED = 0.5 / 255
+# Colors of skin across a blotch: the longer side of the image, over this, and how much their differences may grow.
+_BLOTCH, _SKIN_GROWTH = 14, 1.5
+# What may be skin, in CIELAB: hue in degrees, chroma and lightness. Fur, wood and sand have such colors as well.
+_SKIN_HUE, _SKIN_CHROMA, _SKIN_LIGHTNESS = (25, 70), (12, 45), (30, 90)
+_ORDER = 6  # pixels between those whose order of lightness is compared
+_LEAST_ORDER = 1.0  # difference of lightness that has an order
 
 
 class Artifacts(NamedTuple):
@@ -34,6 +41,9 @@ class Artifacts(NamedTuple):
         clipped: Fraction of pixels of which a channel became 0 or 1.
         steepness: The gradient itself where the source is smooth (after the blur of 1.5 pixels). A stronger contrast
             raises it as a seam does.
+        blotches: By how much colors of skin, a fourteenth of the longer side apart, differ more than one and a half times
+            as much as in the source. Fur and wood may have these colors too.
+        reversals: By how much what was darker 6 pixels apart has become lighter: rims around stars, eyes like a negative.
     """
 
     seams: float
@@ -42,6 +52,8 @@ class Artifacts(NamedTuple):
     halos: float
     clipped: float
     steepness: float
+    blotches: float
+    reversals: float
 
 
 class SourceRegions:
@@ -54,7 +66,8 @@ class SourceRegions:
 
     def __init__(self, colors: Tensor, seen: Tensor | None = None) -> None:
         lab = _planes(colors)
-        gradient = _gradient(_blur(lab, _FINE))
+        fine = _blur(lab, _FINE)
+        gradient = _gradient(fine)
         near = max_pool2d(gradient, 7, 1, 3)
         self._smooth = near < _SMOOTH
         edges = (gradient > _EDGE).float()
@@ -63,6 +76,12 @@ class SourceRegions:
         self._clipped = _at_the_limits(colors)
         if seen is not None:
             self._smooth, self._beside = self._smooth & seen, self._beside & seen
+        counted = torch.ones_like(self._smooth) if seen is None else seen.expand_as(self._smooth)
+        self._across = max(1, round(max(colors.shape[:2]) / _BLOTCH))
+        self._sizes = [step.norm(dim=1, keepdim=True) for step in _steps(fine, self._across)]
+        self._skin = _both(counted & skin_colored(fine), self._across)
+        self._order = [_sign_of_large(step) for step in _steps(fine[:, :1], _ORDER)]
+        self._ordered = _both(counted, _ORDER)
 
     def compare(self, colors: Tensor) -> Artifacts:
         """Return the artifacts of a recolored version (H, W, 3) of the source."""
@@ -71,6 +90,8 @@ class SourceRegions:
         gradient = _gradient(fine)
         steps = (gradient - _gradient(broad)).clamp(min=0)
         jumps = (_hue_difference(fine) - _hue_difference(broad)).clamp(min=0)
+        sizes = [step.norm(dim=1, keepdim=True) for step in _steps(fine, self._across)]
+        order = _steps(fine[:, :1], _ORDER)
         return Artifacts(
             seams=_mean(steps, self._smooth),
             hue_jumps=_mean(jumps, self._smooth),
@@ -78,6 +99,14 @@ class SourceRegions:
             halos=_mean(_gradient(lab), self._beside),
             clipped=float((_at_the_limits(colors) & ~self._clipped).float().mean()),
             steepness=_mean(gradient, self._smooth),
+            blotches=_mean_of_all(
+                [now - _SKIN_GROWTH * was for now, was in zip(sizes, self._sizes, strict=True)],
+                self._skin,
+                _LEAST_SKIN,
+            ),
+            reversals=_mean_of_all(
+                [-now * was for now, was in zip(order, self._order, strict=True)], self._ordered
+            ),
         )
 
 
@@ -89,11 +118,59 @@ def _at_the_limits(colors: Tensor) -> Tensor:
     return ((colors <= _CLIPPED) | (colors >= 1 - _CLIPPED)).any(-1)
 
 
-def _mean(values: Tensor, where: Tensor, power: float = _POWER) -> float:
+def _mean(
+    values: Tensor, where: Tensor, power: float = _POWER, least: float = _LEAST_REGION
+) -> float:
     """The power mean of values (1, 1, H, W) in a region; 0 where that is too small to be noticed."""
-    if float(where.float().mean()) < _LEAST_REGION:
+    if not where.numel() or float(where.float().mean()) < least:
         return 0.0
     return float(values[where].pow(power).mean()) ** (1 / power)
+
+
+def _mean_of_all(
+    values: Sequence[Tensor], where: Sequence[Tensor], least: float = _LEAST_REGION
+) -> float:
+    """The power mean of what is positive of several planes, each in its region."""
+    flat = torch.cat([value.flatten() for value in values]).clamp(min=0)
+    return _mean(flat, torch.cat([part.flatten() for part in where]), least=least)
+
+
+def _steps(image: Tensor, apart: int) -> list[Tensor]:
+    """The differences (1, c, h, w) of pixels some pixels apart, along both axes: what is right or below less the other."""
+    return [ends[1] - ends[0] for ends in _ends(image, apart)]
+
+
+def _both(region: Tensor, apart: int) -> list[Tensor]:
+    """Where both pixels of `_steps` are in a region (1, 1, H, W)."""
+    return [ends[0] & ends[1] for ends in _ends(region, apart)]
+
+
+def _ends(image: Tensor, apart: int) -> list[tuple[Tensor, Tensor]]:
+    """The pixels some pixels apart, along both axes; none along an axis that is shorter."""
+    found = []
+    for axis in (-1, -2):
+        left = max(image.shape[axis] - apart, 0)
+        found.append((image.narrow(axis, 0, left), image.narrow(axis, image.shape[axis] - left, left)))  # fmt: skip
+    return found
+
+
+def _sign_of_large(step: Tensor) -> Tensor:
+    """−1 or 1, and 0 where a difference is too small to have an order."""
+    return torch.where(step.abs() > _LEAST_ORDER, step.sign(), 0)
+
+
+def skin_colored(lab: Tensor) -> Tensor:
+    """Where (1, 1, H, W) colors (1, 3, H, W) of CIELAB may be those of skin."""
+    lightness, a, b = lab[0]
+    hue = torch.rad2deg(torch.atan2(b, a))
+    found = torch.ones_like(lightness, dtype=torch.bool)
+    for values, (low, high) in (
+        (hue, _SKIN_HUE),
+        (torch.hypot(a, b), _SKIN_CHROMA),
+        (lightness, _SKIN_LIGHTNESS),
+    ):
+        found &= (values >= low) & (values <= high)
+    return found[None, None]
 
 
 def _gradient(image: Tensor) -> Tensor:

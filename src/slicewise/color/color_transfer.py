@@ -23,7 +23,7 @@ from slicewise.color.images import (
 )
 from slicewise.color.linear import bounded_transport, linear_field, linear_transport
 from slicewise.color.map_files import load_map, save_map
-from slicewise.color.natural import Judge, follow_target
+from slicewise.color.natural import Judge, better, follow_target
 from slicewise.color.spaces import SPACES
 from slicewise.color.threads import one_thread
 from slicewise.flows import Recording, Stopping, flow
@@ -73,8 +73,8 @@ class ColorTransfer:
         variant: The sliced distance, one with linear slices: a name of `VARIANTS`, a `Variant` or a `Recipe`.
         look: "linear" is the linear optimal-transport map with bounded gains: safe, and only roughly the target's
             colors. "natural" starts from it and follows the target as far as the image at hand shows no seams, hue
-            jumps, grain or halos beyond those of a linear map. "exact" brings the palettes as close as a smooth map
-            can, at the risk of such artifacts.
+            jumps, grain, halos or blotched skin beyond those of a linear map. "exact" brings the palettes as close as a
+            smooth map can, at the risk of such artifacts.
         space: Color space in which colors are compared: "srgb" (as stored), "oklab" or "cielab" (perceptual), "linear"
             (light). None is "oklab" for the look "exact", and "srgb" for the others.
         palette: None flows pixels. A number flows k-means palettes of that many colors, weighted by the pixels each
@@ -228,14 +228,12 @@ class ColorTransfer:
                 best = follow_target(base, fit, judge)
                 # What the local maps hold back is asked for again, from where they left the pixels of the copies.
                 # One such round is enough for most images; one that is all grain gains by several.
+                judge.keep_order(best.field)
                 for _ in range(_CORRECTIONS if self.palette is None else 0):
                     found = self._flow(best.field, source, target, generator, space, judge)
                     field = fit(best.smoothness, best.field)
-                    cost = judge.cost(field)
-                    gain = best.cost - cost
-                    if gain > 0:
-                        best = best._replace(field=field, cost=cost)
-                    if gain <= _LEAST_GAIN:
+                    best, before = better(best, field, best.smoothness, judge), best
+                    if not before.cost - best.cost > _LEAST_GAIN:  # also where all was refused
                         break
                 field = best.field
                 tick(rounds + 1, "")

@@ -23,6 +23,10 @@ _PRICE = 15.0
 # How many times that of the linear map, or of the source itself, the other measures may be.
 _OF_LINEAR, _OF_SOURCE = 2.0, 3.0
 _LIMITED = ("seams", "hue_jumps", "grain", "halos")
+# Blotches may be this, in ΔE, or so many times those of the linear map: chosen by eye.
+_BLOTCHES, _BLOTCHES_OF_LINEAR = 4.0, 1.25
+_REVERSALS = 2.0  # in ΔE, of fields that ask again for what was held back
+_HALVINGS = 3  # of the way from a field to one that is refused
 # Pixels and even slices by which the distance to the target is computed.
 _PIXELS, _SLICES = 4096, 32
 _STEPS_BACK = (
@@ -50,7 +54,8 @@ class Judge:
 
     The price is √3 times SW_2 to the target's colors, in levels of 255 (an isotropic difference then costs its W_2), and
     15 levels for each ΔE per pixel by which smooth regions are steep. Seams, hue jumps, grain and halos may be twice those
-    of the unbounded linear map applied to each pixel, or three times those of the source, whichever is more.
+    of the unbounded linear map applied to each pixel, or three times those of the source, whichever is more; blotches of
+    skin 1.25 times those of the linear map, or 4 ΔE.
     """
 
     def __init__(self, copies: Sequence[SmallCopy], linear: Tensor, target: Tensor) -> None:
@@ -62,7 +67,9 @@ class Judge:
         for copy, regions in zip(self._copies, self._regions, strict=True):
             before = regions.compare(copy)
             after = regions.compare((copy + look_up(linear, copy)).clamp(0, 1))
-            self._limits.append({name: _limit(name, before, after) for name in _LIMITED})
+            limits = {name: _limit(name, before, after) for name in _LIMITED}
+            limits["blotches"] = max(_BLOTCHES, _BLOTCHES_OF_LINEAR * after.blotches)
+            self._limits.append(limits)
         self._target = _some(255 * target.double(), _PIXELS)
 
     def cost(self, field: Tensor) -> float:
@@ -78,6 +85,16 @@ class Judge:
         # Slices are the same for all fields.
         apart = float(sliced_wasserstein(colors, self._target, "qsw", n_slices=_SLICES))
         return math.sqrt(3) * apart + _PRICE * steepness
+
+    def keep_order(self, field: Tensor) -> None:
+        """Refuse from now on what reverses the order of lightness more than this field (S, S, S, 3) does, or by 2 ΔE.
+
+        A field that asks again for what local maps hold back in calm areas asks too much of the pixels beside them: rims
+        around stars, whose centers turn dark.
+        """
+        for copy, regions, limits in zip(self._copies, self._regions, self._limits, strict=True):
+            found = regions.compare(self._moved(copy, field))
+            limits["reversals"] = max(_REVERSALS, found.reversals)
 
     def shown(self, field: Tensor, places: Tensor) -> Shown:
         """Return the pixels of the copies at places (n,) in [0, 1), and what a field makes of them."""
@@ -114,6 +131,28 @@ class Chosen(NamedTuple):
     cost: float
 
 
+def better(best: Chosen, field: Tensor, smoothness: float, judge: Costs) -> Chosen:
+    """Return the best of a field, of the parts of it that the judge does not refuse, and of what was best before."""
+    cost = judge.cost(field)
+    if cost == math.inf:
+        return _part_of(best, field, smoothness, judge)
+    return Chosen(field, smoothness, cost) if cost < best.cost else best
+
+
+def _part_of(best: Chosen, refused: Tensor, smoothness: float, judge: Costs) -> Chosen:
+    """Go from the best field towards one that is refused, by bisection, as far as that is allowed and costs less."""
+    found, low, high = best, 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        blend = torch.lerp(best.field, refused, middle)
+        cost = judge.cost(blend)
+        if cost < found.cost:
+            between = best.smoothness ** (1 - middle) * smoothness**middle
+            found = Chosen(blend, between, cost)
+        low, high = (middle, high) if cost < math.inf else (low, middle)
+    return found
+
+
 def follow_target(base: Tensor, fit: Callable[[float, Tensor], Tensor], judge: Costs) -> Chosen:
     """Return the field that costs least.
 
@@ -123,14 +162,16 @@ def follow_target(base: Tensor, fit: Callable[[float, Tensor], Tensor], judge: C
         judge: Of artifacts, and of the distance to the target.
     """
     best = Chosen(base, LADDER[0], judge.cost(base))
-    tried, worse = base, 0
+    tried, worse, refused = base, 0, None
     for smoothness in LADDER:
         tried = fit(smoothness, tried)
         cost = judge.cost(tried)
         if cost < best.cost:
-            best, worse = Chosen(tried, smoothness, cost), 0
+            best, worse, refused = Chosen(tried, smoothness, cost), 0, None
         else:
+            if cost == math.inf and refused is None:
+                refused = tried, smoothness
             worse += 1
             if worse > _STEPS_BACK:
                 break
-    return best
+    return best if refused is None else _part_of(best, *refused, judge)
