@@ -87,9 +87,15 @@ def figure(found: dict[str, dict[str, float]]) -> bytes:
         for way, one in found.items():
             place = one[key] / linear, one["w2"]
             axis.plot(*place, ".", color="black")
-            axis.annotate(way, place, (4, 3), textcoords="offset points", fontsize=7)
+            # On the other side of their line, which lies close to that of prices.
+            smooth = way.startswith("smoothness")
+            offset, side = ((-5, -9), "right") if smooth else ((5, 3), "left")
+            axis.annotate(way, place, offset, textcoords="offset points", fontsize=7, ha=side)
         axis.axvline(1.1, color="tab:red", linewidth=0.8)
         axis.set_xscale("log")
+        axis.set_xlim(0.45, 14)
+        axis.set_xticks((0.5, 1, 2, 5, 10), ("0.5", "1", "2", "5", "10"))
+        axis.minorticks_off()
         axis.set_xlabel(f"{key}, over that of the linear map")
     axes[0].set_ylabel("palette W_2")
     file = io.BytesIO()
