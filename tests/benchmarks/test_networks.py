@@ -189,7 +189,9 @@ def test_long_steps_pay_on_ill_conditioned_quadratics_without_noise_and_cost_lit
     rule, short, long = found.values()
     assert long[0] < rule[0] < short[0]  # little noise
     assert rule[1] < short[1] < long[1]  # much of it
-    assert rule[0] < 2
+    assert (
+        rule[0] < 0.9 * short[0]
+    )  # nearer than t*; networks do not bear the length that is best here
     assert rule[1] < 1.1
 
 

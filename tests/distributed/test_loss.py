@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 import slicewise as sw
+from slicewise.problem import WeightingPart
 from tests.ranks import loss_of, run, seeded, shares
 from tests.tolerances import assert_close
 
@@ -216,10 +217,13 @@ def records(rank, size, x, y):
 def part_of_own(rank, size, x, y):
     """A caller's part that looks at the samples gets to see all of them."""
 
-    def largest(costs, slices, given):
-        return costs.new_full(costs.shape, float(given.x.abs().max()))
+    class Largest(WeightingPart):
+        sums_to_one = False
 
-    recipe = sw.Recipe(sw.VARIANTS["sw"]().slicer, largest)
+        def __call__(self, costs, slices, given):
+            return costs.new_full(costs.shape, float(given.x.abs().max()))
+
+    recipe = sw.Recipe(sw.VARIANTS["sw"]().slicer, Largest())
     compare(rank, size, recipe, x, y)
     with pytest.raises(ValueError, match="parts that look at all samples"):
         loss_of(recipe, exchange="projections")(shares(x, size)[rank], y)

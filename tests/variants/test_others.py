@@ -14,6 +14,7 @@ from scipy import special, stats
 import slicewise as sw
 from slicewise.parts import moments
 from slicewise.parts.slicers import Quasi
+from slicewise.problem import WeightingPart
 from slicewise.problem.problem import Problem
 from slicewise.sampling import point_sets
 from slicewise.sampling.generators import Randomness
@@ -284,7 +285,13 @@ def test_gradients_of_control_variates(pair, name):
 
 
 def test_a_negative_estimate_has_root_zero_and_no_gradient():
-    weighting = sw.Recipe(Quasi(3), lambda costs, slices, problem: torch.full_like(costs, -1.0))
+    class Negative(WeightingPart):
+        sums_to_one = False
+
+        def __call__(self, costs, slices, problem):
+            return torch.full_like(costs, -1.0)
+
+    weighting = sw.Recipe(Quasi(3), Negative())
     x = torch.randn(5, 3).requires_grad_()
     found = sw.evaluate(x, torch.randn(4, 3) + 2, weighting)
     assert found.power < 0

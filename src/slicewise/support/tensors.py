@@ -208,6 +208,7 @@ def check_samples(x: Tensor, y: Tensor, *, may_be_empty: bool = False) -> None:
         raise ValueError(
             f"x is on device {x.device} and y on {y.device}: move one of them, e.g. y.to(x.device)"
         )
+    _check_has_values("x", x)
     # Under autocast a network's half-precision output meets float32 data; both are then widened.
     if x.dtype != y.dtype and not torch.is_autocast_enabled(x.device.type):
         half = x.dtype in (torch.float16, torch.bfloat16)  # better the wider of the two
@@ -236,7 +237,6 @@ def check_set(name: str, samples: Any, *, may_be_empty: bool = False) -> None:
             else f"give {name}.to_dense()"
         )
         raise ValueError(f"{name} is a {kind} tensor: samples are plain tensors (n, d); {instead}")
-    _check_has_values(name, samples)
     if not samples.is_floating_point():
         real = f"torch.view_as_real({name}).flatten(-2)"
         instead = real if samples.is_complex() else f"{name}.float()"

@@ -22,7 +22,20 @@ from slicewise.lab.images.scenes import SHOWN, film, log_spaced
 from tests.command_line import accepted, refused
 
 KEYS = {
-    *("ended", "by", "steps", "w2", "seconds", "variant", "recipe", "lr", "objective", "p", "seed"),
+    *(
+        "ended",
+        "by",
+        "jump",
+        "steps",
+        "w2",
+        "seconds",
+        "variant",
+        "recipe",
+        "lr",
+        "objective",
+        "p",
+        "seed",
+    ),
     *("source", "target", "n", "m", "d", "worked_in", "device", "dtype", "frames", "shows"),
     *("out", "save"),
 }
