@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 import slicewise as sw
+from slicewise.support import tensors
 from tests.ranks import GONE, loss_of, run, seeded, shares
 
 
@@ -38,6 +39,9 @@ def mistakes(rank, size):
     ask(x[:0], y)
     ask(x, y, generator="3" if odd else None)
     ask(*((x.to("meta"), y.to("meta")) if odd else (x, y)))
+    with pytest.MonkeyPatch.context() as patch:  # "meta" stands for a device that the backend does not know
+        patch.setattr(tensors, "_check_has_values", lambda *_: None)
+        ask(*((x.to("meta"), y.to("meta")) if odd else (x, y)))
     with torch.no_grad() if odd else torch.enable_grad():
         ask(x, y)
     assert loss_of()(x, y).isfinite()
@@ -56,6 +60,7 @@ EXPECTED = [
     "ranks disagree on x_batch: rank 0 has [], rank 1 has [2]",
     "no rank has a sample of x",
     "rank 1 could not take part in the loss: ValueError: generator is a str",
+    "rank 1 could not take part in the loss: ValueError: x is on the device 'meta', which holds no values",
     "rank 1 could not take part in the loss: ValueError: the samples are on meta, which the group's backend does",
     "ranks disagree on grad: rank 0 has True, rank 1 has False",
 ]
