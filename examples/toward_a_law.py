@@ -176,7 +176,7 @@ def draw(codes: Tensor, labels: Tensor, apart: float, accuracies: dict[str, list
         right.grid(axis="x")
         best = max(means, key=lambda name: means[name])
         beside = "pixels, no encoder" if best == "SlicedNormal" else "SlicedNormal"
-        right.set_title(f"Highest mean: {best}, {means[best]:.1f} %\n({beside}: {means[beside]:.1f} %)")  # fmt: skip
+        right.set_title(f"Highest mean: {best.replace(' and ', ' + ')},\n{means[best]:.1f} % ({beside}: {means[beside]:.1f} %)")  # fmt: skip
         save_png(figure, out)
 
 

@@ -66,6 +66,8 @@ def test_distances(name, convention, kind):
 @pytest.mark.parametrize("key", sorted(k for k in BEFORE.files if k.startswith("flow/")))
 def test_flows(key):
     _, name, case, kind, _ = key.split("/")
+    if name == "vdsw" and int(np.__version__.partition(".")[0]) < 2:
+        pytest.skip("its ascents amplify rounding, and the stored flows were made with NumPy 2")
     x, others = samples()
     rate = {"lr": 1.0} if case == "rate" else {}
     seeds = torch.tensor([0, 1])

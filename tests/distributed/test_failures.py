@@ -39,7 +39,9 @@ def mistakes(rank, size):
     ask(x[:0], y)
     ask(x, y, generator="3" if odd else None)
     ask(*((x.to("meta"), y.to("meta")) if odd else (x, y)))
-    with pytest.MonkeyPatch.context() as patch:  # "meta" stands for a device that the backend does not know
+    with (
+        pytest.MonkeyPatch.context() as patch
+    ):  # "meta" stands for a device that the backend does not know
         patch.setattr(tensors, "_check_has_values", lambda *_: None)
         ask(*((x.to("meta"), y.to("meta")) if odd else (x, y)))
     with torch.no_grad() if odd else torch.enable_grad():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 import slicewise as sw
@@ -82,7 +83,7 @@ def draw(figure: SubFigure, every: list[Measured]) -> None:
         mean, least = 100 * column(some, "measured"), 100 * column(some, "least")
         worst[way] = least.min()
         color, mark = _LOOKS[way]
-        axes.errorbar(at, mean, yerr=[mean - least, 0 * mean], fmt=mark, ms=5, color=color, capsize=2, label=way.replace("climb", "ascent"))  # fmt: skip
+        axes.errorbar(at, mean, yerr=np.stack([mean - least, 0 * mean]), fmt=mark, ms=5, color=color, capsize=2, label=way.replace("climb", "ascent"))  # fmt: skip
     axes.axhline(100, color="black", linewidth=0.6)
     axes.set_xticks(range(len(places)), places)
     axes.set_ylabel("% of the upper bound:\nmean, and least of all seeds")
