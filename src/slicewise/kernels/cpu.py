@@ -41,9 +41,11 @@ Array = Any
 # A further thread for each so many nanoseconds of work. Waking one takes 50 µs, and two threads were measured to be
 # slower than one for less than half a millisecond of work.
 SERIAL_NS = 1_000_000.0
-# Threads have paid if a call took less than this part of what this thread alone would have needed. If not, threads work
-# alone for so many times as long as that call took, and twice as long each time it happens again, up to some seconds.
-_PAID = 0.9
+# Threads have paid if a call took less than this part of what this thread alone would have needed. If they have not so
+# many times in a row, threads work alone for so many times as long as that call took, and twice as long each time it
+# happens again, up to some seconds. Once may be chance, or the call that loaded the compiled code: to rest for that
+# would leave one thread alone for the first twenty seconds of every process.
+_PAID, _STRIKES = 0.9, 2
 _REST, _MOST_REST = 100.0, 3200.0
 _LONGEST_REST = 10.0
 
@@ -56,6 +58,7 @@ class _Crew:
         self._size = 0
         self._alone_until = 0.0
         self._rest = _REST
+        self._unpaid = 0  # calls in a row
 
     def number_for(self, pieces: int, nanoseconds: float) -> int:
         """How many threads shall work: as many as torch may use, as pay, and as have not been in each other's way."""
@@ -91,6 +94,10 @@ class _Crew:
         """Let the others rest if a call took about as long as this thread alone would have."""
         if elapsed <= _PAID * alone:
             self._rest = max(self._rest / 2, _REST)
+            self._unpaid = 0
+            return
+        self._unpaid += 1
+        if self._unpaid < _STRIKES:
             return
         self._alone_until = now + min(self._rest * elapsed, max(_LONGEST_REST, _REST / 2 * elapsed))
         self._rest = min(2 * self._rest, _MOST_REST)
