@@ -46,7 +46,9 @@ def floors(tag: str | None) -> Iterator[str]:
     )
     lowest = {name.lower(): version for name, version in lowest.items()}
     text = (ROOT / "pyproject.toml").read_text()
-    extras = text[text.index("[project.optional-dependencies]") : text.index("\ndev = [")]
+    extras = text[
+        text.index("[project.optional-dependencies]") : text.index("\ndocs = [")
+    ]  # those after it are tools of developers
     for name, floor in re.findall(r'"([\w-]+)(?:\[\w+\])?>=([\d.]+)"', extras):
         if name in ("ray", "openvino", "imageio-ffmpeg"):
             continue  # installed for clusters, faces and films only
