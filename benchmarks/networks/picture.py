@@ -1,6 +1,6 @@
 """Draw ours over the best of Adam's rates, a point for each setting, from a record of `make bench-networks`.
 
-python -m benchmarks.networks.picture benchmarks/results/networks-2026-11-18-longer.json docs/images/networks-grid.png
+python -m benchmarks.networks.picture benchmarks/results/networks-2026-11-18-clipped.json docs/images/networks-grid.png
 """
 
 from __future__ import annotations

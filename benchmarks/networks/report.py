@@ -25,7 +25,8 @@ def compare(kept: dict[Key, Row]) -> list[Row]:
             continue
         displaced, decayed = (kept.get((number, side)) for side in ("displacement", "decayed"))
         for steps in _steps(adam, ours):
-            curve = [statistics.fmean(seeds) for seeds in adam["results"][steps]]
+            searched = adam["results"][steps]  # a distance for each rate and seed
+            curve = [statistics.fmean(seeds) for seeds in searched]
             best = min(curve)
             place = curve.index(best)
             found = ours["results"][steps]
@@ -44,6 +45,10 @@ def compare(kept: dict[Key, Row]) -> list[Row]:
                     "diverged": sum(not math.isfinite(one) for one in found),
                     "of seeds": [_ratio(one, best) for one in found],
                     "rates": [_ratio(one, best) for one in curve],
+                    "other seeds": _ratio(chosen_by_other_seeds(searched), best),
+                    "next rate": _ratio(
+                        min(curve[max(place - 1, 0) : place] + curve[place + 1 : place + 2]), best
+                    ),
                     "displacement": _ratio(statistics.fmean(other), best) if other else None,
                     "decayed": min(map(statistics.fmean, shrunk)) / best if shrunk else None,
                     "start": statistics.fmean(adam["results"]["start"]),
@@ -51,6 +56,28 @@ def compare(kept: dict[Key, Row]) -> list[Row]:
                 }
             )
     return rows
+
+
+def chosen_by_other_seeds(searched: Sequence[Sequence[float]]) -> float:
+    """What a search gives a training that it has not seen: the rate is the best for all seeds but one, which judges it.
+
+    Args:
+        searched: A distance for each rate and each seed; at least two seeds.
+
+    Returns:
+        The mean over the seeds that are left out in turn.
+
+    >>> chosen_by_other_seeds([[1.0, 3.0], [2.0, 2.0]])  # seed 0 chooses the first rate, seed 1 the second
+    2.5
+    """
+    judged = []
+    for left_out in range(len(searched[0])):
+        others = [
+            statistics.fmean(one for seed, one in enumerate(seeds) if seed != left_out)
+            for seeds in searched
+        ]
+        judged.append(searched[others.index(min(others))][left_out])
+    return statistics.fmean(judged)
 
 
 def sums(rows: Sequence[Row], rates: Sequence[float]) -> list[Row]:
@@ -70,6 +97,12 @@ def sums(rows: Sequence[Row], rates: Sequence[float]) -> list[Row]:
                 **spread(curves[common]),
             },
         ]
+        # How much of the best rate is luck of its seeds, and how near a rate has to be to it.
+        for rule, kind in (
+            ("Adam, rate chosen by the other seeds", "other seeds"),
+            ("Adam, half a decade beside the best rate", "next rate"),
+        ):
+            found.append({"steps": steps, "rule": rule, **spread([row[kind] for row in some])})
         if displaced:
             rule = "SGD 0.1 on displacement (generators)"
             found.append({"steps": steps, "rule": rule, **spread(displaced)})

@@ -345,3 +345,29 @@ def test_nothing_to_move_is_a_step_of_zero():
         nothing, torch.zeros(5, 2), torch.eye(2)[[0, 1, 0]], torch.ones(3), 0.2
     )
     assert step == 0
+
+
+def test_one_batch_that_went_wrong_does_not_stop_a_training():
+    """A slope a million times too steep the wrong way, then batches that see half of what was hoped for."""
+    lengths = steps.StepLength((), torch.device("cpu"))
+    one = torch.tensor(1.0)
+
+    def step(seen):
+        lengths.observe(one, one)
+        lengths.measure(one, one)
+        lengths.length()
+        # What the next batch sees along the direction, after the step has changed it.
+        lengths.look_back(torch.tensor(seen) - lengths.state.length)
+
+    for _ in range(40):
+        step(0.5)
+    assert lengths.signal() == pytest.approx(0.5, abs=1e-4)
+    kept = 1 - 8 / (10 + 41)  # of what was averaged before, after 41 slopes
+    step(-1e6)
+    assert lengths.signal() == pytest.approx(0.5 * kept - (1 - kept), abs=1e-3)  # as if it were −1
+    for _ in range(100):
+        step(-1e6)
+    assert lengths.signal() > 0  # steps go on, so that better batches can be seen
+    for _ in range(60):
+        step(0.5)
+    assert lengths.signal() == pytest.approx(0.5, abs=0.15)

@@ -55,13 +55,13 @@ class Walker:
         ValueError: For an unknown direction.
     """
 
-    # The curvature is measured in each of the first steps, then in every eighth: it changes slowly. `LATER` is a step
+    # The curvature is measured in each of the first steps, then in every sixteenth: it changes slowly. `LATER` is a step
     # after the first ones that measures, where CUDA graphs begin.
-    MEASURED_FIRST, MEASURED_EVERY, LATER = 33, 8, 40
+    MEASURED_FIRST, MEASURED_EVERY, LATER = 33, 16, 48
 
     # Of the rule and of what it keeps between steps. Raise it when either changes: states that another version saved are
     # refused, and stored runs of it are made anew.
-    version = 5
+    version = 6
 
     def __init__(
         self,

@@ -15,7 +15,8 @@ u is multiplied by k, n becomes k n, c becomes k² c, and t* u stays.
 batch knows better. Its gradient at θ + s u has the slope f along u, and since the step itself has changed the slope by
 s c, an unbiased estimate of the slope before the step is f + s c, with c as fresh slices see it: a direction that was
 made to suit some slices is steeper along these than along others (`HeldLoss.expected`). Its ratio to n is the *signal* ρ, between 0 (all
-noise) and 1 (none). The step that makes the expected loss of the next batch smallest is ρ t*.
+noise) and 1 (none). What a batch sees counts between −1 and 2 times n, so that a single one that went wrong does not stop
+a training. The step that makes the expected loss of the next batch smallest is ρ t*.
 
 **Why not ρ t* itself.** It is the best step if it were the last. But where a loss is steep along some directions and flat
 along others, t* is that of the steep ones, and progress along the flat ones needs long steps. Up to s = 2 ρ t* the
@@ -36,7 +37,7 @@ scale of lengths removes the noise is not known beforehand. With an unknown numb
 **What is smoothed.** At the start of a training gradients and curvatures may fall by a factor of a million within some
 dozens of steps. Slopes are therefore averaged in units of the gradient's norm, and multiplied by the norm of now, which
 is smoothed itself unless it shrinks; norms and curvatures are averaged as logarithms. Slopes and curvature are measured
-in every eighth step, after the first ones.
+in every sixteenth step, after the first ones.
 """
 
 from __future__ import annotations
@@ -72,6 +73,9 @@ _FIRST, _GROWTH, _SINKING = 0.1, 2.0, 0.95
 _LEAST_CURVATURE, _LEAST_TRIAL = 0.1, 0.02
 # The curvature is at least this much of the one that was measured last.
 _LATEST = 0.5
+# Of the slope that a step was made for, a later batch sees at most this much, and at least 1 minus it: as far above a
+# signal of one half as below. The signal is never less than `_LEAST_SIGNAL`: without steps nothing would raise it again.
+_MOST_SEEN, _LEAST_SIGNAL = 2.0, 0.01
 # Outputs that bend by more than this along a trial were followed too far.
 _STRAIGHT = 0.5
 # A trial at which the loss is not finite means a minimum at this share of it.
@@ -184,6 +188,10 @@ class StepLength:
         # The step itself has changed the slope.
         before = torch.addcmul(fresh.float(), old.length, old.expected)
         known = (old.expected > 0) & before.isfinite()
+        # A single batch that sees a slope far beyond what was hoped for, as after a step into a sigmoid's flat end, must
+        # not outweigh all others for long.
+        most = old.own.abs()
+        before = before.minimum(_MOST_SEEN * most).maximum((1 - _MOST_SEEN) * most)
         size = torch.where(known, old.size, 1)
         both, smooth = torch.stack([before, old.own]) / size, self.numbers[_BOTH]
         smooth.copy_(torch.where(known, torch.lerp(both, smooth, self._kept(_KEPT_SIGNAL)), smooth))
@@ -223,9 +231,9 @@ class StepLength:
         return best_length(state.slope * torch.minimum(state.usual, state.size), curvature)
 
     def signal(self) -> Tensor:
-        """Estimate ρ, the part of the slope that is not noise, between 0 and 1; 1 while nothing is known."""
+        """Estimate ρ, the part of the slope that is not noise, at most 1 and never quite 0; 1 while nothing is known."""
         ratio = self.state.fresh / self.state.lagged
-        return torch.where(self.state.lagged > 0, ratio.clamp(0, 1), 1)
+        return torch.where(self.state.lagged > 0, ratio.clamp(_LEAST_SIGNAL, 1), 1)
 
     def _wanted(self) -> Tensor:
         """Which share of t* to take, (*runs,); the same before and after the curvature is measured."""
