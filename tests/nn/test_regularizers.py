@@ -14,7 +14,7 @@ from slicewise.laws import Normal
 from slicewise.nn import Regularizer, SIGReg, SlicedNormal, VISReg
 from slicewise.nn.characteristic import Grid, epps_pulley
 from slicewise.support import tensors
-from slicewise.transport import Match, MovedPoints, PointsMatcher
+from slicewise.transport import Match, PointsMatcher, RoundPoints
 from tests.ranks import run, shares
 from tests.tolerances import assert_close
 
@@ -210,7 +210,7 @@ class _Prices(PointsMatcher):
     """Stands in for kernels of a device: results of the right shapes, with nothing in them."""
 
     def __call__(self, x, y, slices, *_, p, wanted, y_sorted):
-        assert isinstance(y_sorted, MovedPoints)
+        assert isinstance(y_sorted, RoundPoints)
         lines = (*x.shape[:-2], slices.shape[-2])
         return Match(x.new_empty(lines), x.new_empty(*lines, x.shape[-2]), None, None, None)
 

@@ -164,6 +164,10 @@ class OnSlices(KnownLaw):
     def is_whole(self) -> bool:
         return all(one.axes is not None for one in self.rows)
 
+    @property
+    def width(self) -> float | None:
+        return self.rows[0].width if len(self.rows) == 1 and self.rows[0].axes is None else None
+
     def placed(self, frame: Tensor, lengths: Tensor) -> Placed:
         locs, scales = [], []
         for one in self.rows:
