@@ -572,6 +572,14 @@ def test_samples_that_are_needed_are_asked_for():
             call(x, Normal())
     with pytest.raises(ValueError, match="samples of a law are needed"):
         sw.sliced_wasserstein(Normal(), x)
+    with pytest.raises(ValueError, match=r"or a law: slicewise\.laws\.Normal"):
+        sw.sliced_wasserstein(x, torch.distributions.Normal(0.0, 1.0))
+    with pytest.raises(ValueError, match=r"y is the class Normal: make a law of it, e\.g\. Normal"):
+        sw.sliced_wasserstein(x, Normal)
+    with pytest.raises(ValueError, match="a law on the line, the samples have 3 dimensions"):
+        sw.sliced_wasserstein(x, Quantile(torch.distributions.Laplace(0.0, 1.0)))
+    with pytest.raises(ValueError, match="simulates n_null sets"):
+        sw.goodness_of_fit(x, Normal(), n_simulations=99)
 
 
 def test_sampling_leaves_the_global_generators_alone():

@@ -578,6 +578,14 @@ class Quantile(Law):
             self.d = 1
         self._line = line
 
+    def dimension(self, d: int | None) -> int:
+        if self.d == 1 and d not in (None, 1):
+            raise ValueError(
+                f"{self!r} is a law on the line, the samples have {d} dimensions: give samples (n, 1), or every_slice=True "
+                f"if every slice has this law"
+            )
+        return super().dimension(d)
+
     def on_lines(self, d: int) -> tuple[tuple[LineLaw, ...], tuple[float, ...]]:
         self.dimension(d)
         return (self._line,), (1.0,)
