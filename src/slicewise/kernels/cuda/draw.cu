@@ -118,32 +118,16 @@ extern "C" __global__ void __launch_bounds__(BLOCK) draw_directions(
   const Word begin = Word(row.index % per_run) * d;
   const Draw numbers = draw_of(seeds, run, steps, draw, purpose);
   REAL* mine = out + row.index * d;
-  const Word end = begin + d, first = begin / 8 + row.lane;
-  REAL held[8] = {};  // a thread's first block, mostly its only one, stays in registers
   REAL square = 0;
-  numbers.normals(begin, end, row.lane, TEAM, [&](Word i, float number) {
-    if (i / 8 == first)
-      held[i % 8] = number;
-    else
-      mine[i - begin] = number;
+  numbers.normals(begin, begin + d, row.lane, TEAM, [&](Word i, float number) {
+    mine[i - begin] = number;
     square += REAL(number) * REAL(number);
   });
   const REAL length = square_root(team_sum(square));
-#pragma unroll
-  for (int k = 0; k < 8; ++k) held[k] = d == 1 ? (held[k] < 0 ? REAL(-1) : REAL(1)) : held[k] / length;
-  const Word start = first * 8;
-  if (sizeof(REAL) == 4 && d % 8 == 0 && start + 8 <= end) {  // both halves are aligned
-    float4* there = reinterpret_cast<float4*>(mine + (start - begin));
-    there[0] = make_float4(held[0], held[1], held[2], held[3]);
-    there[1] = make_float4(held[4], held[5], held[6], held[7]);
-  } else {
-#pragma unroll
-    for (int k = 0; k < 8; ++k)
-      if (start + k >= begin && start + k < end) mine[start + k - begin] = held[k];
-  }
-  // Each thread goes over the other numbers it wrote.
-  for (Word block = first + TEAM; block * 8 < end; block += TEAM)
-    for (Word i = block * 8; i < min(block * 8 + 8, end); ++i) mine[i - begin] /= length;
+  // Each thread goes over the numbers it wrote.
+  for (Word block = begin / 8 + row.lane; block * 8 < begin + d; block += TEAM)
+    for (Word i = max(block * 8, begin); i < min(block * 8 + 8, begin + d); ++i)
+      mine[i - begin] = d == 1 ? (mine[0] < 0 ? REAL(-1) : REAL(1)) : mine[i - begin] / length;
 }
 
 // A uniform draw among the directions orthogonal to one: what is left of normal numbers, unit length.
