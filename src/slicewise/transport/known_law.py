@@ -12,6 +12,7 @@ parameters and in the slices go the way of those in samples.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -90,6 +91,10 @@ class LineLaw:
     def chart_density(self, y: Tensor) -> Tensor:
         """The density of the law in the chart variable."""
         raise NotImplementedError
+
+    # Where in the chart variable, inside its range, places, density or a derivative of them jump: no piece of a quadrature
+    # reaches across one.
+    breaks: tuple[float, ...] = ()
 
     # Are partial integrals known in closed form? If not, those of cells are found by quadrature, for every p.
     closed_form = True
@@ -398,6 +403,18 @@ class _Cell:
         standard = _standardized(self.u.double(), self.loc.double(), self.scale.double())
         return low, torch.minimum(torch.maximum(standard, low), high), high
 
+    def _in_chart(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The same in the chart variable."""
+        if self.line.closed_form:
+            low, at, high = (self.line.to_chart(t) for t in self._split())
+            return low, at, high
+        # A level: a place may have many, if the law has mass there, and then does not say where a cell ends.
+        low, high = self.levels[..., :-1], self.levels[..., 1:]
+        if self.turn is not None:
+            low, high = torch.where(self.turn, 1 - high, low), torch.where(self.turn, 1 - low, high)
+        standard = _standardized(self.u.double(), self.loc.double(), self.scale.double())
+        return low, torch.minimum(torch.maximum(self.line.to_chart(standard), low), high), high
+
     def distances(self) -> tuple[Tensor, Tensor, Tensor]:
         """The same for p = 1."""
         if not self.line.closed_form:
@@ -433,12 +450,18 @@ class _Cell:
         By double-exponential quadrature, whose nodes crowd at the ends of a piece: neither a tail nor the corner of
         |gap|^p at the sample itself costs it its precision.
         """
-        low, at, high = (self.line.to_chart(t) for t in self._split())
+        low, at, high = self._in_chart()
         loc, scale = self.loc.double(), self.scale.double()
         totals = [torch.zeros_like(at) for _ in range(count)]
         u = self.u.double()
         nodes, weights = double_exponential()
-        for start, end in ((low, at), (at, high)):
+        between = (-math.inf, *self.line.breaks, math.inf)
+        pieces = [
+            (start.clamp(one, other), end.clamp(one, other))
+            for start, end in ((low, at), (at, high))
+            for one, other in itertools.pairwise(between)
+        ]
+        for start, end in pieces:
             width = end - start
             for node, weight in zip(nodes, weights, strict=True):
                 # From whichever end is nearer, so that nothing is lost there.
