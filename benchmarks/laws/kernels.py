@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import slicewise as sw
 from benchmarks.laws.__main__ import contenders
 from slicewise.support.files import write_whole
 
@@ -55,14 +54,16 @@ def main() -> None:
     """Profile, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    parser.add_argument("--peers", type=Path)
-    out = parser.parse_args()
+    parser.add_argument(
+        "--peers", type=Path, help="a folder with checkouts of lightly and stable-pretraining"
+    )
+    given = parser.parse_args()
     torch.manual_seed(0)
     x = (1.3 * torch.randn(2048, 512) + 0.1).cuda()
     y = torch.randn(2048, 512).cuda()
     title = f"n = 2048, d = 512, L = 1000, float32, {torch.cuda.get_device_name()}, torch {torch.__version__}"
     lines = [f"# The kernels of a step against the standard normal law: {title}", ""]
-    for name, step in contenders(1000, y, out.peers).items():
+    for name, step in contenders(1000, y, given.peers).items():
         for _ in range(6):  # captured in the third call
             step(x.clone().requires_grad_())
         found, (returned, done) = kernels(step, x), host_time(step, x)
@@ -78,9 +79,8 @@ def main() -> None:
         lines.append("")
     page = "\n".join(lines)
     print(page)
-    write_whole(out.out / "laws-kernels-gpu-2026-11-18.md", page)
+    write_whole(given.out / "laws-kernels-gpu-2026-11-18.md", page)
 
 
 if __name__ == "__main__":
-    assert sw.__version__
     main()
