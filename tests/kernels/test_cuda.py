@@ -17,7 +17,7 @@ from slicewise.sampling import sphere
 from slicewise.sampling.generators import Randomness
 from slicewise.sampling.philox import Counted, numbers
 from slicewise.transport.backproject import descend
-from slicewise.transport.one_dim import Wanted
+from slicewise.transport.one_dim import Match, Wanted
 from slicewise.transport.sliced import Needs, pull_back, sorted_lines
 from slicewise.transport.sliced import match_slices as plain
 from tests.tolerances import assert_close
@@ -491,6 +491,11 @@ def test_back_from_the_lines(d):
         assert_close(pull_back(found, x, y, slices, factor, needs).x, truth)
         shared = pull_back(found, x, y, slices[0], factor, needs).x
         assert_close(shared, (each * found.u_grad).mT @ slices[0])
+        first = factor if isinstance(factor, float) else factor[0]
+        one = pull_back(
+            Match(*(t[0] for t in found[:3]), None, None), x[0], y[0], slices[0], first, needs
+        )
+        assert_close(one.x, truth[0])
         rates = torch.rand(4, dtype=x.dtype, device=CUDA)
         stepped, mean = descend(x, rates, found, slices, factor)
         assert_close(stepped, x - rates[:, None, None] * truth)

@@ -7,7 +7,9 @@ import torch
 
 import slicewise as sw
 from slicewise.distance import replay
+from slicewise.kernels import matcher
 from slicewise.laws import Normal, StudentT, UniformSphere
+from slicewise.transport import RoundPoints, Wanted, match_slices
 from tests.tolerances import assert_close
 
 pytestmark = pytest.mark.gpu
@@ -66,6 +68,45 @@ def test_kernels_move_the_points_of_a_law(shape, law, dtype):
     found = sw.value_and_grad(x, law, slices=along, objective="power")
     for one, other in zip(found, wanted, strict=True):
         assert_close(one, other)
+
+
+@pytest.mark.parametrize("level", ["nvrtc", "torch-nvrtc"])
+@pytest.mark.parametrize(
+    ("batch", "n", "d", "means", "shared"),
+    [
+        ((), 2048, 512, (), True),
+        ((), 1, 1, (), True),
+        ((), 70, 5, (), True),
+        ((3,), 257, 16, (), False),
+        ((3,), 257, 40, (3,), False),
+        ((3,), 257, 40, (3,), True),
+        ((), 100, 700, (2,), True),
+        ((), 5000, 20, (2,), True),  # too long for one block
+    ],
+)
+def test_a_round_law_is_placed_by_the_slices(level, batch, n, d, means, shared):
+    """Slices of any length: kernels find the mean along them, and how wide the law is."""
+    generator = torch.Generator().manual_seed(n)
+
+    def draw(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).cuda()
+
+    x, mean = 1.5 * draw(*batch, n, d), draw(*means, 1, d)
+    slices = draw(*(() if shared else batch), 9, d)
+    points = draw(n).sort().values
+    law = RoundPoints(points, points.new_tensor(0.3), mean, 1.7)
+    for given in (law, law.on(slices)):
+        found = matcher(level, torch.device("cuda", 0))(
+            x, x, slices, p=2, wanted=Wanted(True, False), y_sorted=given
+        )
+        placed = law.on(slices)
+        assert_close(placed.scale[..., 0], 1.7 * slices.norm(dim=-1).expand(placed.loc.shape[:-1]))
+        assert_close(placed.loc, slices @ mean.mT)
+        wanted = match_slices(
+            x, x, slices, p=2, wanted=Wanted(True, False), y_sorted=placed.written_out()
+        )
+        assert_close(found.cost, wanted.cost + 0.3 * placed.scale[..., 0] ** 2)
+        assert_close(found.u_grad, wanted.u_grad)
 
 
 @pytest.mark.parametrize("objective", ["root", "power"])

@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from scipy import integrate, stats
+from scipy import integrate, optimize, stats
 
 import slicewise as sw
 from slicewise.distance.plan import plan_for, samples_of
@@ -565,6 +565,70 @@ def test_parameters_that_are_no_numbers_are_refused():
         sw.Target(Normal(), torch.ones(3))
 
 
+def cost_of_cell(sample, quantile, p, low, high, breaks):
+    """∫ |sample − Q(t)|^p between two levels by adaptive quadrature, in pieces on which nothing jumps."""
+
+    def gap(t):
+        return sample - quantile(t)
+
+    first, last = (
+        1e-15,
+        1 - 1e-15,
+    )  # beyond, a level is rounded to an end, where quantiles are infinite
+    low, high = max(low, first), min(high, last)
+    crossed = [optimize.brentq(gap, first, last, xtol=1e-15)] if gap(first) > 0 > gap(last) else []
+    tails = [10.0**-k for k in (14, 12, 9, 6, 3)]
+    inner = [*breaks, *crossed, *tails, *(1 - t for t in tails)]
+    ends = itertools.pairwise([low, *sorted(t for t in inner if low < t < high), high])
+    return sum(
+        integrate.quad(lambda t: abs(gap(t)) ** p, *piece, epsabs=1e-14)[0] for piece in ends
+    )
+
+
+@pytest.mark.filterwarnings(
+    "ignore::scipy.integrate.IntegrationWarning"
+)  # asked for its last digit
+@pytest.mark.parametrize("p", [1, 1.5, 2, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("function", "quantile", "breaks"),
+    [
+        # Numbers in the place of tensors would be those of single precision.
+        (
+            torch.distributions.Laplace(*torch.tensor([0.1, 0.7], **WIDE)),
+            stats.laplace(0.1, 0.7).ppf,
+            [0.5],
+        ),
+        (lambda t: (t > 0.3).double() + (t > 0.6), lambda t: (t > 0.3) + (t > 0.6), [0.3, 0.6]),
+        (lambda t: 2 * t + (t - 0.2).abs(), lambda t: 2 * t + abs(t - 0.2), [0.2]),
+    ],
+    ids=["curvature", "jumps", "kink"],
+)
+def test_quantile_functions_that_are_not_smooth(function, quantile, breaks, weighted, p):
+    """No piece of a quadrature reaches across a level at which the function, or a derivative of it, jumps."""
+    x = samples(9, 1).sort(dim=0).values
+    a = torch.rand(9, **WIDE) + 0.1 if weighted else torch.ones(9, **WIDE)
+    a = a / a.sum()
+    ends = [0.0, *a.cumsum(0).tolist()[:-1], 1.0]
+    cells = zip(x[:, 0].tolist(), *zip(*itertools.pairwise(ends), strict=True), strict=True)
+    wanted = sum(cost_of_cell(u, quantile, p, *levels, breaks) for u, *levels in cells)
+    law = Quantile(function)
+    assert len(law.on_lines(1)[0][0].breaks) == len(breaks)
+    found = sw.sliced_wasserstein(x, law, p=p, x_weights=a if weighted else None) ** p
+    assert float(found) == pytest.approx(wanted, rel=1e-10)
+
+
+def test_quantiles_that_rounding_makes_infinite():
+    """torch's half-normal law has an infinite quantile at the last level below 1."""
+    x = samples(20, 1).abs()
+    law = Quantile(torch.distributions.HalfNormal(1.0))
+    levels = (torch.arange(20_000, **WIDE) + 0.5) / 20_000
+    points = torch.special.ndtri((1 + levels) / 2).unsqueeze(-1)
+    for p in (1, 2, 3):
+        wanted = sw.sliced_wasserstein(x, points, p=p)
+        torch.testing.assert_close(sw.sliced_wasserstein(x, law, p=p), wanted, rtol=2e-3, atol=0)
+
+
 def test_samples_that_are_needed_are_asked_for():
     x = samples()
     for call in (sw.wasserstein, lambda x, y: sw.subspace_robust_wasserstein(x, y, 2)):
@@ -572,6 +636,14 @@ def test_samples_that_are_needed_are_asked_for():
             call(x, Normal())
     with pytest.raises(ValueError, match="samples of a law are needed"):
         sw.sliced_wasserstein(Normal(), x)
+    with pytest.raises(ValueError, match=r"or a law: slicewise\.laws\.Normal"):
+        sw.sliced_wasserstein(x, torch.distributions.Normal(0.0, 1.0))
+    with pytest.raises(ValueError, match=r"y is the class Normal: make a law of it, e\.g\. Normal"):
+        sw.sliced_wasserstein(x, Normal)
+    with pytest.raises(ValueError, match="a law on the line, the samples have 3 dimensions"):
+        sw.sliced_wasserstein(x, Quantile(torch.distributions.Laplace(0.0, 1.0)))
+    with pytest.raises(ValueError, match="simulates n_null sets"):
+        sw.goodness_of_fit(x, Normal(), n_simulations=99)
 
 
 def test_sampling_leaves_the_global_generators_alone():

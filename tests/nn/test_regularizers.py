@@ -14,7 +14,7 @@ from slicewise.laws import Normal
 from slicewise.nn import Regularizer, SIGReg, SlicedNormal, VISReg
 from slicewise.nn.characteristic import Grid, epps_pulley
 from slicewise.support import tensors
-from slicewise.transport import Match, MovedPoints, PointsMatcher
+from slicewise.transport import Match, PointsMatcher, RoundPoints
 from tests.ranks import run, shares
 from tests.tolerances import assert_close
 
@@ -210,7 +210,7 @@ class _Prices(PointsMatcher):
     """Stands in for kernels of a device: results of the right shapes, with nothing in them."""
 
     def __call__(self, x, y, slices, *_, p, wanted, y_sorted):
-        assert isinstance(y_sorted, MovedPoints)
+        assert isinstance(y_sorted, RoundPoints)
         lines = (*x.shape[:-2], slices.shape[-2])
         return Match(x.new_empty(lines), x.new_empty(*lines, x.shape[-2]), None, None, None)
 
@@ -237,11 +237,47 @@ def test_steps_can_be_captured(kind, shape, monkeypatch):
     along = torch.empty(7, shape[-1], device="meta")
     pricing = kind(7)._pricing(x)
     assert pricing.key is not None
-    pricing.compute(x, along)  # what is made once
+    pricing(x, along)  # what is made once
     with _NothingFromTheHost():
-        value, gradient = pricing.compute(x, along)
+        value, gradient = pricing(x, along)
     assert value.shape == shape[:-2]
     assert gradient.shape == shape
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_second_pass_has_the_gradient_of_the_first(kind):
+    """The first one is handed what was computed; autograd states it anew for the second."""
+    x = (1.7 * torch.randn(40, 5, dtype=torch.float64) + 0.6).requires_grad_()
+    value = kind(7)(x)
+    first = torch.autograd.grad(value, x, torch.tensor(3.0, dtype=x.dtype), retain_graph=True)[0]
+    kept = first.clone()
+    again = torch.autograd.grad(value, x, retain_graph=True)[0]
+    torch.testing.assert_close(3 * again, first, rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close(first, kept, rtol=0, atol=0)
+    value.backward()
+    torch.testing.assert_close(x.grad, again, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_threads_change_nothing(kind):
+    """Slices are drawn while embeddings are made ready, and lines are shared out, where torch may use two threads."""
+    x = 1.7 * torch.randn(600, 300) + 0.6
+    found, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 2, 2):
+            torch.set_num_threads(threads)
+            live = x.clone().requires_grad_()
+            value = kind(1000, generator=5)(live)
+            value.backward()
+            found.append((value.detach(), live.grad))
+    finally:
+        torch.set_num_threads(before)
+    for value, gradient in found[1:]:
+        # Products are cut where two threads may share them, which changes their last digits.
+        torch.testing.assert_close(value, found[0][0], rtol=1e-5, atol=0)
+        assert (gradient - found[0][1]).norm() <= 1e-3 * found[0][1].norm()
+    for one, other in zip(found[1], found[2], strict=True):
+        assert torch.equal(one, other)
 
 
 def test_a_regularizer_of_ones_own_needs_a_value_only():

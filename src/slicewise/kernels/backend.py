@@ -6,13 +6,14 @@ import functools
 import importlib
 import importlib.util
 import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from slicewise.kernels.cpu import multiply, one_thread
+from slicewise.kernels.cpu import multiply, one_thread, share_pieces
 from slicewise.support import DeviceDraws, Kernels, LineLoops, MatchingLoops
 from slicewise.transport import Matcher, match_slices
 
@@ -120,6 +121,10 @@ class Chosen:
     def multiply(self, a: Tensor, b: Tensor) -> Tensor:
         """See `products.multiply`."""
         return multiply(a, b)
+
+    def share_pieces(self, work: Callable[[int], None], pieces: int, each_ns: float) -> None:
+        """See `cpu.share_pieces`."""
+        share_pieces(work, pieces, each_ns=each_ns)
 
     def matching_loops(self) -> MatchingLoops | None:
         """The loops of `numba_matching`, where numba works."""

@@ -31,6 +31,7 @@ from slicewise.transport import (
     MovedPoints,
     PointsMatcher,
     PricingMatcher,
+    RoundPoints,
     Wanted,
     uniform_cells,
 )
@@ -434,7 +435,7 @@ class NumbaMatcher(PricingMatcher, PointsMatcher):
         *,
         p: float,
         wanted: Wanted = Wanted(),
-        y_sorted: Tensor | MovedPoints | None = None,
+        y_sorted: Tensor | MovedPoints | RoundPoints | None = None,
     ) -> Match:
         """See `transport.match_slices`."""
         if wanted.u_weights or wanted.v_weights:
@@ -455,7 +456,7 @@ class NumbaMatcher(PricingMatcher, PointsMatcher):
         *,
         p: float,
         root: bool,
-        y_sorted: Tensor | MovedPoints | None = None,
+        y_sorted: Tensor | MovedPoints | RoundPoints | None = None,
     ) -> tuple[Tensor, Tensor]:
         """See `PricingMatcher.priced`."""
         loops = numba_loops()
@@ -503,12 +504,12 @@ def _rows(
     y_weights: Tensor | None,
     p: float,
     wanted: Wanted,
-    y_sorted: Tensor | MovedPoints | None,
+    y_sorted: Tensor | MovedPoints | RoundPoints | None,
 ) -> tuple[Array, Array, Array, tuple[int, ...]]:
     """Costs (rows,), wanted gradients on the lines (rows, n) and (rows, m), and the shape (*batch, L) of the rows."""
     u = multiply(slices, x.mT)
-    if isinstance(y_sorted, MovedPoints):
-        return _moved_rows(u, y_sorted, wanted)
+    if isinstance(y_sorted, MovedPoints | RoundPoints):
+        return _moved_rows(u, y_sorted.on(slices), wanted)
     ordered = wanted.v or y_weights is not None  # must it be known which sample of y is which?
     known = y_sorted is not None and not ordered
     v = y_sorted if known and y_sorted is not None else multiply(slices, y.mT)
@@ -530,9 +531,13 @@ def _moved_rows(
     """`_rows` against points that are the same on every line, but for place and scale."""
     shape = broadcast(u.shape[:-1], moved.loc.shape[:-1])
     us, points = as_rows(u, shape).numpy(), moved.points.unsqueeze(0).numpy()
-    each = [np.ascontiguousarray(t.expand(*shape, 1).reshape(-1).numpy()) for t in moved[1:]]
+    loc, scale = (
+        np.ascontiguousarray(t.expand(*shape, 1).reshape(-1).numpy())
+        for t in (moved.loc, moved.scale)
+    )
     costs = np.empty(len(us), us.dtype)
-    _match_rows(us, points, True, _NO_WEIGHTS, _NO_WEIGHTS, 2.0, wanted, costs, *each)
+    _match_rows(us, points, True, _NO_WEIGHTS, _NO_WEIGHTS, 2.0, wanted, costs, loc, scale)
+    costs += np.square(scale) * moved.variance.numpy()
     return costs, us, points, shape
 
 

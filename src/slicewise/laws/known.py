@@ -164,6 +164,10 @@ class OnSlices(KnownLaw):
     def is_whole(self) -> bool:
         return all(one.axes is not None for one in self.rows)
 
+    @property
+    def width(self) -> float | None:
+        return self.rows[0].width if len(self.rows) == 1 and self.rows[0].axes is None else None
+
     def placed(self, frame: Tensor, lengths: Tensor) -> Placed:
         locs, scales = [], []
         for one in self.rows:
@@ -573,6 +577,14 @@ class Quantile(Law):
         else:
             self.d = 1
         self._line = line
+
+    def dimension(self, d: int | None) -> int:
+        if self.d == 1 and d not in (None, 1):
+            raise ValueError(
+                f"{self!r} is a law on the line, the samples have {d} dimensions: give samples (n, 1), or every_slice=True "
+                f"if every slice has this law"
+            )
+        return super().dimension(d)
 
     def on_lines(self, d: int) -> tuple[tuple[LineLaw, ...], tuple[float, ...]]:
         self.dimension(d)

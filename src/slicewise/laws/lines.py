@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -202,6 +203,8 @@ class QuantileLine(LineLaw):
                 f"quantiles at 0.25 and 0.75 are {found.tolist()}: give a quantile function, finite inside (0, 1) and not "
                 f"decreasing"
             )
+        self._inside = _finite_inside(quantile)
+        self.breaks = _breaks_of(self.quantile)
         self._trouble = {p: self._tail(p) for p in (1.0, 2.0)}
         self.second_moment = math.inf if self._trouble[2.0] else self._second()
 
@@ -228,8 +231,7 @@ class QuantileLine(LineLaw):
         return float(self.cell_integrals(ends)[1].sum())
 
     def quantile(self, level: Tensor) -> Tensor:
-        inside = level.clamp(2.0**-53, 1 - 2.0**-53)
-        return self._quantile(inside).to(level.dtype)
+        return self._quantile(level.clamp(*self._inside)).to(level.dtype)
 
     @torch.no_grad()
     def cdf(self, x: Tensor) -> Tensor:
@@ -254,14 +256,86 @@ class QuantileLine(LineLaw):
         return torch.ones_like(y)
 
     def cell_integrals(self, levels: Tensor) -> tuple[Tensor, Tensor]:
-        low, width = levels[..., :-1], levels.diff(dim=-1)
-        high = levels[..., 1:]
-        first, second = torch.zeros_like(low), torch.zeros_like(low)
-        for node, weight in zip(*double_exponential(), strict=True):
-            z = self.quantile(low + width * node if node < 0.5 else high - width * (1 - node))
-            first += weight * width * z
-            second += weight * width * z * z
+        first = torch.zeros_like(levels[..., 1:])
+        second = torch.zeros_like(first)
+        for one, other in itertools.pairwise((0.0, *self.breaks, 1.0)):
+            ends = levels.clamp(one, other)
+            low, high, width = ends[..., :-1], ends[..., 1:], ends.diff(dim=-1)
+            for node, weight in zip(*double_exponential(), strict=True):
+                z = self.quantile(low + width * node if node < 0.5 else high - width * (1 - node))
+                first += weight * width * z
+                second += weight * width * z * z
         return first, second
+
+
+def _finite_inside(quantile: Callable[[Tensor], Tensor]) -> tuple[float, float]:
+    """The levels next to 0 and 1 at which quantiles are taken: rounding makes some functions infinite before the end."""
+    near = 2.0 ** torch.arange(-53, -43, dtype=torch.float64)
+    low, high = (
+        next(
+            (float(at) for at in levels if bool(quantile(at.reshape(1)).isfinite())),
+            float(levels[0]),
+        )
+        for levels in (near, 1 - near)
+    )
+    return low, high
+
+
+# Where quadratures over smaller and smaller intervals still do not agree, a function has a jump, or a derivative of it has
+# one: intervals as short as this, and at most so many of them. A table that is interpolated has more, each of a small
+# effect. Towards the ends of the range intervals are shorter.
+_ROUGH, _AT_THE_ENDS, _MOST_BREAKS = 2.0**-6, 2.0**-12, 32
+
+
+def _breaks_of(quantile: Callable[[Tensor], Tensor]) -> tuple[float, ...]:
+    """Levels at which a quantile function or a derivative of it jumps, in order; none where there are too many."""
+
+    def apart(low: Tensor, high: Tensor) -> Tensor:
+        """By how much the integral over intervals differs from that over their halves."""
+        middle = (low + high) / 2
+        whole, left, right = (
+            _integral(quantile, *ends) for ends in ((low, high), (low, middle), (middle, high))
+        )
+        return (whole - left - right).abs()
+
+    # Odd numbers: a kink at the end of an interval would not be seen, and 1/2 is a usual place for one.
+    ends = torch.tensor([0.0, 1 / math.pi, math.sqrt(3) - 1, 1.0], dtype=torch.float64)
+    low, high = ends[:-1], ends[1:]
+    size = _integral(lambda level: quantile(level).abs(), low, high).sum()
+    found: list[Tensor] = []
+    while len(low) and bool(size.isfinite()):
+        # What is singular at the ends of the range is no kink: quadratures are made for it.
+        at_an_end = (low == 0) | (high == 1)
+        rough = torch.where(at_an_end, high - low > _AT_THE_ENDS, apart(low, high) > 1e-13 * size)
+        low, high, at_an_end = low[rough], high[rough], at_an_end[rough]
+        if len(low) > 2 * _MOST_BREAKS + 2:
+            return ()
+        small = ~at_an_end & (high - low <= _ROUGH)
+        found += [torch.stack([low[small], high[small]])]
+        low, high = low[~small], high[~small]
+        middle = (low + high) / 2
+        low, high = torch.cat([low, middle]), torch.cat([middle, high])
+    if not found:
+        return ()
+    low, high = torch.cat(found, dim=1)
+    for _ in range(48):  # the half that disagrees more has it
+        middle = (low + high) / 2
+        left, right = apart(torch.cat([low, middle]), torch.cat([middle, high])).chunk(2)
+        left = left > right
+        low, high = torch.where(left, low, middle), torch.where(left, middle, high)
+    levels = sorted(((low + high) / 2).tolist())
+    # One at the end of two intervals is found in both.
+    return tuple(one for k, one in enumerate(levels) if k == 0 or one - levels[k - 1] > 2.0**-30)[
+        :_MOST_BREAKS
+    ]
+
+
+def _integral(function: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
+    nodes, weights = (torch.tensor(t, dtype=torch.float64) for t in double_exponential())
+    low, high = low.unsqueeze(-1), high.unsqueeze(-1)
+    width = high - low
+    levels = torch.where(nodes < 0.5, low + width * nodes, high - width * (1 - nodes))
+    return (weights * width * function(levels.flatten()).view(levels.shape)).sum(dim=-1)
 
 
 class _Level(torch.autograd.Function):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from slicewise.support import full_precision, kernels_for, one_thread
+from slicewise.support import full_precision, kernels_for, one_thread, share_pieces
 from slicewise.transport import backproject, project
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 # Numbers on lines that are worked on at once: six arrays of them stay in the cache of a core.
 _BLOCK = 1 << 15
+_NS = 1.2  # of one core for a number at a point of the grid, about
 _DEVICE_BLOCK = 1 << 26
 
 
@@ -156,6 +158,15 @@ def _blocks(lines: Tensor) -> tuple[list[Tensor], tuple[int, ...]]:
     return list(rows.split(max(1, size // lines.shape[-1]))), tuple(lines.shape[:-1])
 
 
+def _over_blocks(work: Callable[[int], None], blocks: list[Tensor], grid: Grid) -> None:
+    """Call `work(i)` for each block, on a CPU by several threads where they pay."""
+    if blocks[0].device.type == "cpu":
+        share_pieces(work, len(blocks), each_ns=_NS * grid.n_points * blocks[0].numel())
+        return
+    for i in range(len(blocks)):
+        work(i)
+
+
 def _sums(lines: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
     """Σ cos(t u) and Σ sin(t u) for each line and point, (..., T), in float64."""
     if lines.shape[-1] == 0:  # a process without samples
@@ -167,8 +178,10 @@ def _sums(lines: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
         if known is not None:
             return known[0], known[1]
     blocks, shape = _blocks(lines)
-    found = []
-    for rows in blocks:
+    found = [lines] * len(blocks)
+
+    def work(i: int) -> None:
+        rows = blocks[i]
         angle = rows * grid.step
         first, twice = angle.cos(), angle.cos().mul_(2)
         cos_before, cos_now = torch.ones_like(rows), first
@@ -179,7 +192,9 @@ def _sums(lines: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
             if k + 1 < grid.n_points:
                 cos_before, cos_now = cos_now, torch.addcmul(cos_before.neg_(), twice, cos_now)
                 sin_before, sin_now = sin_now, torch.addcmul(sin_before.neg_(), twice, sin_now)
-        found.append(torch.stack(sums, dim=-1).double())  # (2, rows, T)
+        found[i] = torch.stack(sums, dim=-1).double()  # (2, rows, T)
+
+    _over_blocks(work, blocks, grid)
     both = torch.cat(found, dim=1)
     return both[0].reshape(*shape, -1), both[1].reshape(*shape, -1)
 
@@ -196,8 +211,10 @@ def _combined(lines: Tensor, grid: Grid, of_cosine: Tensor, of_sine: Tensor) -> 
     blocks, shape = _blocks(lines)
     a = of_cosine.reshape(-1, grid.n_points, 1)
     b = of_sine.reshape(-1, grid.n_points, 1)
-    found, start = [], 0
-    for rows in blocks:
+    found = [lines] * len(blocks)
+
+    def work(i: int) -> None:
+        rows, start = blocks[i], i * len(blocks[0])
         stop = start + len(rows)
         angle = rows * grid.step
         cosine = angle.cos()
@@ -208,6 +225,7 @@ def _combined(lines: Tensor, grid: Grid, of_cosine: Tensor, of_sine: Tensor) -> 
             c_now, c_after = torch.addcmul(a[start:stop, k] - c_after, twice, c_now), c_now
             s_now, s_after = torch.addcmul(b[start:stop, k] - s_after, twice, s_now), s_now
         total = torch.addcmul(a[start:stop, 0] - c_after, cosine, c_now)
-        found.append(total.addcmul_(angle.sin(), s_now))
-        start = stop
+        found[i] = total.addcmul_(angle.sin(), s_now)
+
+    _over_blocks(work, blocks, grid)
     return torch.cat(found).reshape(*shape, -1)

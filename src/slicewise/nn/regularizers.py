@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -197,11 +197,11 @@ class SlicedNormal(Regularizer):
 _BLOCK = 1 << 16  # numbers whose squares stay in the cache of a core
 
 
-def _sum_of_squares(x: Tensor) -> Tensor:
-    """Σ x² over the samples of x (*batch, n, d), (*batch, 1, d); on a CPU some samples at a time."""
+def _in_parts(*sets: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Sets (*batch, n, d) of samples; on a CPU some samples of each at a time."""
+    x = sets[0]
     some = x.shape[-2] if x.is_cuda else max(1, _BLOCK * x.shape[-2] // max(x.numel(), 1))
-    parts = (part.square().sum(dim=-2, keepdim=True) for part in x.split(some, dim=-2))
-    return functools.reduce(torch.add, parts)
+    return zip(*(one.split(some, dim=-2) for one in sets), strict=True)
 
 
 class SIGReg(Regularizer):
@@ -342,26 +342,34 @@ class VISReg(Regularizer):
         of_center, of_scale, of_shape, eps = settings
         tiny = torch.finfo(x.dtype).tiny
 
-        def compute(x: Tensor, slices: Tensor) -> tuple[Tensor, Tensor]:
+        def ready(x: Tensor) -> tuple[Tensor, ...]:
             mean = x.mean(dim=-2, keepdim=True)
-            standard = (
-                x - mean
-            )  # of mean 0; divided in place, since new memory costs more than arithmetic
-            variance = _sum_of_squares(standard) / n
+            standard, squares = torch.empty_like(x), torch.zeros_like(mean)
+            for given, centered in _in_parts(x, standard):
+                torch.sub(given, mean, out=centered)
+                squares += centered.square().sum(dim=-2, keepdim=True)
+            variance = squares / n
             std = variance.clamp(min=tiny).sqrt()
+            # In place, since new memory costs more than arithmetic.
+            return standard.div_(std + eps), mean, variance, std
+
+        def compute(made: tuple[Tensor, ...], slices: Tensor) -> tuple[Tensor, Tensor]:
+            standard, mean, variance, std = made
             wide = std + eps
-            shape, gradient = price(standard.div_(wide), slices)
+            shape, gradient = price(standard, slices)
             center, scale = mean.square().mean(dim=(-2, -1)), (std - 1).square().mean(dim=(-2, -1))
             value = of_center * center + of_scale * scale + of_shape * shape
             # The law is symmetric about 0, as the sums of samples along slices are: the shape's gradient through the mean
             # is 0. A variance that is kept from 0 has no slope.
             spread = (2 * of_scale / (n * d)) * (std - 1) / std * wide
             spread = torch.where(variance >= tiny, spread, 0)
-            gradient = gradient.mul_(of_shape / wide).addcmul_(standard, spread)
-            return value, gradient.add_((2 * of_center / (n * d)) * mean)
+            lighter, shift = of_shape / wide, (2 * of_center / (n * d)) * mean
+            for part, own in _in_parts(gradient, standard):
+                part.mul_(lighter).addcmul_(own, spread).add_(shift)
+            return value, gradient
 
         key = ("VISReg", self.law, self.law.version, *settings)
-        return Pricing(compute, key if price.graph_safe else None)
+        return Pricing(compute, key if price.graph_safe else None, ready)
 
     def _summed(self, tensor: Tensor) -> Tensor:
         if self.ranks is None:

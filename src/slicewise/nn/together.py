@@ -22,14 +22,42 @@ from slicewise.sampling import (
     take_ticket,
     uniform,
 )
-from slicewise.support import full_precision, kernels_for, one_thread
+from slicewise.support import full_precision, kernels_for, one_thread, share_pieces
+
+# Nanoseconds of one core for a number of a slice that is drawn, and of a sample that is made ready, about.
+_DRAW_NS, _READY_NS = 4.0, 1.5
 
 
 class Pricing(NamedTuple):
     """How values (*batch,) and their gradient in x (*batch, n, d) are computed along slices (L, d)."""
 
-    compute: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    # From what `ready` makes of x, and slices.
+    compute: Callable[[Any, Tensor], tuple[Tensor, Tensor]]
     key: tuple[Any, ...] | None  # that tells captured calls apart; None: not to be captured
+    # What has to be done before slices are known, if anything; its result takes the place of x.
+    ready: Callable[[Tensor], Any] | None = None
+
+    def __call__(self, x: Tensor, slices: Tensor) -> tuple[Tensor, Tensor]:
+        """Values and their gradient along slices that are known."""
+        return self.compute(x if self.ready is None else self.ready(x), slices)
+
+    def along(
+        self, draw: Callable[[], Tensor], x: Tensor, numbers: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The same along slices of so many numbers that are drawn, and those; on a CPU two threads share the work."""
+        if self.ready is None or x.is_cuda:
+            slices = draw()
+            return *self(x, slices), slices
+        drawn, made, ready = [x], [x], self.ready
+
+        def work(k: int) -> None:
+            if k == 0:
+                drawn[0] = draw()
+            else:
+                made[0] = ready(x)
+
+        share_pieces(work, 2, each_ns=(_DRAW_NS * numbers + _READY_NS * x.numel()) / 2)
+        return *self.compute(made[0], drawn[0]), drawn[0]
 
 
 class Found(NamedTuple):
@@ -49,8 +77,9 @@ def evaluated(pricing: Pricing, x: Tensor, n_slices: int, generator: Generators)
         given = static[0]
         assert given is not None
         with full_precision(given.device.type):
-            slices = uniform(shape, rng, given.dtype)
-            value, gradient = pricing.compute(given, slices)
+            value, gradient, slices = pricing.along(
+                lambda: uniform(shape, rng, given.dtype), given, math.prod(shape)
+            )
             if elements > 1:
                 value, gradient = value.mean(), gradient.div_(elements)
         return [value.reshape(()), gradient, slices]
@@ -97,11 +126,16 @@ class Known(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (x,), (upstream,) = ctx.saved_tensors, grads
-        if torch.is_grad_enabled():
-            value = ctx.again(x, ctx.slices)
-            return *torch.autograd.grad(value, x, upstream, create_graph=True), None, None
-        gradient = ctx.gradient
+        gradient, recorded = ctx.gradient, torch.is_grad_enabled()
+        if recorded or gradient is None:  # the latter: a second pass
+            with torch.enable_grad():
+                live = x if recorded else x.detach().requires_grad_()
+                value = ctx.again(live, ctx.slices)
+            found = torch.autograd.grad(value, live, upstream, create_graph=recorded)
+            return *found, None, None
+        # Handed over as it is: what kept it would have it copied.
+        ctx.gradient = None
         with one_thread(gradient.device):
             if gradient.is_cuda or upstream.item() != 1:
-                gradient = gradient * upstream
+                gradient.mul_(upstream)
             return gradient.to(x.dtype), None, None

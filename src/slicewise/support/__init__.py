@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         one_thread,
         register,
         registered,
+        share_pieces,
         sort_lines,
     )
     from slicewise.support.files import check_file_writable, check_writable, write_whole
@@ -82,7 +83,7 @@ else:
             "checkpoint": "CheckpointError CheckpointFile CheckpointWarning fingerprint",
             "dispatch": (
                 "Copier DeviceDraws Kernels LineLoops MatchingLoops current kernels_for line_loops matching_loops "
-                "multiply needs_gradient one_thread register registered sort_lines"
+                "multiply needs_gradient one_thread register registered share_pieces sort_lines"
             ),
             "files": "check_file_writable check_writable write_whole",
             "graphs": "CapturedGraph side_stream",

@@ -228,6 +228,10 @@ class Backend(Protocol):
         """a (..., r, k) @ b (..., k, c) on the CPU, with threads only where they pay."""
         ...
 
+    def share_pieces(self, work: Callable[[int], None], pieces: int, each_ns: float) -> None:
+        """See `share_pieces`."""
+        ...
+
     def matcher(self, backend: str, device: torch.device) -> Callable[..., Any]:
         """The version of `transport.match_slices` for a backend's name ("auto": the fastest) on a device."""
         ...
@@ -320,6 +324,25 @@ def multiply(a: Tensor, b: Tensor) -> Tensor:
         return a @ b
     backend = registered()
     return a @ b if backend is None else backend.multiply(a, b)
+
+
+def share_pieces(work: Callable[[int], None], pieces: int, *, each_ns: float) -> None:
+    """Call `work(k)` for each of some pieces of work on the CPU, with threads only where they pay.
+
+    Threads know nothing of the modes of this one: what they compute must not be recorded for autograd, nor transformed, and
+    they must not write to tensors that were made in inference mode.
+
+    Args:
+        work: must give the same result on any thread.
+        pieces: how many.
+        each_ns: about how many nanoseconds one of them takes.
+    """
+    backend = registered()
+    if backend is not None:
+        backend.share_pieces(work, pieces, each_ns)
+        return
+    for k in range(pieces):
+        work(k)
 
 
 def matching_loops() -> MatchingLoops | None:

@@ -224,8 +224,14 @@ def check_set(name: str, samples: Any, *, may_be_empty: bool = False) -> None:
     if not isinstance(samples, Tensor):
         is_law = hasattr(samples, "sample") and not hasattr(samples, "shape")
         instead = f"torch.as_tensor({name})"
-        if is_law and not isinstance(samples, type):
+        if is_law and isinstance(samples, type):
+            raise ValueError(
+                f"{name} is the class {samples.__name__}: make a law of it, e.g. {samples.__name__}(...)"
+            )
+        if is_law:
             instead = f"{name}.sample(...): samples of a law are needed here"
+        if name == "y" and isinstance(samples, torch.distributions.Distribution):
+            instead = "y.sample((n,)), or a law: slicewise.laws.Normal(mean, cov), or Quantile(y) for samples (n, 1)"
         raise ValueError(
             f"{name} is a {type(samples).__name__}: give a torch.Tensor, e.g. {instead}"
         )

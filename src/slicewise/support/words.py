@@ -60,12 +60,15 @@ _ELSEWHERE = {
 }
 
 # Where another name is not the whole answer: what to write.
+_NULL = "goodness_of_fit simulates n_null sets of samples"
 _INSTEAD = {
     "projections": "slices are rows, (L, d): slices=projections.T",
     "log": "costs, slices and the error are those of evaluate(x, y)",
     "return_log": "costs, slices and the error are those of evaluate(x, y)",
     "reduction": "SlicedWasserstein(reduction=...) is the loss that reduces a batch",
     "device": "it runs where the samples are: x.to(device)",
+    "n_simulations": _NULL,
+    "n_draws": _NULL,
 }
 _BY_OPTIMIZERS = (
     "it makes plain steps, by lr=; the loss SlicedWasserstein is for torch's optimizers"

@@ -57,6 +57,7 @@ from slicewise.transport.sliced import (
     Needs,
     PointsMatcher,
     PricingMatcher,
+    RoundPoints,
     match_slices,
     project,
     pull,

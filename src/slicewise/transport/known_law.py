@@ -12,6 +12,7 @@ parameters and in the slices go the way of those in samples.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from slicewise.transport.sliced import (
     MovedPoints,
     PointsMatcher,
     PricingMatcher,
+    RoundPoints,
     match_slices,
     project,
 )
@@ -90,6 +92,10 @@ class LineLaw:
         """The density of the law in the chart variable."""
         raise NotImplementedError
 
+    # Where in the chart variable, inside its range, places, density or a derivative of them jump: no piece of a quadrature
+    # reaches across one.
+    breaks: tuple[float, ...] = ()
+
     # Are partial integrals known in closed form? If not, those of cells are found by quadrature, for every p.
     closed_form = True
 
@@ -123,6 +129,11 @@ class KnownLaw:
     @property
     def is_whole(self) -> bool:
         """Has its frame all axes? If not, the lengths of slices say how wide the law is on them."""
+        raise NotImplementedError
+
+    @property
+    def width(self) -> float | None:
+        """How wide it is on slices of length one, where its frame is a mean alone; None where the frame says more."""
         raise NotImplementedError
 
     def placed(self, frame: Tensor, lengths: Tensor) -> Placed:
@@ -392,6 +403,18 @@ class _Cell:
         standard = _standardized(self.u.double(), self.loc.double(), self.scale.double())
         return low, torch.minimum(torch.maximum(standard, low), high), high
 
+    def _in_chart(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The same in the chart variable."""
+        if self.line.closed_form:
+            low, at, high = (self.line.to_chart(t) for t in self._split())
+            return low, at, high
+        # A level: a place may have many, if the law has mass there, and then does not say where a cell ends.
+        low, high = self.levels[..., :-1], self.levels[..., 1:]
+        if self.turn is not None:
+            low, high = torch.where(self.turn, 1 - high, low), torch.where(self.turn, 1 - low, high)
+        standard = _standardized(self.u.double(), self.loc.double(), self.scale.double())
+        return low, torch.minimum(torch.maximum(self.line.to_chart(standard), low), high), high
+
     def distances(self) -> tuple[Tensor, Tensor, Tensor]:
         """The same for p = 1."""
         if not self.line.closed_form:
@@ -427,12 +450,18 @@ class _Cell:
         By double-exponential quadrature, whose nodes crowd at the ends of a piece: neither a tail nor the corner of
         |gap|^p at the sample itself costs it its precision.
         """
-        low, at, high = (self.line.to_chart(t) for t in self._split())
+        low, at, high = self._in_chart()
         loc, scale = self.loc.double(), self.scale.double()
         totals = [torch.zeros_like(at) for _ in range(count)]
         u = self.u.double()
         nodes, weights = double_exponential()
-        for start, end in ((low, at), (at, high)):
+        between = (-math.inf, *self.line.breaks, math.inf)
+        pieces = [
+            (start.clamp(one, other), end.clamp(one, other))
+            for start, end in ((low, at), (at, high))
+            for one, other in itertools.pairwise(between)
+        ]
+        for start, end in pieces:
             width = end - start
             for node, weight in zip(nodes, weights, strict=True):
                 # From whichever end is nearer, so that nothing is lost there.
@@ -571,20 +600,23 @@ class LawMatcher(PricingMatcher):
             self._held[key] = found = equal_cells(self.law.lines[0], *key)
         return found
 
-    def _as_points(
-        self, x: Tensor, y: Tensor, slices: Tensor
-    ) -> tuple[Tensor | MovedPoints, Tensor]:
-        """The means of cells on each slice, sorted, and the constant (..., L) beside them."""
-        _, placed = self.placed(y, slices)
+    def _points(self, x: Tensor, y: Tensor, slices: Tensor) -> MovedPoints | RoundPoints:
+        """The means of cells, sorted, and where they lie on slices."""
         cells = self._cells(x)
-        means, more = cells.means, placed.scale[..., 0].square() * cells.variance
-        if self._points_stay:
-            return MovedPoints(means, placed.loc, placed.scale), more
-        batch = broadcast(x.shape[:-2], placed.loc.shape[:-2])
-        if not self.law.lines[0].symmetric:
-            means = torch.where(placed.scale < 0, means.flip(-1), means)
-        points = torch.addcmul(placed.loc, placed.scale, means)
-        return points.expand(*batch, *points.shape[-2:]).contiguous(), more
+        known, width = (cells.means, cells.variance), self.law.width
+        if width is not None:
+            return RoundPoints(*known, y, width)
+        return MovedPoints(*known, *self.placed(y, slices)[1])
+
+    def _written_out(self, x: Tensor, points: MovedPoints) -> Tensor:
+        """The points of each line of x."""
+        batch = broadcast(x.shape[:-2], points.loc.shape[:-2])
+        if self.law.lines[0].symmetric:
+            lines = points.written_out()
+        else:
+            means = torch.where(points.scale < 0, points.points.flip(-1), points.points)
+            lines = torch.addcmul(points.loc, points.scale, means)
+        return lines.expand(*batch, *lines.shape[-2:]).contiguous()
 
     def _has_points(self, p: float, *given: Tensor | None) -> bool:
         return p == 2 and len(self.law.lines) == 1 and not is_transformed(*given)
@@ -604,10 +636,13 @@ class LawMatcher(PricingMatcher):
         """See `transport.match_slices`; the gradient "in v" is that in the projections of the frame."""
         as_points = self._has_points(p, x, y, slices) and x_weights is None
         if as_points and not wanted.v and self.inner is not match_slices:
-            points, more = self._as_points(x, y, slices)
-            only = Wanted(wanted.u, False)
-            found = self.inner(x, x, slices, p=p, wanted=only, y_sorted=points)
-            return found._replace(cost=found.cost + more)
+            points, only = self._points(x, y, slices), Wanted(wanted.u, False)
+            if self._points_stay:
+                return self.inner(x, x, slices, p=p, wanted=only, y_sorted=points)
+            moved = points.on(slices)
+            lines = self._written_out(x, moved)
+            found = self.inner(x, x, slices, p=p, wanted=only, y_sorted=lines)
+            return found._replace(cost=found.cost + moved.constant())
         frame, placed = self.placed(y, slices)
         u = project(x, slices)
         on_lines = match_law(
@@ -637,28 +672,14 @@ class LawMatcher(PricingMatcher):
         *,
         p: float,
         root: bool,
-        y_sorted: Tensor | MovedPoints | None = None,
+        y_sorted: Tensor | MovedPoints | RoundPoints | None = None,
     ) -> tuple[Tensor, Tensor] | None:
         """See `PricingMatcher.priced`; None where the backend's matcher does not add up itself."""
-        inner = self.inner
-        known = isinstance(inner, PricingMatcher) and x_weights is None
-        if not known or not self._has_points(p, x, y, slices):
+        inner, points_serve = self.inner, self._points_stay and self._has_points(p, x, y, slices)
+        if not isinstance(inner, PricingMatcher) or x_weights is not None or not points_serve:
             return None
-        assert isinstance(inner, PricingMatcher)
-        points, more = self._as_points(x, y, slices)
-        found = inner.priced(
-            x, x, slices, None, None, coefficients, p=p, root=False, y_sorted=points
-        )
-        assert found is not None
-        power, gradient = found
-        power = power + (
-            more.mean(dim=-1) if coefficients is None else (coefficients * more).sum(dim=-1)
-        )
-        if not root:
-            return power, gradient
-        value = power.clamp(min=0).sqrt()
-        slope = torch.where(value > 0, 0.5 / torch.where(value > 0, value, 1), 0)
-        return value, gradient * slope[..., None, None]
+        points = self._points(x, y, slices)
+        return inner.priced(x, x, slices, None, None, coefficients, p=p, root=root, y_sorted=points)
 
     def plan_mean(
         self,

@@ -39,9 +39,10 @@ class CudaKernels:
             return backproject.backproject(on_lines, slices, factor, self.route)
         if isinstance(factor, Tensor):
             slices, factor = factor.unsqueeze(-1) * slices, 1.0
-        if on_lines.dim() == slices.dim() == 3:
+        if on_lines.dim() == slices.dim() and on_lines.dim() in (2, 3):
             empty = on_lines.new_empty(())  # times 0
-            return torch.baddbmm(empty, on_lines.mT, slices, beta=0, alpha=factor)
+            multiply = torch.addmm if on_lines.dim() == 2 else torch.baddbmm
+            return multiply(empty, on_lines.mT, slices, beta=0, alpha=factor)
         return on_lines.mT @ slices if factor == 1 else on_lines.mT @ (factor * slices)
 
     def descend(

@@ -6,7 +6,7 @@
 // the dimension of the samples to project here; ORDER is p. MASSES is 0 for equal numbers of equal weights, 1 for
 // unequal numbers of them, 2 where weights are given, as WEIGHTs. A block has SHARED bytes. Projections of a single
 // set may be given as PARTS arrays to be added up. MOVED is 1 where v is the same on every line but for place and scale,
-// and in order: a block then has the threads and the memory of one side.
+// and in order, 2 where slices alone say where that is: a block then has the threads and the memory of one side.
 //
 // A number and its index are sorted as one word: the number in fixed point over its line's range, the
 // index below it. What is equal in fixed point is then put right by the numbers themselves.
@@ -25,6 +25,10 @@ constexpr int KEY_BITS = MANTISSA < SPARE ? MANTISSA : SPARE;
 constexpr WORD LARGEST_KEY = (WORD(1) << KEY_BITS) - 1;
 constexpr WORD INDEX_MASK = (WORD(1) << INDEX_BITS) - 1;
 constexpr int REPAIR_ROUNDS = 12;
+// How many blocks a multiprocessor shall hold. Those of one side, in single precision, need no more registers than as many
+// as it has room for can have: a thousand lines of 2,048 are then one wave on 132 multiprocessors.
+constexpr int FULL = 2048 / THREADS < 32 ? 2048 / THREADS : 32;
+constexpr int RESIDENT = MOVED && DIM == 0 && sizeof(REAL) == 4 && ITEMS <= 8 ? FULL : 1;
 
 struct Shared {
   union {
@@ -276,6 +280,28 @@ __device__ __forceinline__ void sort_lines(
   if (__syncthreads_or(left)) repair(a, shared.line[side], words, n, thread);
 }
 
+#if MOVED == 2
+// The mean of the law along a slice, and the square of the slice's length: what each warp found of them. They lie where the
+// range of a second line would; `sort_lines` has the barrier after which all threads may read them.
+__device__ __forceinline__ void place_law(Shared& shared, const REAL* slice, const REAL* mean, int d, int thread) {
+  REAL at = 0, square = 0;
+  for (int j = thread; j < d; j += THREADS) {
+    const REAL one = slice[j];
+    at += one * mean[j];
+    square += one * one;
+  }
+#pragma unroll
+  for (int apart = 16; apart > 0; apart /= 2) {
+    at += __shfl_xor_sync(EVERY, at, apart);
+    square += __shfl_xor_sync(EVERY, square, apart);
+  }
+  if (thread % 32 == 0) {
+    shared.lows[1][thread / 32] = at;
+    shared.highs[1][thread / 32] = square;
+  }
+}
+#endif
+
 #if MASSES > 0
 // A rank's place in shared memory: threads that hold neighbouring ranks read and write side by side.
 __device__ __forceinline__ int place(int rank) { return rank % ITEMS * THREADS + rank / ITEMS; }
@@ -370,8 +396,9 @@ __device__ __forceinline__ REAL unit_of(const Shared& shared, const WEIGHT* u_we
 // u, v: projections (rows, n) and (rows, m), or samples (sets, n, DIM) where DIM > 0; `u_sets` of them, 1 if all share.
 // slices (rows, DIM), or (n_slices, DIM) if `slices_shared`. v may be sorted projections (`v_sorted`): only
 // half the threads are then needed. u_grad, v_grad may be null. Weights are (sets, n), (sets, m) or null.
-// If MOVED, v are points (n,), which lie at loc + scale * v: both (v_sets, n_slices).
-extern "C" __global__ void __launch_bounds__(SIDES * THREADS) match_rows(
+// If MOVED, v are points (n,), which lie at loc + scale * v, and scale^2 * variance is added to the cost. Where it is 1, loc
+// and scale are (v_sets, n_slices). Where it is 2, the law has a mean (v_sets, d) and is as wide in every direction.
+extern "C" __global__ void __launch_bounds__(SIDES * THREADS, RESIDENT) match_rows(
     const REAL* u, const REAL* v, const REAL* slices, REAL* costs, REAL* u_grad, REAL* v_grad, int n, int n_slices,
     int u_sets, int v_sets, int slices_shared, int v_sorted
 #if MASSES > 0
@@ -380,8 +407,10 @@ extern "C" __global__ void __launch_bounds__(SIDES * THREADS) match_rows(
 #if MASSES == 2
     , const WEIGHT* u_weights, const WEIGHT* v_weights, int u_weight_sets, int v_weight_sets
 #endif
-#if MOVED
-    , const REAL* loc, const REAL* scale
+#if MOVED == 1
+    , const REAL* variance, const REAL* loc, const REAL* scale
+#elif MOVED == 2
+    , const REAL* variance, const REAL* mean, double width, int d
 #endif
 ) {
   extern __shared__ unsigned char memory[];
@@ -410,11 +439,22 @@ extern "C" __global__ void __launch_bounds__(SIDES * THREADS) match_rows(
     for (int j = 0; j < DIM; ++j) slice[j] = slices[(slices_shared ? line : row) * DIM + j];
   }
   WORD a[ITEMS];
+#if MOVED == 2
+  place_law(shared, slices + (slices_shared ? line : row) * d, mean + (v_sets == 1 ? 0 : set * d), d, thread);
+#endif
   sort_lines(a, shared, given, (long long)n_slices * size, slice, weights, size, side, thread);
 
-#if MOVED
+#if MOVED == 1
   const long long placed = (v_sets == 1 ? 0 : set) * n_slices + line;
   const REAL at = loc[placed], wide = scale[placed];
+#elif MOVED == 2
+  REAL at = 0, square = 0;
+#pragma unroll
+  for (int w = 0; w < WARPS; ++w) {
+    at += shared.lows[1][w];
+    square += shared.highs[1][w];
+  }
+  const REAL wide = REAL(width) * REAL(sqrt(square));
 #else
   // v in order of rank, in a layout that threads read and write side by side.
   REAL* v_ordered = shared.exchange.numbers[1];
@@ -473,7 +513,11 @@ extern "C" __global__ void __launch_bounds__(SIDES * THREADS) match_rows(
   if (threadIdx.x == 0) {
     REAL sum = 0;
     for (int w = 0; w < WARPS; ++w) sum += shared.lows[0][w];
+#if MOVED
+    costs[row] = sum / REAL(n) + wide * wide * *variance;
+#else
     costs[row] = sum / REAL(n);
+#endif
   }
 #else
   const Order order(a);

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from slicewise.kernels.cuda.compiler import Argument, Kernel, Route, kernel
-from slicewise.transport import Match, MovedPoints, PointsMatcher, Wanted, project
+from slicewise.transport import Match, MovedPoints, PointsMatcher, RoundPoints, Wanted, project
 from slicewise.transport import match_slices as plain
 
 LARGEST = 4096  # numbers that one block sorts
@@ -49,7 +49,7 @@ def match_slices(
     *,
     p: float,
     wanted: Wanted = Wanted(),
-    y_sorted: Tensor | MovedPoints | None = None,
+    y_sorted: Tensor | MovedPoints | RoundPoints | None = None,
     route: Route = "bindings",
 ) -> Match:
     """As `transport.match_slices`; what asks for gradients to weights in plain torch."""
@@ -57,15 +57,19 @@ def match_slices(
         wanted.v_weights and y_weights is not None
     )
     if to_weights or x.dtype not in _TYPES:
-        lines = y_sorted.written_out() if isinstance(y_sorted, MovedPoints) else y_sorted
-        return plain(x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=lines)
+        if isinstance(y_sorted, MovedPoints | RoundPoints):
+            points = y_sorted.on(slices)
+            found = plain(x, y, slices, p=p, wanted=wanted, y_sorted=points.written_out())
+            return found._replace(cost=found.cost + points.constant())
+        return plain(x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=y_sorted)
     known = y_sorted if y_sorted is not None and not wanted.v and y_weights is None else None
     a, b = _alike(x_weights, y_weights)
     masses = masses_of(x, y, a, b)
     if not fits(x, max(x.shape[-2], y.shape[-2]), masses):
         from slicewise.kernels.cuda.radix import match_long
 
-        return match_long(x, y, slices, a, b, p=p, wanted=wanted, y_sorted=known, route=route)
+        lines = known.on(slices) if isinstance(known, RoundPoints) else known
+        return match_long(x, y, slices, a, b, p=p, wanted=wanted, y_sorted=lines, route=route)
     return _match_short(x, y, slices, a, b, masses, p, wanted, known, route)
 
 
@@ -86,7 +90,7 @@ def fits(samples: Tensor, n: int, masses: int) -> bool:
     return needed <= _ANY_DEVICE or needed <= _most_shared(samples.device)
 
 
-def shared_bytes(dtype: torch.dtype, padded: int, masses: int, moved: bool = False) -> int:
+def shared_bytes(dtype: torch.dtype, padded: int, masses: int, moved: int = 0) -> int:
     """What a block of match.cu takes: both lines (and knots in their place), both in order, and odd ends.
 
     Against moved points one line, and no order of the other.
@@ -126,12 +130,16 @@ def _match_short(
     masses: int,
     p: float,
     wanted: Wanted,
-    y_sorted: Tensor | MovedPoints | None,
+    y_sorted: Tensor | MovedPoints | RoundPoints | None,
     route: Route,
 ) -> Match:
     (n, d), m, n_slices = x.shape[-2:], y.shape[-2], slices.shape[-2]
-    moved = y_sorted if isinstance(y_sorted, MovedPoints) else None
-    known = y_sorted.loc if isinstance(y_sorted, MovedPoints) else y_sorted
+    law = y_sorted if isinstance(y_sorted, MovedPoints | RoundPoints) else None
+    known = y_sorted if isinstance(y_sorted, Tensor) else None
+    if isinstance(law, MovedPoints):
+        known = law.loc
+    elif isinstance(law, RoundPoints):
+        known = law.mean
     given = (x, y if known is None else known, slices)
     weights = [w for w in (x_weights, y_weights) if w is not None]
     batch = torch.broadcast_shapes(*(t.shape[:-2] for t in given), *(w.shape[:-1] for w in weights))
@@ -151,22 +159,27 @@ def _match_short(
     padded, items = _shape(max(n, m), rows)
     kind = weights[0].dtype if weights else None
     how = (x.dtype, padded, items, d if here else 0, parts, p, masses, kind, x.device, route)
-    run, shared = _compiled("match_rows", *how, moved is not None)
+    moved = 0 if law is None else 1 if isinstance(law, MovedPoints) else 2
+    run, shared = _compiled("match_rows", *how, moved)
+    if isinstance(law, RoundPoints) and directions is None:
+        directions = _sets(slices, batch)
     shared_slices = directions is not None and directions.shape[0] == 1 and rows > n_slices
     flags = (int(shared_slices), int(known is not None))
     arguments: list[Argument] = [u, v, directions, costs, u_grad, v_grad]
     # What is given in parts is one set.
     sets = (1 if parts > 1 else u.shape[0], 1 if parts > 1 and known is None else v.shape[0])
-    if moved is not None:
-        arguments[1] = moved.points.contiguous()
+    if law is not None:
+        arguments[1] = law.points.contiguous()
     arguments += [n, n_slices, *sets, *flags]
     if masses > 0:
         arguments.append(m)
     if masses == 2:
         a, b = (None if w is None else weight_rows(w, batch) for w in (x_weights, y_weights))
         arguments += [a, b, *(0 if w is None else w.shape[0] for w in (a, b))]
-    if moved is not None:
-        arguments += [v, _sets(moved.scale.expand(moved.loc.shape), batch)]
+    if isinstance(law, MovedPoints):
+        arguments += [law.variance, v, _sets(law.scale.expand(law.loc.shape), batch)]
+    elif isinstance(law, RoundPoints):
+        arguments += [law.variance, v, law.width, d]
     run(rows, (padded // items) * (1 if known is not None else 2), arguments, shared)
     return Match(costs, u_grad, v_grad, None, None)
 
@@ -244,7 +257,7 @@ def _compiled(
     weight: torch.dtype | None,
     device: torch.device,
     route: Route,
-    moved: bool = False,
+    moved: int = 0,
 ) -> tuple[Kernel, int]:
     real, word, _ = _TYPES[dtype]
     shared = shared_bytes(dtype, padded, masses, moved)
@@ -252,7 +265,7 @@ def _compiled(
     settings = (
         f"typedef {real} REAL;\ntypedef {word} WORD;\nconstexpr int PADDED = {padded};\n"
         f"constexpr int ITEMS = {items};\nconstexpr int DIM = {d};\n#define ORDER {order}\n"
-        f"#define MASSES {masses}\n#define MOVED {int(moved)}\nconstexpr int SHARED = {shared};\nconstexpr int PARTS = {parts};\n"
+        f"#define MASSES {masses}\n#define MOVED {moved}\nconstexpr int SHARED = {shared};\nconstexpr int PARTS = {parts};\n"
     )
     if weight is not None:
         settings += f"typedef {_TYPES[weight][0]} WEIGHT;\n"

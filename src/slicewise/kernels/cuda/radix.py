@@ -86,15 +86,14 @@ def match_long(
     """`match_slices` of lines of any length, float32 or float64; no gradients to weights."""
     n, m, n_slices = x.shape[-2], y.shape[-2], slices.shape[-2]
     moved = y_sorted if isinstance(y_sorted, MovedPoints) else None
+    weights = (x_weights, y_weights)
     if max(n, m) >= _LONGEST:
-        y_sorted = y_sorted.written_out() if isinstance(y_sorted, MovedPoints) else y_sorted
-        return match_slices(
-            x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=y_sorted
-        )
+        lines = y_sorted.written_out() if isinstance(y_sorted, MovedPoints) else y_sorted
+        found = match_slices(x, y, slices, *weights, p=p, wanted=wanted, y_sorted=lines)
+        return found if moved is None else found._replace(cost=found.cost + moved.constant())
     known = y_sorted.loc if isinstance(y_sorted, MovedPoints) else y_sorted
     known = None if wanted.v or y_weights is not None else known
     given = (x, y if known is None else known, slices)
-    weights = (x_weights, y_weights)
     batch = torch.broadcast_shapes(
         *(t.shape[:-2] for t in given), *(w.shape[:-1] for w in weights if w is not None)
     )
@@ -153,7 +152,10 @@ def match_long(
             arguments = [u_order, v_order, u_grad, v_grad, *ends, n, m, n_slices, *sets]
             run("settle")(2 * rows, _READERS, [*arguments, rows, tiles])
         costs = sums.sum(dim=-1)
-    return Match(costs.to(x.dtype).reshape(*batch, n_slices), u_grad, v_grad, None, None)
+    costs = costs.to(x.dtype).reshape(*batch, n_slices)
+    if moved is not None:
+        costs = costs + moved.constant()
+    return Match(costs, u_grad, v_grad, None, None)
 
 
 class Knots(NamedTuple):
