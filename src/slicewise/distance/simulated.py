@@ -86,32 +86,38 @@ class NormalPair(Problem):
         return self.in_convention(self._priced(slices)[0])
 
     def costs_and_ascent(self, slices: Tensor) -> tuple[Tensor, Tensor]:
-        costs, ascent = self._priced(slices)
+        assert self.gap is not None
+        costs, (by_ahead, by_wider), ends = self._priced(slices)
+        wider = [
+            turned / torch.where(spread > 0, spread, 1).unsqueeze(-1) for turned, spread in ends
+        ]
+        ascent = by_ahead.unsqueeze(-1) * self.gap + by_wider.unsqueeze(-1) * (wider[0] - wider[1])
         if self.roughness > 0:
             rough = torch.empty_like(ascent).normal_(0, self.roughness, generator=self.noise)
             ascent = ascent + rough - (rough * slices).sum(dim=-1, keepdim=True) * slices
         return costs, ascent
 
-    def _priced(self, slices: Tensor) -> tuple[Tensor, Tensor]:
-        """Costs (*batch, L) and their gradients in the slices (*batch, L, d)."""
+    def _priced(
+        self, slices: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], list[tuple[Tensor, Tensor]]]:
+        """Costs (*batch, L), their derivatives in u − v and a − b, and for each side Σθ (*batch, L, d) and a or b."""
         assert self.gap is not None
         assert self.x_covariance is not None
         assert self.y_covariance is not None
         ahead = (slices @ self.gap.mT).squeeze(-1)
-        turned = [slices @ self.x_covariance, slices @ self.y_covariance]
-        a, b = ((t * slices).sum(dim=-1).clamp(min=0).sqrt() for t in turned)
+        ends = []
+        for covariance in (self.x_covariance, self.y_covariance):
+            turned = slices @ covariance
+            ends.append((turned, (turned * slices).sum(dim=-1).clamp(min=0).sqrt()))
+        wider = ends[0][1] - ends[1][1]
         costs, by_ahead, by_wider = (torch.zeros_like(ahead) for _ in range(3))
         # Gauss–Hermite quadrature: exact for p = 2 with two points.
         for point, weight in _normal_points(2 if self.p == 2 else 16):
-            u = ahead + point * (a - b)
+            u = ahead + point * wider
             slope = weight * self.p * u.sign() * u.abs() ** (self.p - 1)
             costs = costs + weight * u.abs() ** self.p
             by_ahead, by_wider = by_ahead + slope, by_wider + point * slope
-        ends = (
-            t / torch.where(s > 0, s, 1).unsqueeze(-1) for t, s in zip(turned, (a, b), strict=True)
-        )
-        wider = next(ends) - next(ends)
-        return costs, by_ahead.unsqueeze(-1) * self.gap + by_wider.unsqueeze(-1) * wider
+        return costs, (by_ahead, by_wider), ends
 
 
 class Simulated(NamedTuple):
@@ -210,7 +216,8 @@ class _Plan:
         groups = min(n, most, max(fewest, int(_MOST_WORK / work / _MOST_SETS)))
         # Where quantiles are taken on to many more groups, so is less of their error.
         wanted = _MOST_SETS if groups == n else _MOST_SETS // 2
-        sets = min(wanted, int(_MOST_WORK / work / groups), _MOST_DRAWN // (groups * size))
+        sets = min(wanted, max(_FEWEST_SETS, _MOST_DRAWN // (groups * size)))
+        sets = min(sets, int(_MOST_WORK / work / groups))
         if n < 2 or n_slices < 3 or size * _FEWEST_GROUPS > _MOST_SLICES or sets < _FEWEST_SETS:
             return None
         return cls(recipe, sets, groups, size, n, each)
