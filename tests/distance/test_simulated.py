@@ -119,4 +119,6 @@ def test_rare_slices_of_large_costs_are_covered(variant, slices):
     found = sw.evaluate(x.expand(400, -1, -1), y, variant, n_slices=slices, generator=2)
     low, high = found.interval()
     share = float(((low <= truth) & (truth <= high)).double().mean())
-    assert abs(share - 0.95) < 3.3 * (0.95 * 0.05 / 400) ** 0.5, share  # three standard errors and those of the truth
+    assert abs(share - 0.95) < 3.3 * (0.95 * 0.05 / 400) ** 0.5, (
+        share
+    )  # three standard errors and those of the truth

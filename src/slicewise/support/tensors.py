@@ -224,6 +224,8 @@ def check_set(name: str, samples: Any, *, may_be_empty: bool = False) -> None:
     if not isinstance(samples, Tensor):
         is_law = hasattr(samples, "sample") and not hasattr(samples, "shape")
         instead = f"torch.as_tensor({name})"
+        if hasattr(samples, "to_numpy"):  # a table, which torch does not read
+            instead = f"torch.from_numpy({name}.to_numpy())"
         if is_law and not isinstance(samples, type):
             instead = f"{name}.sample(...): samples of a law are needed here"
         raise ValueError(
