@@ -39,7 +39,10 @@ def parts(quick: bool, jobs: int, tables: Path, kept: Path) -> dict[str, Callabl
             20 if quick else 500, jobs, lines("drift-command")
         ),
         "power": lambda: studies.power(
-            5 if quick else 500, (2, 20) if quick else (2, 20, 200), jobs, lines("power")
+            5 if quick else 1000, (2, 20) if quick else (2, 20, 200), jobs, lines("power")
+        ),
+        "power-slices": lambda: studies.power_of_more_slices(
+            5 if quick else 1000, jobs, lines("power-slices")
         ),
         "coverage": lambda: intervals.coverage(
             250 if quick else 2000, jobs, lines("coverage"), brief=quick

@@ -28,7 +28,7 @@ from slicewise.problem import (
     declared,
 )
 from slicewise.sampling import sphere
-from slicewise.support import values_readable
+from slicewise.support import broadcast, values_readable
 
 EnergyKind = Literal["exp", "identity", "poly"]
 
@@ -216,7 +216,8 @@ class Aligned(BuiltIn, WeightingPart):
 
     def __call__(self, costs: Tensor, slices: Tensor, problem: Problem) -> Tensor:
         check_fit(self, problem.d)
-        costs = slices.new_zeros(*problem.batch, slices.shape[-2])  # these weights ignore them
+        batch = broadcast(problem.batch, slices.shape[:-2])
+        costs = slices.new_zeros(*batch, slices.shape[-2])  # these weights ignore them
         return Phi(Alignment(self.basis), Reciprocal(problem.p))(costs, slices, problem)
 
     def constant(self, slices: Tensor, problem: Problem) -> Tensor:

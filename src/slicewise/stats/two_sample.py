@@ -80,11 +80,12 @@ class TwoSampleTest(Result):
         return torch.quantile(self.null, wanted)
 
     def __repr__(self) -> str:
-        kind = "all" if self.exact else "random"
+        n = len(self.null)
+        kind = f"all {n}" if self.exact else f"{n} random"
         stop = ", stopped early" if self.stopped else ""
         return (
             f"TwoSampleTest(p = {self.p_value:.4g}, statistic {self.statistic:.6g} against "
-            f"{float(self.null.median()):.6g} in the median of {len(self.null)} {kind} relabelings{stop}, "
+            f"{float(self.null.median()):.6g} in the median of {kind} relabelings{stop}, "
             f"effect size {self.effect_size:.3g})"
         )
 
@@ -444,8 +445,9 @@ def _check(
 ) -> None:
     for name, samples in (("x", x), ("y", y)):
         if isinstance(samples, Tensor) and samples.dim() != 2:
+            instead = f"give {name}[:, None]" if samples.dim() == 1 else "loop over a batch"
             raise ValueError(
-                f"{name} has shape {tuple(samples.shape)}: a test takes one set (n, d); loop over a batch"
+                f"{name} has shape {tuple(samples.shape)}: a test takes one set (n, d); {instead}"
             )
     check_count("permutations", -1 if permutations is None else permutations)
     check_count("early_stop", early_stop)

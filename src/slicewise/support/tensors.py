@@ -228,6 +228,8 @@ def check_set(name: str, samples: Any, *, may_be_empty: bool = False) -> None:
             raise ValueError(
                 f"{name} is the class {samples.__name__}: make a law of it, e.g. {samples.__name__}(...)"
             )
+        if hasattr(samples, "to_numpy"):  # a table, which torch does not read
+            instead = f"torch.from_numpy({name}.to_numpy())"
         if is_law:
             instead = f"{name}.sample(...): samples of a law are needed here"
         if name == "y" and isinstance(samples, torch.distributions.Distribution):

@@ -269,6 +269,10 @@ def _lines(
         if in_time.change_point is not None:
             since = in_time.windows[in_time.change_point].start
             lines.append(("changed", f"since {since} (p = {in_time.change_p_value:.2g})"))
+        elif in_time.drifted:
+            lines.append(
+                ("changed", f"at no clear point in time (p = {in_time.change_p_value:.2g})")
+            )
     if whole is not None:
         low, high = whole.interval()
         lines.append(
@@ -311,7 +315,9 @@ def _draw(path: Path, detector: DriftDetector, found: Drift, in_time: DriftInTim
             places = range(1, len(sizes) + 1)
             panel.plot(places, sizes, color=BLUE, lw=1, zorder=1)
             panel.scatter(places, sizes, color=marks, zorder=2, clip_on=False)
-            since = "No change in time was found"
+            since = "No window has drifted"
+            if in_time.drifted:
+                since = f"Windows have drifted,\nsince no clear point in time (p = {in_time.change_p_value:.2g})"
             if in_time.change_point is not None:
                 panel.axvline(in_time.change_point + 0.5, color=BLUE, ls=":")
                 since = f"Changed since\n{_moment(in_time.windows[in_time.change_point].start)}"

@@ -1,0 +1,124 @@
+"""Quantiles of studentized estimates, simulated with normal distributions in place of the samples."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import slicewise as sw
+from slicewise.distance.simulated import NormalPair
+from slicewise.problem import Problem
+from tests.tolerances import assert_close
+
+
+def pair(d=5, n=60, m=50, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, d, generator=g, dtype=torch.float64)
+    return x, 1.2 * torch.randn(m, d, generator=g, dtype=torch.float64) + 0.3
+
+
+def directions(n, d, seed=1):
+    g = torch.Generator().manual_seed(seed)
+    return torch.nn.functional.normalize(torch.randn(n, d, generator=g, dtype=torch.float64), dim=1)
+
+
+def moments(samples, slices):
+    along = samples @ slices.mT
+    return along.mean(dim=0), along.std(dim=0, correction=0)
+
+
+def test_costs_are_those_of_normal_distributions_of_the_same_moments():
+    x, y = pair()
+    slices = directions(20, 5)
+    (u, a), (v, b) = moments(x, slices), moments(y, slices)
+    found = NormalPair.like(Problem(x, y, 2.0)).costs(slices)
+    assert_close(found, (u - v).square() + (a - b).square())
+    # E |m + s Z|, a folded normal variable; the quadrature is not exact at the kink.
+    m, s = u - v, (a - b).abs()
+    folded = s * math.sqrt(2 / math.pi) * torch.exp(-(m**2) / (2 * s**2)) + m * torch.erf(m / (s * 2**0.5))  # fmt: skip
+    found = NormalPair.like(Problem(x, y, 1.0)).costs(slices)
+    torch.testing.assert_close(found, folded, rtol=0.05, atol=0.01)
+
+
+@pytest.mark.parametrize("p", [1.5, 2.0, 3.0])
+def test_ascents_are_gradients_of_the_costs(p):
+    x, y = pair()
+    twin = NormalPair.like(Problem(x, y, p))
+    slices = directions(6, 5).requires_grad_()
+    costs, ascent = twin.costs_and_ascent(slices)
+    (wanted,) = torch.autograd.grad(twin.costs(slices).sum(), slices)
+    assert_close(costs, twin.costs(slices))
+    assert_close(ascent, wanted)
+
+
+def test_an_interval_is_repeatable_and_leaves_the_global_generator_alone():
+    x, y = pair()
+    found = sw.evaluate(x, y, n_slices=10, generator=0)
+    before = torch.get_rng_state()
+    first, second = found.interval(), found.interval()
+    assert first == second
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("variant", ["sw", "ebsw", "lcvsw", "rpsw", "phisw", "imsw"])
+def test_an_element_of_a_batch_has_its_own_interval(variant):
+    (x, y), (v, w) = pair(), pair(seed=3)
+    both = sw.evaluate(
+        torch.stack([x, v]), torch.stack([y, w]), variant, n_slices=20, generator=[4, 5]
+    )
+    for k, (one, other) in enumerate(((x, y), (v, w))):
+        alone = sw.evaluate(one, other, variant, n_slices=20, generator=4 + k)
+        for end, wanted in zip(both.interval(), alone.interval(), strict=True):
+            torch.testing.assert_close(end[k], wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_one_pair_expanded_to_a_batch_is_simulated_once_for_all():
+    x, y = pair()
+    seeds = [1, 2, 3]
+    found = sw.evaluate(x.expand(3, -1, -1), y, n_slices=10, generator=seeds).interval()
+    for k, seed in enumerate(seeds):
+        alone = sw.evaluate(x, y, n_slices=10, generator=seed).interval()
+        for end, wanted in zip(found, alone, strict=True):
+            torch.testing.assert_close(end[k], wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_higher_levels_are_wider_and_few_groups_or_many_dimensions_work():
+    x, y = pair()
+    found = sw.evaluate(x, y, n_slices=10, generator=0)
+    widths = [float(high - low) for low, high in map(found.interval, (0.5, 0.9, 0.99, 0.9999))]
+    assert widths == sorted(widths)
+    assert len(set(widths)) == 4
+    few = sw.evaluate(x, y, "orthosw", n_slices=10, generator=0)  # two frames
+    wide = sw.evaluate(torch.randn(20, 600), torch.randn(20, 600), n_slices=10, generator=0)
+    for one in (few, wide):
+        low, high = one.interval()
+        assert low < one.value < high < math.inf
+
+
+def test_given_slices_are_no_draws_of_the_recipe():
+    x, y = pair()
+    slices = directions(10, 5)
+    given = sw.evaluate(x, y, slices=slices)
+    assert not given.drawn
+    low, high = given.interval()
+    assert low < given.value < high
+
+
+@pytest.mark.parametrize(("variant", "slices"), [("sw", 10), ("ebsw", 10), ("lcvsw", 10), ("imsw", 50)])  # fmt: skip
+def test_rare_slices_of_large_costs_are_covered(variant, slices):
+    """One coordinate of four times the spread in d = 50: ten costs of skewness 5; a shift, which few ascents miss."""
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(100, 50, generator=g), torch.randn(80, 50, generator=g)
+    if variant == "imsw":
+        y[:, 0] += 3
+    else:
+        y[:, 0] *= 4
+    truth = sw.evaluate(x, y, variant, n_slices=20_000, generator=1).value
+    found = sw.evaluate(x.expand(400, -1, -1), y, variant, n_slices=slices, generator=2)
+    low, high = found.interval()
+    share = float(((low <= truth) & (truth <= high)).double().mean())
+    assert abs(share - 0.95) < 3.3 * (0.95 * 0.05 / 400) ** 0.5, (
+        share
+    )  # three standard errors and those of the truth
