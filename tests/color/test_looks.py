@@ -328,6 +328,9 @@ class TestStars:
         again = ColorTransfer.load(tmp_path / "look.npz")
         assert again.glow_ == fitted.glow_
         np.testing.assert_array_equal(again.transform(image), fitted.transform(image))
+        with pytest.raises(ValueError, match="a table knows colors alone"):
+            fitted.save(tmp_path / "look.cube")
+        assert not (tmp_path / "look.cube").exists()
 
     def test_only_one_whole_image_is_lit(self):
         """Frames of a film would flicker, and a mask says what counts."""

@@ -393,7 +393,8 @@ class ColorTransfer:
             size: Nodes along an edge of a .cube table: 33, or 65 where a program wants it finer.
 
         Raises:
-            ValueError: If nothing was fitted, the ending is another, or an option is not for it.
+            ValueError: If nothing was fitted, the ending is another, an option is not for it, or a .cube table is asked of
+                a field of stars, whose map depends on the place.
         """
         _check_strength(strength)
         check_count("size", size, at_least=2)
@@ -405,6 +406,11 @@ class ColorTransfer:
         if Path(path).suffix.lower() != ".cube" and (strength, keep_luminance) != (1, False):
             raise ValueError(
                 f"{Path(path).name} holds the whole map: give strength and keep_luminance to transform, or a name in .cube"
+            )
+        if Path(path).suffix.lower() == ".cube" and self.glow_ and not keep_luminance:
+            raise ValueError(
+                f"{Path(path).name} cannot hold this map: it spreads the faint light of a field of stars by place, and a "
+                f"table knows colors alone; give a name in .npz, or fit the look 'linear' or 'exact'"
             )
         save_map(Path(path), strength * field, {**about, "variant": str(self.variant)}, size)
 

@@ -18,10 +18,10 @@ from slicewise.distance import sliced_wasserstein
 # Smoothnesses that are tried, from close to the linear map to close to the target.
 LADDER = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
 # Levels of 255 that colors must come nearer to the target's for each ΔE per pixel that smooth regions become steeper.
-# In the mean over many images this is the best choice for the steepness it leads to (docs/color.md has the front).
-_PRICE = 12.0
+# In the mean over many images one price is the best choice for the steepness it leads to (docs/color.md has the front).
+_PRICE = 9.0
 # The same for the ground of a field of stars, which has no structure that would hide a rim.
-_PRICE_OF_STARS = 30.0
+_PRICE_OF_STARS = 20.0
 # How many times that of the linear map, or of the source itself, the other measures may be.
 _OF_LINEAR = {"seams": 2.0, "hue_jumps": 3.0, "grain": 2.0, "halos": 2.0}
 _OF_SOURCE = 3.0
@@ -55,9 +55,9 @@ class Judge:
     """Prices a map by small copies of the source: how far their colors are from the target, and artifacts.
 
     The price is √3 times SW_2 to the target's colors, in levels of 255 (an isotropic difference then costs its W_2), and
-    15 levels for each ΔE per pixel by which smooth regions are steep. Seams, hue jumps, grain and halos may be twice those
-    of the unbounded linear map applied to each pixel, or three times those of the source, whichever is more; blotches of
-    skin 1.25 times those of the linear map, or 4 ΔE.
+    9 levels (20 for a field of stars) for each ΔE per pixel by which smooth regions are steep. Seams, grain and halos may
+    be twice those of the unbounded linear map applied to each pixel, hue jumps three times, or all of them three times
+    those of the source, whichever is more; blotches of skin 1.5 times those of the linear map, or 4 ΔE.
     """
 
     def __init__(
