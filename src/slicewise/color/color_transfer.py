@@ -190,7 +190,7 @@ class ColorTransfer:
     @property
     def _gradual(self) -> bool:
         """Whether a sky changes its color gradually, at the cost of some colors of the target."""
-        return self.look != "exact"
+        return self.look == "natural"
 
     @property
     def _judged(self) -> bool:
