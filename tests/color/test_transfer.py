@@ -447,7 +447,7 @@ class TestKeeping:
     def test_a_cube_is_the_map_pixel_by_pixel(self, fitted, tmp_path):
         fitted.save(tmp_path / "look.cube")
         title, size, *rows = (tmp_path / "look.cube").read_text().splitlines()
-        assert (title, size) == ('TITLE "slicewise"', f"LUT_3D_SIZE {SIDE}")
+        assert (title, size) == (f'TITLE "slicewise, {fitted.look}"', f"LUT_3D_SIZE {SIDE}")
         table = np.array([row.split() for row in rows], float)
         assert table.shape == (SIDE**3, 3)
         red = table[SIDE - 1]  # after one run of the first, fastest channel

@@ -19,6 +19,7 @@ SUFFIXES = (".npz", ".safetensors", ".cube")
 _FORMAT = "slicewise colour map 1"  # in every file written so far: it stays
 _MAX_BYTES = 2**26  # a small archive may expand to more than fits into memory; a map has below 1 MB
 _MAX_CUBE = 129
+_TITLE = "slicewise, "  # of a table, followed by the look
 
 
 def save_map(path: Path, field: Tensor, about: dict[str, Any], size: int) -> None:
@@ -39,7 +40,7 @@ def save_map(path: Path, field: Tensor, about: dict[str, Any], size: int) -> Non
 
         write_whole(path, save({"displacements": array}, metadata={"about": options}))
     elif suffix == ".cube":
-        write_whole(path, cube_text(field, size))
+        write_whole(path, cube_text(field, size, about["look"]))
     else:
         raise ValueError(f"{path.name}: give a map a name that ends in {' or '.join(SUFFIXES)}")
 
@@ -101,9 +102,11 @@ def _from_cube(path: Path) -> tuple[np.ndarray[Any, Any], str]:
     """Read a look-up table of three dimensions over [0, 1]³ as displacements."""
     if path.stat().st_size > _MAX_BYTES:
         raise ValueError(f"it has {path.stat().st_size / 1e6:.0f} MB")
-    size, rows = 0, []
+    size, rows, about = 0, [], {"format": _FORMAT}
     for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines():
         words = line.split()
+        if line == f'TITLE "{_TITLE}natural"':
+            about["look"] = "natural"
         if not words or words[0].startswith("#") or words[0] == "TITLE":
             continue
         if words[0] == "LUT_3D_SIZE":
@@ -123,15 +126,16 @@ def _from_cube(path: Path) -> tuple[np.ndarray[Any, Any], str]:
         raise ValueError(f"it has {len(rows)} colors for a LUT_3D_SIZE of {size}")
     # Red changes fastest in the file and is the first axis of a field.
     moved = table.reshape(size, size, size, 3).swapaxes(0, 2)
-    return moved - lattice(size).numpy(), json.dumps({"format": _FORMAT})
+    return moved - lattice(size).numpy(), json.dumps(about)
 
 
-def cube_text(field: Tensor, size: int) -> str:
+def cube_text(field: Tensor, size: int, look: str) -> str:
     """Return the map as a .cube look-up table for photo and video programs: red varies fastest, sRGB in and out.
 
-    Such a table maps single pixels: it does not limit grain as `transform` does.
+    Such a table maps single pixels: it does not limit grain as `transform` does. Its title has the look, by which
+    `transform` moves calm regions when the table is loaded again.
     """
     nodes = lattice(size).swapaxes(0, 2).reshape(-1, 3)  # red changes fastest
     moved = (nodes + look_up(field, nodes)).clamp(0, 1)
     lines = [f"{r:.6f} {g:.6f} {b:.6f}" for r, g, b in moved.tolist()]
-    return "\n".join([f'TITLE "slicewise"\nLUT_3D_SIZE {size}', *lines, ""])
+    return "\n".join([f'TITLE "{_TITLE}{look}"\nLUT_3D_SIZE {size}', *lines, ""])

@@ -18,13 +18,15 @@ from slicewise.distance import sliced_wasserstein
 # Smoothnesses that are tried, from close to the linear map to close to the target.
 LADDER = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
 # Levels of 255 that colors must come nearer to the target's for each ΔE per pixel that smooth regions become steeper.
-# In the mean over many images this is the best choice for the steepness it leads to (docs/color.md has the front).
-_PRICE = 15.0
+# In the mean over many images one price is the best choice for the steepness it leads to (docs/color.md has the front).
+_PRICE = 9.0
+# The same for the ground of a field of stars, which has no structure that would hide a rim.
+_PRICE_OF_STARS = 20.0
 # How many times that of the linear map, or of the source itself, the other measures may be.
-_OF_LINEAR, _OF_SOURCE = 2.0, 3.0
-_LIMITED = ("seams", "hue_jumps", "grain", "halos")
+_OF_LINEAR = {"seams": 2.0, "hue_jumps": 3.0, "grain": 2.0, "halos": 2.0}
+_OF_SOURCE = 3.0
 # Blotches may be this, in ΔE, or so many times those of the linear map: chosen by eye.
-_BLOTCHES, _BLOTCHES_OF_LINEAR = 4.0, 1.25
+_BLOTCHES, _BLOTCHES_OF_LINEAR = 4.0, 1.5
 _REVERSALS = 2.0  # in ΔE, of fields that ask again for what was held back
 _HALVINGS = 3  # of the way from a field to one that is refused
 # Pixels and even slices by which the distance to the target is computed.
@@ -53,13 +55,31 @@ class Judge:
     """Prices a map by small copies of the source: how far their colors are from the target, and artifacts.
 
     The price is √3 times SW_2 to the target's colors, in levels of 255 (an isotropic difference then costs its W_2), and
-    15 levels for each ΔE per pixel by which smooth regions are steep. Seams, hue jumps, grain and halos may be twice those
-    of the unbounded linear map applied to each pixel, or three times those of the source, whichever is more; blotches of
-    skin 1.25 times those of the linear map, or 4 ΔE.
+    9 levels (20 for a field of stars) for each ΔE per pixel by which smooth regions are steep. Seams, grain and halos may
+    be twice those of the unbounded linear map applied to each pixel, hue jumps three times, or all of them three times
+    those of the source, whichever is more; blotches of skin 1.5 times those of the linear map, or 4 ΔE.
     """
 
-    def __init__(self, copies: Sequence[SmallCopy], linear: Tensor, target: Tensor) -> None:
-        """Prepare the copies, given the field (S, S, S, 3) of the linear map and colors (m, 3) of the target."""
+    def __init__(
+        self,
+        copies: Sequence[SmallCopy],
+        linear: Tensor,
+        target: Tensor,
+        *,
+        gradual: bool = True,
+        stars: bool = False,
+    ) -> None:
+        """Prepare the copies.
+
+        Args:
+            copies: Of the source.
+            linear: The field (S, S, S, 3) of the linear map.
+            target: Colors (m, 3) of the target.
+            gradual: That of `LocalMaps`.
+            stars: Whether the source is a field of stars with its faint light spread.
+        """
+        self._price = _PRICE_OF_STARS if stars else _PRICE
+        self._gradual = gradual
         self._copies = [copy.colors for copy in copies]
         self._seen = [copy.seen for copy in copies]
         self._regions = [SourceRegions(*copy) for copy in copies]
@@ -67,7 +87,7 @@ class Judge:
         for copy, regions in zip(self._copies, self._regions, strict=True):
             before = regions.compare(copy)
             after = regions.compare((copy + look_up(linear, copy)).clamp(0, 1))
-            limits = {name: _limit(name, before, after) for name in _LIMITED}
+            limits = {name: _limit(name, before, after) for name in _OF_LINEAR}
             limits["blotches"] = max(_BLOTCHES, _BLOTCHES_OF_LINEAR * after.blotches)
             self._limits.append(limits)
         self._target = _some(255 * target.double(), _PIXELS)
@@ -84,7 +104,7 @@ class Judge:
         colors = _some(255 * torch.cat(self._visible(moved)).double(), _PIXELS)
         # Slices are the same for all fields.
         apart = float(sliced_wasserstein(colors, self._target, "qsw", n_slices=_SLICES))
-        return math.sqrt(3) * apart + _PRICE * steepness
+        return math.sqrt(3) * apart + self._price * steepness
 
     def keep_order(self, field: Tensor) -> None:
         """Refuse from now on what reverses the order of lightness more than this field (S, S, S, 3) does, or by 2 ΔE.
@@ -104,7 +124,8 @@ class Judge:
         return Shown(before[index].double(), after[index].double())
 
     def _moved(self, copy: Tensor, field: Tensor) -> Tensor:
-        return guide(copy, lambda colors: look_up(field, colors)).clamp(0, 1)
+        moved = guide(copy, lambda colors: look_up(field, colors), gradual=self._gradual)
+        return moved.clamp(0, 1)
 
     def _visible(self, copies: Sequence[Tensor]) -> list[Tensor]:
         """The pixels (n, 3) of each copy that are seen, or all where none is."""
@@ -115,7 +136,7 @@ class Judge:
 
 
 def _limit(name: str, before: Artifacts, after: Artifacts) -> float:
-    return max(_OF_LINEAR * getattr(after, name), _OF_SOURCE * getattr(before, name))
+    return max(_OF_LINEAR[name] * getattr(after, name), _OF_SOURCE * getattr(before, name))
 
 
 def _some(colors: Tensor, n: int) -> Tensor:
