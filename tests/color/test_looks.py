@@ -27,7 +27,6 @@ from slicewise.color.images import SmallCopy
 from slicewise.color.linear import MAX_GAIN, bounded_transport, linear_transport
 from slicewise.color.natural import _PRICE, Chosen, Judge, better, follow_target
 from slicewise.color.spaces import into_gamut, to_cielab
-from slicewise.color.stars import add_light, faint_light, is_star_field
 from slicewise.lab.images.frames import palette_w2
 
 
@@ -246,18 +245,6 @@ class TestGuided:
             float((image + 0.2 * (1 - image))[120, 230].mean()), abs=0.03
         )
 
-    def test_maps_of_a_lit_image_are_those_of_the_image(self):
-        generator = torch.Generator().manual_seed(0)
-        image = torch.rand(30, 40, 3, generator=generator)
-        light = torch.rand(30, 40, generator=generator)
-        lit = add_light(image, light)
-        moves = 0.3 * (lit - 0.5) + 0.1
-        maps = LocalMaps(lit, moves, 1)
-        wanted = lit + maps.rows(lit.permute(2, 0, 1), 0).permute(1, 2, 0)
-        maps.after_light(light)
-        found = image + maps.rows(image.permute(2, 0, 1), 0).permute(1, 2, 0)
-        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
-
     def test_blocks_agree_with_every_pixel(self):
         """On a smooth image a sample of its pixels says what all of them do."""
         image = sky(64, 96)
@@ -269,79 +256,6 @@ class TestGuided:
         maps.widen(96, 1.0)
         rows = maps.rows(image.permute(2, 0, 1), 0).permute(1, 2, 0)
         assert (image + rows - whole).abs().mean() < 2e-3
-
-
-def night(height=120, width=160, stars=300):
-    """A dark ground with grain, a faint glow at one side, and lights all over."""
-    generator = torch.Generator().manual_seed(0)
-    image = 0.04 + 0.01 * torch.linspace(0, 1, width)[None, :, None].expand(height, width, 3)
-    image = image + 0.008 * torch.randn(height, width, 3, generator=generator)
-    rows, columns = (torch.randint(side, (stars,), generator=generator) for side in (height, width))
-    image[rows, columns] = 0.4 + 0.5 * torch.rand(stars, 3, generator=generator)
-    return image.clamp(0, 1)
-
-
-class TestStars:
-    def test_what_is_a_field_of_stars(self):
-        assert is_star_field(night())
-        assert is_star_field(torch.from_numpy(small("hubble_deep_field") / 255.0).float())
-        assert not is_star_field(night(stars=0))  # a dark wall
-        assert not is_star_field(night() + 0.3)  # the ground is not dark
-        one_side = night()
-        one_side[:, :80] = night(stars=0)[:, :80]
-        assert not is_star_field(one_side)  # a street at night, below a sky
-        for name in ("astronaut", "coffee", "chelsea", "rocket", "retina"):
-            assert not is_star_field(torch.from_numpy(small(name) / 255.0).float())
-        page = torch.ones(120, 160, 3)
-        page[::6, ::4] = 0.0
-        assert not is_star_field(page)
-
-    def test_faint_light_is_even_and_smooth_and_follows_the_ground(self):
-        light = faint_light(night(stars=0))
-        assert torch.allclose(
-            light.flatten().sort().values, torch.linspace(0, 1, light.numel()), atol=1e-3
-        )
-        assert float(light[:, -20:].mean()) > float(light[:, :20].mean()) + 0.6
-        assert max(float(light.diff(dim=axis).abs().max()) for axis in (0, 1)) < 0.05
-
-    def test_a_dark_ground_takes_the_colors_without_more_grain(self):
-        image, target = night().numpy(), small("coffee", 6)
-        fitted = ColorTransfer(n_pixels=500, generator=0).fit(image, target)
-        moved = fitted.transform(image)
-        assert fitted.glow_ > 0
-        plain = transfer(image, target, look="linear", n_pixels=500, generator=0)
-        shown = (255 * moved).round().astype(np.uint8), (255 * plain).round().astype(np.uint8)
-        near, far = (palette_w2(one, target, 1, n=500, repeats=2) for one in shown)
-        assert near < 0.6 * far
-        regions = SourceRegions(torch.from_numpy(image))
-        grain = [regions.compare(torch.from_numpy(one)).grain for one in (moved, plain)]
-        assert grain[0] < grain[1]
-        # Kept in files, and not where lightness stays.
-        assert fitted.transform(image, strength=0.0).tolist() == image.tolist()
-        kept = fitted.transform(image, keep_luminance=True)
-        assert np.abs(rgb2lab(kept)[..., 0] - rgb2lab(image)[..., 0]).mean() < 2
-
-    def test_light_is_kept_with_the_map(self, tmp_path):
-        image = night().numpy()
-        fitted = ColorTransfer(n_pixels=500, generator=0).fit(image, small("coffee", 6))
-        fitted.save(tmp_path / "look.npz")
-        again = ColorTransfer.load(tmp_path / "look.npz")
-        assert again.glow_ == fitted.glow_
-        np.testing.assert_array_equal(again.transform(image), fitted.transform(image))
-        with pytest.raises(ValueError, match="a table knows colors alone"):
-            fitted.save(tmp_path / "look.cube")
-        assert not (tmp_path / "look.cube").exists()
-
-    def test_only_one_whole_image_is_lit(self):
-        """Frames of a film would flicker, and a mask says what counts."""
-        image, target = night().numpy(), small("coffee", 6)
-        for source, options in (
-            ([image, image], {}),
-            (image, {"mask": np.ones(image.shape[:2])}),
-        ):
-            fitted = ColorTransfer(n_pixels=100, generator=0).fit(source, target, **options)
-            assert fitted.glow_ == 0
-        assert ColorTransfer(look="linear").fit(image, target).glow_ == 0
 
 
 class TestNatural:
@@ -460,16 +374,12 @@ class TestNatural:
         assert left["natural"] < left["linear"]
 
     def test_what_local_maps_hold_back_is_asked_for_again(self, monkeypatch):
-        """A field of stars, which is mostly grain, comes nearer by rounds that start from the pixels as they are shown.
-
-        With a mask: without one its faint light is spread, and nothing is held back.
-        """
+        """A field of stars, which is mostly grain, comes nearer by rounds that start from the pixels as they are shown."""
         night, target = small("hubble_deep_field", 6), small("coffee", 6)
-        whole = np.ones(night.shape[:2])
         left = []
         for rounds in (0, 5):
             monkeypatch.setattr(color_transfer, "_CORRECTIONS", rounds)
-            moved = transfer(night, target, n_pixels=500, mask=whole, generator=0)
+            moved = transfer(night, target, n_pixels=500, generator=0)
             left.append(palette_w2(moved, target, 1, n=500, repeats=2))
         assert left[1] < left[0] - 2
 

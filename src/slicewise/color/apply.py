@@ -12,7 +12,6 @@ from torch import Tensor
 from slicewise.color.field import look_up
 from slicewise.color.guided import LocalMaps, sample_spacing
 from slicewise.color.images import Array, ImageParts
-from slicewise.color.stars import add_light, faint_light
 from slicewise.color.threads import one_thread
 from slicewise.support import progress_bar
 
@@ -27,12 +26,10 @@ def apply_field(
     show_bar: bool | None,
     *,
     gradual: bool,
-    glow: float,
 ) -> Array:
     """Move the colors (H, W, 3) of an image by `strength` times the field, each by `share` (H, W, 1) of that.
 
-    `gradual` is that of `LocalMaps`; `glow` is how much light the ground of a field of stars gets before it is moved.
-    Bands of rows are shared among as many threads as torch may use; each band is computed by one.
+    `gradual` is that of `LocalMaps`. Bands of rows are shared among as many threads as torch may use; each band is computed by one.
     """
     moved = parts.colors.copy()
     height, width = moved.shape[:2]
@@ -43,12 +40,9 @@ def apply_field(
     bands = [range(first, min(first + band, height)) for first in range(0, height, band)]
     with one_thread():  # also each of the pool's
         block = sample_spacing(height, width)
-        sample = sampled(parts)
-        light = glow * faint_light(sample) if glow else None
-        shown = sample if light is None else add_light(sample, light)
-        maps = LocalMaps(shown, look_up(field, shown), block, gradual=gradual)
-        if light is not None:
-            maps.after_light(light)
+        middle = min(block // 2, height - 1, width - 1)
+        sample = _unit(parts.colors[middle::block, middle::block], parts.white)
+        maps = LocalMaps(sample, look_up(field, sample), block, gradual=gradual)
         maps.widen(width, strength)
         work = partial(_move_rows, moved, maps, parts.white, share)
         with (
@@ -58,14 +52,6 @@ def apply_field(
             for done in pool.map(work, bands):
                 tick(done, "")
     return moved
-
-
-def sampled(parts: ImageParts) -> Tensor:
-    """Return the pixels (h, w, 3), float32 in [0, 1], to which local maps of an image are fitted."""
-    height, width = parts.colors.shape[:2]
-    block = sample_spacing(height, width)
-    middle = min(block // 2, height - 1, width - 1)
-    return _unit(parts.colors[middle::block, middle::block], parts.white)
 
 
 def _move_rows(

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.color.apply import apply_field, sampled
+from slicewise.color.apply import apply_field
 from slicewise.color.field import SIDE, fit_field, keep_lightness, look_up
 from slicewise.color.images import (
     Image,
@@ -25,7 +25,6 @@ from slicewise.color.linear import bounded_transport, linear_field, linear_trans
 from slicewise.color.map_files import load_map, save_map
 from slicewise.color.natural import Judge, better, follow_target
 from slicewise.color.spaces import SPACES
-from slicewise.color.stars import GLOW, add_light, faint_light, is_star_field
 from slicewise.color.threads import one_thread
 from slicewise.flows import Recording, Stopping, flow
 from slicewise.sampling import draw_seeds
@@ -88,8 +87,6 @@ class ColorTransfer:
 
     Attributes:
         field_: The fitted displacements (S, S, S, 3) at the nodes of a grid over [0, 1]³; None before `fit`.
-        glow_: How much light the ground of a field of stars gets before its colors are moved, from 0 to 1; 0 unless one
-            was fitted with the look "natural".
 
     Raises:
         ValueError: If an argument is out of range.
@@ -133,7 +130,6 @@ class ColorTransfer:
         self.n_pixels = n_pixels
         self.generator = generator
         self.field_: Tensor | None = None
-        self.glow_ = 0.0
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the arguments it was made with, as scikit-learn's `clone` asks for them."""
@@ -172,9 +168,6 @@ class ColorTransfer:
             seed = int(draw_seeds(1, seed))
         # What is neither an image nor several is refused by `split_image`.
         sources = source if isinstance(source, Sequence) else [source]
-        self.glow_ = 0.0
-        if self._judged and mask is None and len(sources) == 1:
-            sources = [self._light_stars(sources[0])]
         # Both sides draw the same numbers: an image and itself then give the same pixels.
         source_pixels, target_pixels = (
             PixelSampler(images, name, torch.Generator().manual_seed(seed), chosen, progress_bar)
@@ -192,23 +185,6 @@ class ColorTransfer:
         """Whether a sky changes its color gradually, at the cost of some colors of the target."""
         return self.look == "natural"
 
-    @property
-    def _judged(self) -> bool:
-        """Whether the image decides how far the target is followed."""
-        return self.look == "natural" and self.smoothness is None
-
-    def _light_stars(self, source: Image) -> Image:
-        """Return a field of stars with its faint light spread over the ground, and any other image as it is."""
-        parts = split_image(source, "source")
-        if parts.alpha is not None:
-            return source
-        with one_thread():
-            sample = sampled(parts)
-            if not is_star_field(sample):
-                return source
-            self.glow_ = GLOW
-            return add_light(sample, GLOW * faint_light(sample))
-
     def _fit(
         self, source: PixelSampler, target: PixelSampler, seed: int, progress_bar: bool | None
     ) -> Tensor:
@@ -225,7 +201,7 @@ class ColorTransfer:
             _EXACT_SMOOTHNESS if self.look == "exact" else _FIRST_SMOOTHNESS
         )
         field, rounds = base, 1 if self.palette is not None else _ROUNDS[self.look]
-        judged = self._judged
+        judged = self.look == "natural" and self.smoothness is None
         corrected = self.look == "exact" and self.palette is None
         enter = SPACES[space].enter
 
@@ -247,7 +223,7 @@ class ColorTransfer:
                 tick(done, "")
             if judged or corrected:
                 linear = linear_field(linear_transport(enter(x), enter(y)), space)
-                judge = Judge(source.copies, linear, y, gradual=self._gradual, stars=self.glow_ > 0)
+                judge = Judge(source.copies, linear, y, gradual=self._gradual)
             if corrected:
                 for _ in range(_EXACT_CORRECTIONS):
                     found = self._flow(field, source, target, generator, space, judge)
@@ -350,7 +326,6 @@ class ColorTransfer:
             share,
             progress_bar,
             gradual=self._gradual,
-            glow=0.0 if keep_luminance else self.glow_,
         )
         moved = join_image(moved, parts.alpha)
         return torch.from_numpy(moved).to(image.device) if isinstance(image, Tensor) else moved
@@ -393,8 +368,7 @@ class ColorTransfer:
             size: Nodes along an edge of a .cube table: 33, or 65 where a program wants it finer.
 
         Raises:
-            ValueError: If nothing was fitted, the ending is another, an option is not for it, or a .cube table is asked of
-                a field of stars, whose map depends on the place.
+            ValueError: If nothing was fitted, the ending is another, or an option is not for it.
         """
         _check_strength(strength)
         check_count("size", size, at_least=2)
@@ -402,15 +376,9 @@ class ColorTransfer:
         about = self.get_params()
         generator = about.pop("generator")
         about["seed"] = generator if isinstance(generator, int) else None
-        about["glow"] = self.glow_
         if Path(path).suffix.lower() != ".cube" and (strength, keep_luminance) != (1, False):
             raise ValueError(
                 f"{Path(path).name} holds the whole map: give strength and keep_luminance to transform, or a name in .cube"
-            )
-        if Path(path).suffix.lower() == ".cube" and self.glow_ and not keep_luminance:
-            raise ValueError(
-                f"{Path(path).name} cannot hold this map: it spreads the faint light of a field of stars by place, and a "
-                f"table knows colors alone; give a name in .npz, or fit the look 'linear' or 'exact'"
             )
         save_map(Path(path), strength * field, {**about, "variant": str(self.variant)}, size)
 
@@ -438,12 +406,6 @@ class ColorTransfer:
         except (TypeError, ValueError) as wrong:
             raise ValueError(f"{path} is a map of unknown options: {wrong}; save it anew") from None
         fitted.field_ = field
-        glow = about.get("glow", 0.0)  # not in files of before
-        if not isinstance(glow, (int, float)) or not 0 <= glow <= 1:
-            raise ValueError(
-                f"{path} is a map with a glow of {glow!r}: wanted is a number from 0 to 1"
-            )
-        fitted.glow_ = float(glow)
         return fitted
 
 

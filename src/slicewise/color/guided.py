@@ -56,13 +56,6 @@ class LocalMaps:
         # (12, h, w): nine slopes (color channel, then displaced channel), three offsets.
         self._planes = _local_maps(sample.permute(2, 0, 1), moves.permute(2, 0, 1), gradual)
 
-    def after_light(self, light: Tensor) -> None:
-        """Make them maps of the image without its light (h, w): they were fitted to colors c + light · (1 − c)."""
-        slopes, offset = self._planes[:9].unflatten(0, (3, 3)), self._planes[9:]
-        offset = offset + light * (1 + slopes.sum(0))
-        slopes = (1 - light) * slopes - light * torch.eye(3)[..., None, None]
-        self._planes = torch.cat([slopes.flatten(0, 1), offset])
-
     def widen(self, width: int, strength: float) -> None:
         """Interpolate along rows, for an image of this width, and multiply all displacements by `strength`."""
         self._planes = _enlarge(strength * self._planes, self._block, range(width), axis=2)

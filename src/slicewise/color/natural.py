@@ -20,8 +20,6 @@ LADDER = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
 # Levels of 255 that colors must come nearer to the target's for each ΔE per pixel that smooth regions become steeper.
 # In the mean over many images one price is the best choice for the steepness it leads to (docs/color.md has the front).
 _PRICE = 9.0
-# The same for the ground of a field of stars, which has no structure that would hide a rim.
-_PRICE_OF_STARS = 20.0
 # How many times that of the linear map, or of the source itself, the other measures may be.
 _OF_LINEAR = {"seams": 2.0, "hue_jumps": 3.0, "grain": 2.0, "halos": 2.0}
 _OF_SOURCE = 3.0
@@ -55,7 +53,7 @@ class Judge:
     """Prices a map by small copies of the source: how far their colors are from the target, and artifacts.
 
     The price is √3 times SW_2 to the target's colors, in levels of 255 (an isotropic difference then costs its W_2), and
-    9 levels (20 for a field of stars) for each ΔE per pixel by which smooth regions are steep. Seams, grain and halos may
+    9 levels for each ΔE per pixel by which smooth regions are steep. Seams, grain and halos may
     be twice those of the unbounded linear map applied to each pixel, hue jumps three times, or all of them three times
     those of the source, whichever is more; blotches of skin 1.5 times those of the linear map, or 4 ΔE.
     """
@@ -67,7 +65,6 @@ class Judge:
         target: Tensor,
         *,
         gradual: bool = True,
-        stars: bool = False,
     ) -> None:
         """Prepare the copies.
 
@@ -76,9 +73,7 @@ class Judge:
             linear: The field (S, S, S, 3) of the linear map.
             target: Colors (m, 3) of the target.
             gradual: That of `LocalMaps`.
-            stars: Whether the source is a field of stars with its faint light spread.
         """
-        self._price = _PRICE_OF_STARS if stars else _PRICE
         self._gradual = gradual
         self._copies = [copy.colors for copy in copies]
         self._seen = [copy.seen for copy in copies]
@@ -104,7 +99,7 @@ class Judge:
         colors = _some(255 * torch.cat(self._visible(moved)).double(), _PIXELS)
         # Slices are the same for all fields.
         apart = float(sliced_wasserstein(colors, self._target, "qsw", n_slices=_SLICES))
-        return math.sqrt(3) * apart + self._price * steepness
+        return math.sqrt(3) * apart + _PRICE * steepness
 
     def keep_order(self, field: Tensor) -> None:
         """Refuse from now on what reverses the order of lightness more than this field (S, S, S, 3) does, or by 2 ΔE.
