@@ -618,6 +618,22 @@ def test_quantile_functions_that_are_not_smooth(function, quantile, breaks, weig
     assert float(found) == pytest.approx(wanted, rel=1e-10)
 
 
+@pytest.mark.parametrize("n", [2, 5, 18, 20, 24, 32])
+def test_equal_atoms(n):
+    """Steps of one height, which are odd about their middle: against samples at the atoms, of which there are as many."""
+    atoms = torch.linspace(-1, 1, n, **WIDE)
+    law = Quantile(lambda level: atoms[(level * n).long().clamp(max=n - 1)])
+    x = samples(30, 1)
+    for p in (1, 2, 3):
+        wanted = sw.sliced_wasserstein(x, atoms.unsqueeze(-1), p=p)
+        assert_close(sw.sliced_wasserstein(x, law, p=p), wanted, rtol=1e-10)
+
+
+def test_more_atoms_than_are_split_at_are_not_split_at_some():
+    law = Quantile(lambda level: (level * 40).floor().clamp(max=39))
+    assert law.on_lines(1)[0][0].breaks == ()
+
+
 def test_quantiles_that_rounding_makes_infinite():
     """torch's half-normal law has an infinite quantile at the last level below 1."""
     x = samples(20, 1).abs()

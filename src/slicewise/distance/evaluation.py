@@ -155,7 +155,7 @@ class Evaluation(Result):
 
         It says where the value would lie with infinitely many slices of the same two sets. How the studentized
         estimate is distributed with so few slices is simulated, with normal distributions in the place of the two sets
-        (0.03 s for ten slices in d = 50). Where it cannot be, the interval is Student's with Hall's transformation for
+        (0.03 s for ten slices in d = 50, for each pair of a batch). Where it cannot be, the interval is Student's with Hall's transformation for
         skewness; `docs/statistics.md` says where. It is not symmetric about `value`, which lies inside it. NaN where
         `stderr` is.
 

@@ -136,6 +136,8 @@ class Known(torch.autograd.Function):
         # Handed over as it is: what kept it would have it copied.
         ctx.gradient = None
         with one_thread(gradient.device):
-            if gradient.is_cuda or upstream.item() != 1:
+            if gradient.is_cuda:  # not in place: a captured backward pass may be replayed again
+                gradient = gradient * upstream
+            elif upstream.item() != 1:
                 gradient.mul_(upstream)
             return gradient.to(x.dtype), None, None
