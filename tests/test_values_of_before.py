@@ -1,8 +1,9 @@
 """Values of before the move into rooms, recorded at the last commit of the flat package: they stay what they were.
 
 `values_of_before.npz` was written on one machine, where all 9,398 arrays that were compared agree bit for bit; here
-float64 ones are held to 1e-12, since another machine may add in another order. Fixed slices (`qsw`) are left out of
-flows: since then they are not rotated any more.
+float64 ones are held to 1e-12, since another machine may add in another order. Flows along sought or fitted slices
+amplify that: there a flow may be off as far as one of samples that differ in the last place. Fixed slices (`qsw`) are
+left out of flows: since then they are not rotated any more.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ def samples():
     return x, {"same": y, "other": z}
 
 
-def check(key, found):
+def check(key, found, rounding=lambda: 0.0):
+    """Compare; `rounding` says how far rounding alone may lead, where 1e-12 is exceeded."""
     expected, found = BEFORE[key], found.detach().numpy()
     assert expected.shape == found.shape
     scale = np.abs(expected).max() or 1.0
-    assert np.abs(found - expected).max() <= 1e-12 * scale, key
+    off = np.abs(found - expected).max()
+    assert off <= 1e-12 * scale or off <= rounding(), key
 
 
 def test_every_variant_was_recorded():
@@ -70,17 +73,21 @@ def test_flows(key):
         pytest.skip("its ascents amplify rounding, and the stored flows were made with NumPy 2")
     x, others = samples()
     rate = {"lr": 1.0} if case == "rate" else {}
-    seeds = torch.tensor([0, 1])
-    found = sw.flow(
-        x,
-        others[kind],
-        name,
-        seeds=seeds,
-        max_steps=12,
-        stopping=sw.Stopping(tolerance=None),
-        **rate,
-    )
-    check(key, found.particles)
+
+    def particles(start):
+        how = {"seeds": torch.tensor([0, 1]), "max_steps": 12, **rate}
+        stopping = sw.Stopping(tolerance=None)
+        return sw.flow(start, others[kind], name, stopping=stopping, **how).particles
+
+    found = particles(x)
+
+    def rounding():
+        """Twice the largest effect of samples that are off by half a unit in the last place, seen in four trials."""
+        g = torch.Generator().manual_seed(1)
+        noise = 1 + 2**-52 * (torch.rand(4, *x.shape, generator=g, dtype=x.dtype) - 0.5)
+        return 2 * max(float((particles(x * one) - found).abs().max()) for one in noise)
+
+    check(key, found, rounding)
 
 
 @pytest.mark.parametrize("key", sorted(k for k in BEFORE.files if k.startswith("train/")))

@@ -172,9 +172,10 @@ def test_a_film_shows_the_stored_runs(real):
     (row,) = real.some("swiss d=3", "sw", None)
     (rated,) = (r for r in real.some("swiss d=3", "sw", "power") if r["lr"] == 10.0)
     assert film.steps[-1] == min(150, max(30, row["measures"]["steps"]))
-    # Made again, runs end where they ended.
-    assert ours.w2[-1] == row["w2"]
-    assert best.w2[-1] == rated["w2"]
+    # Made again, runs end where they ended, but for rounding, which differs between processors.
+    rounding = 1e-12 * film.start
+    assert ours.w2[-1] == pytest.approx(row["w2"], abs=rounding)
+    assert best.w2[-1] == pytest.approx(rated["w2"], abs=rounding)
     assert best.w2[0] == pytest.approx(film.start)
     assert ours.w2[0] == film.start
     assert larger.w2[-1] is None
