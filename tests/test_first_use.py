@@ -44,6 +44,21 @@ def test_a_distance_takes_torch_and_no_more_than_it_needs():
     assert loaded("import slicewise; slicewise.sliced_wasserstein") == ["torch", "numpy"]
 
 
+def test_no_call_takes_the_compiler_of_torch():
+    """SymPy and what comes with it take a second; torch's own broadcasting of shapes imports them."""
+    code = """
+import sys, torch, slicewise as sw
+x, y = torch.randn(2, 30, 3), torch.randn(20, 3)
+sw.sliced_wasserstein(x, y)
+sw.flow(x[0], y, max_steps=2, stopping=sw.Stopping(tolerance=None))
+sw.evaluate(x, y, n_slices=10).interval()
+sw.two_sample_test(x[0], y, permutations=19)
+sw.SlicedWasserstein()(x[0].requires_grad_(), sw.laws.Normal()).backward()
+assert "sympy" not in sys.modules
+"""
+    assert "torch" in loaded(code)
+
+
 def test_every_name_can_be_the_first_one():
     """Each public name in a fresh interpreter, without the others: here by forgetting the package in between."""
     code = f"""

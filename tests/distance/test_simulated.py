@@ -54,6 +54,22 @@ def test_ascents_are_gradients_of_the_costs(p):
     assert_close(ascent, wanted)
 
 
+def test_what_auto_stopped_by_is_not_simulated_again(monkeypatch):
+    x, y = pair()
+    found = sw.evaluate(x, y, n_slices="auto", rtol=0.1, generator=0)
+    wanted = found._computed_interval(0.95, None)
+    calls = []
+    simulated = evaluation.studentized_quantiles
+    monkeypatch.setattr(
+        evaluation, "studentized_quantiles", lambda *a: calls.append(a) or simulated(*a)
+    )
+    low, high = found.interval()
+    assert calls == [] and (low, high) == wanted
+    low.zero_()  # the caller's own
+    assert found.interval()[0] == wanted[0]
+    assert found.interval(0.8)[0] > wanted[0] and len(calls) == 1
+
+
 def test_an_interval_is_repeatable_and_leaves_the_global_generator_alone():
     x, y = pair()
     found = sw.evaluate(x, y, n_slices=10, generator=0)

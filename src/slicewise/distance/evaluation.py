@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -88,6 +88,8 @@ class Evaluation(Result):
     problem: Problem
     scaled: tuple[Evaluation, Tensor] | None = None
     drawn: bool = True
+    # Intervals that were computed, by level: a simulation takes up to a second.
+    _intervals: dict[float, tuple[Tensor, Tensor]] = field(init=False, default_factory=dict)
 
     def __repr__(self) -> str:
         """One line: all costs and slices would be a page of numbers."""
@@ -167,10 +169,16 @@ class Evaluation(Result):
         """
         if not 0 < level < 1:
             raise ValueError(f"level = {level!r}: give a number between 0 and 1, e.g. 0.95")
-        return self._interval(level)
+        low, high = self._interval(level)
+        return low.clone(), high.clone()
 
     def _interval(self, level: float, kept: Kept | None = None) -> tuple[Tensor, Tensor]:
-        """The interval; several evaluations of one problem may keep what they simulate."""
+        """The interval, computed once; several evaluations of one problem may keep what they simulate."""
+        if level not in self._intervals:
+            self._intervals[level] = self._computed_interval(level, kept)
+        return self._intervals[level]
+
+    def _computed_interval(self, level: float, kept: Kept | None) -> tuple[Tensor, Tensor]:
         if self.scaled is not None:
             found, unit = self.scaled
             scale = unit**self.problem.p if self.objective == "power" else unit

@@ -24,6 +24,7 @@ from slicewise.laws import refuse_laws
 from slicewise.sampling import Generators
 from slicewise.support import (
     Result,
+    broadcast,
     check_choice,
     check_count,
     check_finite,
@@ -160,7 +161,7 @@ def unbalanced(
     ready = prepare(recipe, problem.detached(), generator, slices, n_slices=n_slices)
     with full_precision(x.device.type):
         u, v = (project(t, ready.slices) for t in (problem.x, problem.y))
-        batch = torch.broadcast_shapes(problem.batch, a.shape[:-1], b.shape[:-1])
+        batch = broadcast(problem.batch, a.shape[:-1], b.shape[:-1])
         u, v = (t.expand(*batch, *t.shape[-2:]) for t in (u, v))
         a, b = (w.expand(*batch, w.shape[-1]) for w in (a, b))
         with torch.no_grad():

@@ -23,6 +23,7 @@ from slicewise.steps import Rule, rule_for
 from slicewise.support import (
     CheckpointFile,
     NotArrivedWarning,
+    broadcast,
     check_choice,
     check_count,
     check_finite,
@@ -242,7 +243,7 @@ def _fit_together(problem: Problem, lr: Any, seeds: Tensor) -> bool:
     """Whether stored seeds broadcast with the samples and the rates."""
     rates = () if isinstance(lr, str) else tuple(torch.as_tensor(lr).shape)
     try:
-        torch.broadcast_shapes(problem.batch, rates, tuple(seeds.shape))
+        broadcast(problem.batch, rates, tuple(seeds.shape))
     except RuntimeError:
         return False
     return True

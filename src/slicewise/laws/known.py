@@ -21,7 +21,7 @@ from slicewise.laws.lines import (
     StudentLine,
 )
 from slicewise.sampling import Generators, Randomness, uniform
-from slicewise.support import check_count, check_generator, values_readable
+from slicewise.support import broadcast, check_count, check_generator, values_readable
 from slicewise.transport import KnownLaw, LineLaw, Placed
 
 _POSITIONS = NormalPositions()
@@ -188,7 +188,7 @@ class OnSlices(KnownLaw):
         return Placed(torch.stack(locs, dim=-1), torch.stack(scales, dim=-1))
 
     def frame_gradient(self, frame: Tensor, placed: Placed, grads: Placed) -> Tensor:
-        batch = torch.broadcast_shapes(frame.shape[:-1], grads.loc.shape[:-1])
+        batch = broadcast(frame.shape[:-1], grads.loc.shape[:-1])
         columns: list[Tensor] = [frame.new_zeros(())] * frame.shape[-1]
         for k, one in enumerate(self.rows):
             columns[one.mean] = grads.loc[..., k].expand(batch)
@@ -276,7 +276,7 @@ class _Elliptical(Law):
         ):
             return mean, (_Rows(0, None, float(width)),)
         axes = self._axes(d)
-        batch = torch.broadcast_shapes(mean.shape[:-2], axes.shape[:-2])
+        batch = broadcast(mean.shape[:-2], axes.shape[:-2])
         wide = torch.promote_types(mean.dtype, axes.dtype)
         both = [t.to(axes.device, wide).expand(*batch, *t.shape[-2:]) for t in (mean, axes)]
         return torch.cat(both, dim=-2), (_Rows(0, slice(1, 1 + axes.shape[-2]), 1.0),)
@@ -290,9 +290,7 @@ class _Elliptical(Law):
     def _drawn(self, n: int, d: int, generator: Generators) -> Tensor:
         axes = self._axes(d).double()
         mean = self.mean.to(axes.device).double()
-        batch = tuple(
-            torch.broadcast_shapes(axes.shape[:-2], mean.shape[:-1] if mean.dim() else ())
-        )
+        batch = tuple(broadcast(axes.shape[:-2], mean.shape[:-1] if mean.dim() else ()))
         standard = self._standard(n, d, axes.shape[-2], generator, batch)
         return standard @ axes + (mean.unsqueeze(-2) if mean.dim() else mean)
 
@@ -679,7 +677,7 @@ class Mixture(Law):
             rows.append(_Rows(start, axes, row.width))
             frames.append(frame)
             start += frame.shape[-2]
-        batch = torch.broadcast_shapes(*(f.shape[:-2] for f in frames))
+        batch = broadcast(*(f.shape[:-2] for f in frames))
         wide = functools.reduce(torch.promote_types, (f.dtype for f in frames))
         whole_frame = [f.to(wide).expand(*batch, *f.shape[-2:]) for f in frames]
         return torch.cat(whole_frame, dim=-2), tuple(rows)

@@ -14,6 +14,7 @@ from slicewise.problem import Problem
 from slicewise.sampling import Generators
 from slicewise.support import (
     Result,
+    broadcast,
     check_choice,
     check_finite,
     check_number,
@@ -83,7 +84,7 @@ class Plan(Result):
             The mean of the partners of each sample of x, (*batch, n, d). Zero for samples without mass.
         """
         n = self.shape[0]
-        batch = torch.broadcast_shapes(y.shape[:-2], self.rows.shape[:-1])
+        batch = broadcast(y.shape[:-2], self.rows.shape[:-1])
         partners = at_index(y, self.cols.unsqueeze(-2), batch).squeeze(-3)  # (*batch, K, d)
         rows, mass = self.rows.expand(*batch, -1), self.mass.expand(*batch, -1).to(y.dtype)
         place = rows.unsqueeze(-1).expand(partners.shape)

@@ -10,7 +10,14 @@ from torch import Tensor
 
 from slicewise.problem.population import ALONE, Population, absent_to_origin, shares_of
 from slicewise.problem.problem import Problem
-from slicewise.support import Result, check_finite, check_samples, check_weights, takes_arrays
+from slicewise.support import (
+    Result,
+    broadcast,
+    check_finite,
+    check_samples,
+    check_weights,
+    takes_arrays,
+)
 
 
 def gaussian_constant(d: int, *, p: float = 2) -> float:
@@ -248,9 +255,7 @@ def _span(
         _shares(x, x_weights, n_x, population),
         _shares(y, y_weights, n_y, population),
     )
-    batch = torch.broadcast_shapes(
-        x.shape[:-2], y.shape[:-2], x_share.shape[:-1], y_share.shape[:-1]
-    )
+    batch = broadcast(x.shape[:-2], y.shape[:-2], x_share.shape[:-1], y_share.shape[:-1])
     rows = torch.cat([x.expand(*batch, *x.shape[-2:]), y.expand(*batch, *y.shape[-2:])], dim=-2)
     share = torch.cat([x_share.expand(*batch, -1), y_share.expand(*batch, -1)], dim=-1) / 2
     mean = population.total((share.unsqueeze(-2) @ rows).squeeze(-2))  # (*batch, d)

@@ -461,11 +461,22 @@ def full_precision(device_type: str) -> AbstractContextManager[None]:
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The joint shape of leading dimensions; raises as torch does where they do not fit.
+    """The joint shape of leading dimensions.
 
-    Torch itself takes ten microseconds to broadcast two equal shapes.
+    Torch takes ten microseconds to broadcast two equal shapes, and its first call imports SymPy and its compiler: a second
+    and a half.
+
+    Raises:
+        RuntimeError: where they do not fit, as torch raises.
     """
     first = next((s for s in shapes if len(s)), ())
     if all(s == first or not len(s) for s in shapes):
         return tuple(first)
-    return tuple(torch.broadcast_shapes(*shapes))
+    joint = [1] * max(map(len, shapes))
+    for shape in shapes:
+        for k, size in enumerate(shape, len(joint) - len(shape)):
+            if size != 1:
+                if joint[k] not in (1, size):
+                    raise RuntimeError(f"shapes do not broadcast: {[tuple(s) for s in shapes]}")
+                joint[k] = size
+    return tuple(joint)

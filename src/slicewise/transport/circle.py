@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from slicewise.support import line_loops, sort_lines
+from slicewise.support import broadcast, line_loops, sort_lines
 from slicewise.transport.one_dim import merge_knots, order_of, pick, power, running_shares
 
 # Halvings of an interval of length two: beyond what double precision resolves.
@@ -87,7 +87,7 @@ def plan_on_circles(
             place = torch.arange(n, device=u.device) + k
             index, laps = place.remainder(n), place.div(n, rounding_mode="floor")
             mass = torch.full_like(u_sorted, 1 / n)
-            shape = torch.broadcast_shapes(u_order.shape, index.shape)
+            shape = broadcast(u_order.shape, index.shape)
             return CirclePlan(u_order.expand(shape), pick(v_order, index), laps, mass)
         a, b = _both_knots(u, v, u_weights, v_weights, u_order, v_order)
         shift = _best_shift(u_sorted, v_sorted, a, b, p)
@@ -204,7 +204,7 @@ def _best_rotation(u: Tensor, v: Tensor, p: float) -> Tensor:
         return loops.rotations(u, v, p)
     n = u.shape[-1]
     places = torch.arange(n, device=u.device)
-    batch = torch.broadcast_shapes(u.shape[:-1], v.shape[:-1])
+    batch = broadcast(u.shape[:-1], v.shape[:-1])
     low = torch.full((*batch, 1), -n, device=u.device)
     high = torch.full_like(low, n)
 
@@ -226,7 +226,7 @@ def _best_shift(u: Tensor, v: Tensor, a: Tensor, b: Tensor, p: float) -> Tensor:
     loops = line_loops(u, v, a, b)
     if loops is not None:
         return loops.shifts(u, v, a, b, p)
-    batch = torch.broadcast_shapes(u.shape[:-1], v.shape[:-1], a.shape[:-1], b.shape[:-1])
+    batch = broadcast(u.shape[:-1], v.shape[:-1], a.shape[:-1], b.shape[:-1])
     low = torch.full((*batch, 1), -1.0, dtype=torch.float64, device=u.device)
     high = torch.full_like(low, 1.0)
     for _ in range(_HALVINGS):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from slicewise.support import line_loops
+from slicewise.support import broadcast, line_loops
 
 # Differences of pairs that are held at once, in numbers.
 _PIECE = 2**22
@@ -48,8 +50,8 @@ def pair_costs(
         total = loops.pair_costs(x, y, rows, cols, None if equal else mass, float(p), float(norm))
         return total * (mass[0, 0] * rows.shape[-1]) if equal else total
     n_lines, pairs = rows.shape[-2:]
-    batch = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2], rows.shape[:-2])
-    each = max(1, pairs * x.shape[-1] * max(1, batch.numel()))
+    batch = broadcast(x.shape[:-2], y.shape[:-2], rows.shape[:-2])
+    each = max(1, pairs * x.shape[-1] * max(1, math.prod(batch)))
     piece = max(1, _PIECE // each)
     found = []
     for i in range(0, n_lines, piece):
@@ -78,7 +80,7 @@ def distance_power(gap: Tensor, p: float, norm: float) -> Tensor:
     return torch.where(away, (unit * torch.where(away, size, 1).pow(1 / norm)).pow(p), 0)
 
 
-def at_index(samples: Tensor, index: Tensor, batch: torch.Size) -> Tensor:
+def at_index(samples: Tensor, index: Tensor, batch: tuple[int, ...]) -> Tensor:
     """Samples (*batch, n, d) at places (*batch, ..., K), (*batch, ..., K, d)."""
     d = samples.shape[-1]
     places = index.expand(*batch, *index.shape[len(index.shape) - 2 :])

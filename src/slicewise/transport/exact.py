@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.support import check_order, check_samples, check_weights, takes_arrays
+from slicewise.support import broadcast, check_order, check_samples, check_weights, takes_arrays
 
 # Not from ‖x‖² + ‖y‖² − 2 x·y, whose rounding puts equal samples apart.
 _DIFFERENCES = "donot_use_mm_for_euclid_dist"
@@ -87,9 +87,7 @@ def pairs_of(
     """The shape of a batch, and its elements one by one: samples and weights in float64, where they are."""
     x, y = x.detach().double(), y.detach().double()
     weights = [w if w is None else w.detach().double() for w in (x_weights, y_weights)]
-    batch = torch.broadcast_shapes(
-        x.shape[:-2], y.shape[:-2], *(w.shape[:-1] for w in weights if w is not None)
-    )
+    batch = broadcast(x.shape[:-2], y.shape[:-2], *(w.shape[:-1] for w in weights if w is not None))
     xs = x.expand(*batch, -1, -1).reshape(-1, *x.shape[-2:])
     ys = y.expand(*batch, -1, -1).reshape(-1, *y.shape[-2:])
     a, b = (None if w is None else w.expand(*batch, -1).reshape(-1, w.shape[-1]) for w in weights)

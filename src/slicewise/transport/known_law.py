@@ -230,7 +230,7 @@ def _knots(
     with torch.no_grad():
         loc, scale = placed.loc.double().unsqueeze(-2), placed.scale.double().unsqueeze(-2)
         inner = levels[..., 1:-1].unsqueeze(-1)
-        inner = inner.expand(*torch.broadcast_shapes(inner.shape[:-2], loc.shape[:-2]), n - 1, 1)
+        inner = inner.expand(*broadcast(inner.shape[:-2], loc.shape[:-2]), n - 1, 1)
         places = _mixture_quantiles(law, loc, scale, inner)  # (..., n - 1, 1)
         found = []
         for k, line in enumerate(law.lines):

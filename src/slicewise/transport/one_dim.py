@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from slicewise.support import line_loops
+from slicewise.support import broadcast, line_loops
 
 # Knots of two sides that are this near, in shares of the mass, are one.
 TIED = 1e-14
@@ -174,7 +174,7 @@ def potentials_on_lines(
     if loops is not None:
         return loops.potentials(u, v, orders, a, b, p)
     a_sorted, b_sorted = (pick(w.double(), order) for w, order in zip((a, b), orders, strict=True))
-    batch = torch.broadcast_shapes(*(t.shape[:-1] for t in (u, v, a_sorted, b_sorted)))
+    batch = broadcast(*(t.shape[:-1] for t in (u, v, a_sorted, b_sorted)))
     knots = [running_shares(w, w.shape[-1], u.device) for w in (a_sorted, b_sorted)]
     cells = merge_knots(*(k.expand(*batch, -1) for k in knots))
     # From one cell to the next, one side steps to its next sample; its potential then follows from the other's.
@@ -248,7 +248,7 @@ def running_shares(mass: Tensor | None, n: int, device: torch.device) -> Tensor:
 def merge_knots(u_knots: Tensor, v_knots: Tensor) -> Cells:
     """The cells between the knots (..., n) and (..., m) of two sides; both end alike."""
     n, m = u_knots.shape[-1], v_knots.shape[-1]
-    batch = torch.broadcast_shapes(u_knots.shape[:-1], v_knots.shape[:-1])
+    batch = broadcast(u_knots.shape[:-1], v_knots.shape[:-1])
     knots = torch.cat([u_knots.expand(*batch, n), v_knots.expand(*batch, m)], dim=-1)
     ends, order = knots.sort(dim=-1, stable=True)  # (..., n + m)
     from_u = order < n
@@ -289,7 +289,7 @@ def potential_of(
 def _real_neighbour(values: Tensor, mass: Tensor) -> Tensor:
     """Sorted values, those of weight zero replaced by the nearest real one before (or the first)."""
     n = values.shape[-1]
-    present = (mass > 0).expand(torch.broadcast_shapes(mass.shape, values.shape))
+    present = (mass > 0).expand(broadcast(mass.shape, values.shape))
     place = torch.where(present, torch.arange(n, device=values.device), -1).cummax(dim=-1).values
     first = present.long().argmax(dim=-1, keepdim=True)
     return pick(values, torch.maximum(place, first))
@@ -319,7 +319,7 @@ def _slope(gap: Tensor, p: float) -> Tensor:
 
 def pick(values: Tensor, index: Tensor) -> Tensor:
     """Entries of values (..., n) at places (..., k) along the last dimension."""
-    batch = torch.broadcast_shapes(values.shape[:-1], index.shape[:-1])
+    batch = broadcast(values.shape[:-1], index.shape[:-1])
     return values.expand(*batch, -1).gather(-1, index.expand(*batch, -1))
 
 

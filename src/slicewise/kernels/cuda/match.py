@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from slicewise.kernels.cuda.compiler import Argument, Kernel, Route, kernel
+from slicewise.support import broadcast
 from slicewise.transport import Match, MovedPoints, PointsMatcher, RoundPoints, Wanted, project
 from slicewise.transport import match_slices as plain
 
@@ -142,7 +143,7 @@ def _match_short(
         known = law.mean
     given = (x, y if known is None else known, slices)
     weights = [w for w in (x_weights, y_weights) if w is not None]
-    batch = torch.broadcast_shapes(*(t.shape[:-2] for t in given), *(w.shape[:-1] for w in weights))
+    batch = broadcast(*(t.shape[:-2] for t in given), *(w.shape[:-1] for w in weights))
     rows = math.prod(batch) * n_slices
     here, parts = d <= _PROJECTED_HERE, 1
     if here:

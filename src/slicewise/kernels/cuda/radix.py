@@ -15,6 +15,7 @@ from torch import Tensor
 
 from slicewise.kernels.cuda.compiler import Argument, Kernel, Route, kernel
 from slicewise.kernels.cuda.match import masses_of, weight_rows
+from slicewise.support import broadcast
 from slicewise.transport import Match, MovedPoints, Wanted, match_slices, project
 
 # What sorting may take beside the lines and their order (one line of each side at the least); more lines at
@@ -94,7 +95,7 @@ def match_long(
     known = y_sorted.loc if isinstance(y_sorted, MovedPoints) else y_sorted
     known = None if wanted.v or y_weights is not None else known
     given = (x, y if known is None else known, slices)
-    batch = torch.broadcast_shapes(
+    batch = broadcast(
         *(t.shape[:-2] for t in given), *(w.shape[:-1] for w in weights if w is not None)
     )
     # Projections are ours: they are sorted where they lie. Sorted lines that were given are only read.

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from slicewise.support import broadcast
 from slicewise.transport import Match, Wanted, project
 from slicewise.transport import match_slices as plain
 
@@ -80,7 +81,7 @@ def match_slices(
         return plain(x, y, slices, x_weights, y_weights, p=p, wanted=wanted, y_sorted=y_sorted)
     known = y_sorted if y_sorted is not None and not wanted.v else None
     u, v = project(x, slices), project(y, slices) if known is None else known
-    batch = torch.broadcast_shapes(u.shape[:-1], v.shape[:-1])
+    batch = broadcast(u.shape[:-1], v.shape[:-1])
     u, v = (t.expand(*batch, n).contiguous() for t in (u, v))
     costs = u.new_empty(batch)
     u_grad = torch.empty_like(u) if wanted.u else None
