@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
 import torch
@@ -14,6 +15,7 @@ from slicewise.color.field import look_up
 from slicewise.color.guided import guide
 from slicewise.color.images import SmallCopy
 from slicewise.distance import sliced_wasserstein
+from slicewise.support import one_thread
 
 # Smoothnesses that are tried, from close to the linear map to close to the target.
 LADDER = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
@@ -177,17 +179,32 @@ def follow_target(base: Tensor, fit: Callable[[float, Tensor], Tensor], judge: C
         fit: Returns the field of a smoothness, given one to start from.
         judge: Of artifacts, and of the distance to the target.
     """
-    best = Chosen(base, LADDER[0], judge.cost(base))
-    tried, worse, refused = base, 0, None
-    for smoothness in LADDER:
-        tried = fit(smoothness, tried)
-        cost = judge.cost(tried)
-        if cost < best.cost:
-            best, worse, refused = Chosen(tried, smoothness, cost), 0, None
+    priced = _priced(base, fit, judge)
+    best, worse, refused = next(priced), 0, None
+    for tried in priced:
+        if tried.cost < best.cost:
+            best, worse, refused = tried, 0, None
         else:
-            if cost == math.inf and refused is None:
-                refused = tried, smoothness
+            if tried.cost == math.inf and refused is None:
+                refused = tried.field, tried.smoothness
             worse += 1
             if worse > _STEPS_BACK:
                 break
     return best if refused is None else _part_of(best, *refused, judge)
+
+
+def _priced(base: Tensor, fit: Callable[[float, Tensor], Tensor], judge: Costs) -> Iterator[Chosen]:
+    """Yield the base, then fields that are less and less smooth, with their prices: while one is priced, the next is fitted."""
+
+    def price(field: Tensor) -> float:
+        with one_thread(torch.device("cpu")):
+            return judge.cost(field)
+
+    with ThreadPoolExecutor(1) as pool:
+        field, smoothness = base, LADDER[0]
+        for next_one in LADDER:
+            cost = pool.submit(price, field)
+            following = fit(next_one, field)
+            yield Chosen(field, smoothness, cost.result())
+            field, smoothness = following, next_one
+        yield Chosen(field, smoothness, price(field))
