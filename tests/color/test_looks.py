@@ -283,7 +283,8 @@ class TestNatural:
         assert tried == [300.0, 100.0, 30.0, 10.0, 3.0, 1.0]
         tried.clear()
         assert follow_target(base, fit, Priced(0.0)).field is base
-        assert tried == [300.0, 100.0, 30.0]  # each cost more than the one before
+        # Each cost more than the one before; one more was fitted while the third was priced.
+        assert tried == [300.0, 100.0, 30.0, 10.0]
         # 1 / 10 is allowed and 1 / 3 is not; of the way between, 1 / 2 is refused, 1 / 4 and 3 / 8 are not.
         part = follow_target(base, fit, Priced(2.0, limit=0.2))
         assert float(part.field.max()) == pytest.approx(0.1 + 3 / 8 * (1 / 3 - 0.1))
@@ -322,6 +323,19 @@ class TestNatural:
         step = still.clone()
         step[SIDE // 2 :, :, :, 0] = 0.3
         assert judge.cost(step) == math.inf  # a seam, where the linear map has none
+
+    @pytest.mark.parametrize(("contrast", "refused"), [(1.4, False), (1.7, True)])
+    def test_a_judge_refuses_halos(self, contrast, refused):
+        """Beside a mast in a sky of streaks the gradient may be 1.5 times that of the source."""
+        image = sky()
+        image[::2] += 0.02
+        image[:, 40:60] = 0.1
+        copy = SmallCopy(image, torch.ones(96, 128, dtype=torch.bool))
+        still = torch.zeros(SIDE, SIDE, SIDE, 3, dtype=torch.float64)
+        judge = Judge([copy], still, image.reshape(-1, 3))
+        judge._limits = [{"halos": judge._limits[0]["halos"]}]  # by them alone
+        more = (contrast - 1) * (lattice() - 0.6)
+        assert (judge.cost(more) == math.inf) == refused
 
     def test_a_judge_refuses_two_colors_in_one_face(self):
         """Skin of soft shadows becomes orange and blue; a wall with such shadows may."""

@@ -22,9 +22,8 @@ LADDER = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
 # Levels of 255 that colors must come nearer to the target's for each ΔE per pixel that smooth regions become steeper.
 # In the mean over many images one price is the best choice for the steepness it leads to (docs/color.md has the front).
 _PRICE = 9.0
-# How many times that of the linear map, or of the source itself, the other measures may be.
-_OF_LINEAR = {"seams": 2.0, "hue_jumps": 3.0, "grain": 2.0, "halos": 2.0}
-_OF_SOURCE = 3.0
+# How many times that of the linear map, or of the source itself, the other measures may be, whichever is more.
+_MOST = {"seams": (2.0, 3.0), "hue_jumps": (3.0, 3.0), "grain": (2.0, 3.0), "halos": (1.2, 1.5)}
 # Blotches may be this, in ΔE, or so many times those of the linear map: chosen by eye.
 _BLOTCHES, _BLOTCHES_OF_LINEAR = 4.0, 1.5
 _REVERSALS = 2.0  # in ΔE, of fields that ask again for what was held back
@@ -55,9 +54,10 @@ class Judge:
     """Prices a map by small copies of the source: how far their colors are from the target, and artifacts.
 
     The price is √3 times SW_2 to the target's colors, in levels of 255 (an isotropic difference then costs its W_2), and
-    9 levels for each ΔE per pixel by which smooth regions are steep. Seams, grain and halos may
-    be twice those of the unbounded linear map applied to each pixel, hue jumps three times, or all of them three times
-    those of the source, whichever is more; blotches of skin 1.5 times those of the linear map, or 4 ΔE.
+    9 levels for each ΔE per pixel by which smooth regions are steep. Seams and grain may be twice those of the unbounded
+    linear map applied to each pixel, hue jumps three times, or all three of them three times those of the source,
+    whichever is more; halos 1.2 times those of the linear map or 1.5 times those of the source; blotches of skin 1.5
+    times those of the linear map, or 4 ΔE.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Judge:
         for copy, regions in zip(self._copies, self._regions, strict=True):
             before = regions.compare(copy)
             after = regions.compare((copy + look_up(linear, copy)).clamp(0, 1))
-            limits = {name: _limit(name, before, after) for name in _OF_LINEAR}
+            limits = {name: _limit(name, before, after) for name in _MOST}
             limits["blotches"] = max(_BLOTCHES, _BLOTCHES_OF_LINEAR * after.blotches)
             self._limits.append(limits)
         self._target = _some(255 * target.double(), _PIXELS)
@@ -133,7 +133,8 @@ class Judge:
 
 
 def _limit(name: str, before: Artifacts, after: Artifacts) -> float:
-    return max(_OF_LINEAR[name] * getattr(after, name), _OF_SOURCE * getattr(before, name))
+    of_linear, of_source = _MOST[name]
+    return max(of_linear * getattr(after, name), of_source * getattr(before, name))
 
 
 def _some(colors: Tensor, n: int) -> Tensor:
