@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 import slicewise as sw
-from slicewise.distance import evaluation
+from slicewise.distance import evaluation, simulated
 from slicewise.distance.simulated import NormalPair
 from slicewise.problem import Problem
 from tests.tolerances import assert_close
@@ -64,19 +65,41 @@ def test_what_auto_stopped_by_is_not_simulated_again(monkeypatch):
         evaluation, "studentized_quantiles", lambda *a: calls.append(a) or simulated(*a)
     )
     low, high = found.interval()
-    assert calls == [] and (low, high) == wanted
+    assert calls == []
+    assert (low, high) == wanted
     low.zero_()  # the caller's own
     assert found.interval()[0] == wanted[0]
-    assert found.interval(0.8)[0] > wanted[0] and len(calls) == 1
+    assert found.interval(0.8)[0] > wanted[0]
+    assert len(calls) == 1
 
 
 def test_an_interval_is_repeatable_and_leaves_the_global_generator_alone():
     x, y = pair()
     found = sw.evaluate(x, y, n_slices=10, generator=0)
     before = torch.get_rng_state()
-    first, second = found.interval(), found.interval()
-    assert first == second
+    again = sw.evaluate(x, y, n_slices=10, generator=0)
+    assert found.interval() == again.interval()
+    assert found.interval(np.array(0.9)) == again.interval(0.9)
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_pairs_of_a_batch_are_simulated_once_for_all_looks(monkeypatch):
+    """As many slices as a wish needs are found in several looks; above 64 slices each would simulate the same."""
+    (x, y), (v, w) = pair(), pair(seed=3)
+    simulate, calls = simulated._Plan.simulated, []
+    monkeypatch.setattr(
+        simulated._Plan, "simulated", lambda *given: calls.append(1) or simulate(*given)
+    )
+    how = {"n_slices": "auto", "rtol": 0.02, "generator": 0}
+    both = sw.evaluate(torch.stack([x, v]), torch.stack([y, w]), **how)
+    assert both.costs.shape[-1] > 200
+    assert len(calls) == 2
+    plain = both.interval()
+    monkeypatch.setattr(simulated, "_MOST_KEPT", 0)  # no room
+    again = sw.evaluate(torch.stack([x, v]), torch.stack([y, w]), **how)
+    assert len(calls) > 4
+    for one, other in zip(plain, again.interval(), strict=True):
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("variant", ["sw", "ebsw", "lcvsw", "rpsw", "phisw", "imsw"])

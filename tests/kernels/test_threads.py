@@ -114,6 +114,23 @@ def test_one_thread_is_a_setting_of_the_calling_thread(two_threads):
 
 
 @needs_control
+@pytest.mark.parametrize("threads", [1, 2])
+def test_one_thread_in_a_thread_that_has_not_asked_torch_yet(two_threads, threads):
+    torch.set_num_threads(threads)
+    seen = []
+
+    def look():
+        with cpu.one_thread():
+            torch.ones(100_000).sum()
+            seen.append((torch.get_num_threads(), cpu.allowed()))
+
+    other = threading.Thread(target=look)
+    other.start()
+    other.join()
+    assert seen == [(1, threads)]
+
+
+@needs_control
 def test_our_threads_start_none_of_torchs(two_threads, crew):
     seen = []
     hold = threading.Barrier(2)

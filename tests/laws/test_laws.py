@@ -629,9 +629,27 @@ def test_equal_atoms(n):
         assert_close(sw.sliced_wasserstein(x, law, p=p), wanted, rtol=1e-10)
 
 
-def test_more_atoms_than_are_split_at_are_not_split_at_some():
-    law = Quantile(lambda level: (level * 40).floor().clamp(max=39))
+def stairs(level):
+    """40 atoms of equal weight."""
+    return (level * 40).floor().clamp(max=39) / 10 - 2
+
+
+def table(level):
+    """1,000 samples in order, and straight lines between."""
+    known = samples(1000, 1, seed=5).flatten().sort().values
+    place = level * 999
+    low = place.long().clamp(max=998)
+    return torch.lerp(known[low], known[low + 1], place - low)
+
+
+@pytest.mark.parametrize("quantile", [stairs, table])
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_more_breaks_than_are_split_at_are_not_split_at_some(quantile, p):
+    law, x = Quantile(quantile), samples(30, 1)
     assert law.on_lines(1)[0][0].breaks == ()
+    points = quantile((torch.arange(400_000, **WIDE) + 0.5) / 400_000).unsqueeze(-1)
+    wanted = sw.sliced_wasserstein(x, points, p=p)
+    torch.testing.assert_close(sw.sliced_wasserstein(x, law, p=p), wanted, rtol=5e-3, atol=0)
 
 
 def test_quantiles_that_rounding_makes_infinite():

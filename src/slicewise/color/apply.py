@@ -29,7 +29,8 @@ def apply_field(
 ) -> Array:
     """Move the colors (H, W, 3) of an image by `strength` times the field, each by `share` (H, W, 1) of that.
 
-    `gradual` is that of `LocalMaps`. Bands of rows are shared among as many threads as torch may use; each band is computed by one.
+    `gradual` is that of `LocalMaps`. Bands of rows are shared among as many threads as torch may use; each band is
+    computed by one.
     """
     moved = parts.colors.copy()
     height, width = moved.shape[:2]

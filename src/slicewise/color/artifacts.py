@@ -66,7 +66,7 @@ class SourceRegions:
 
     def __init__(self, colors: Tensor, seen: Tensor | None = None) -> None:
         lab = _planes(colors)
-        fine = blur(lab, _FINE)
+        fine = _blur(lab, _FINE)
         gradient = _gradient(fine)
         near = max_pool2d(gradient, 7, 1, 3)
         self._smooth = near < _SMOOTH
@@ -86,7 +86,7 @@ class SourceRegions:
     def compare(self, colors: Tensor) -> Artifacts:
         """Return the artifacts of a recolored version (H, W, 3) of the source."""
         lab = _planes(colors)
-        fine, broad = blur(lab, _FINE), blur(lab, _BROAD)
+        fine, broad = _blur(lab, _FINE), _blur(lab, _BROAD)
         gradient = _gradient(fine)
         steps = (gradient - _gradient(broad)).clamp(min=0)
         jumps = (_hue_difference(fine) - _hue_difference(broad)).clamp(min=0)
@@ -200,7 +200,7 @@ def _hue_difference(image: Tensor) -> Tensor:
     return found.sqrt_()
 
 
-def blur(image: Tensor, sigma: float) -> Tensor:
+def _blur(image: Tensor, sigma: float) -> Tensor:
     """Blur planes (1, c, h, w) by a Gaussian; the border is repeated."""
     radius = math.ceil(2.5 * sigma)
     line = torch.exp(-((torch.arange(-radius, radius + 1) / sigma) ** 2) / 2)

@@ -181,7 +181,8 @@ class ColorTransfer:
                 ([target], "target", target_mask),
             )
         )
-        with one_thread(torch.device("cpu")):  # but for sorting, which pays
+        # A fit makes many small operations, each of which would wait for the slowest of torch's threads.
+        with one_thread(torch.device("cpu")):
             self.field_ = self._fit(source_pixels, target_pixels, seed, progress_bar).float()
         return self
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
 import torch
@@ -15,7 +15,7 @@ from slicewise.color.field import look_up
 from slicewise.color.guided import guide
 from slicewise.color.images import SmallCopy
 from slicewise.distance import sliced_wasserstein
-from slicewise.support import one_thread
+from slicewise.support import at_once
 
 # Smoothnesses that are tried, from close to the linear map to close to the target.
 LADDER = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
@@ -30,6 +30,7 @@ _REVERSALS = 2.0  # in ΔE, of fields that ask again for what was held back
 _HALVINGS = 3  # of the way from a field to one that is refused
 # Pixels and even slices by which the distance to the target is computed.
 _PIXELS, _SLICES = 4096, 32
+_PRICED_NS = 1e8  # that pricing or fitting a field takes, at least
 _STEPS_BACK = (
     2  # smoothnesses that may cost more than the best before them, until the rest are not tried
 )
@@ -195,17 +196,14 @@ def follow_target(base: Tensor, fit: Callable[[float, Tensor], Tensor], judge: C
 
 
 def _priced(base: Tensor, fit: Callable[[float, Tensor], Tensor], judge: Costs) -> Iterator[Chosen]:
-    """Yield the base, then fields that are less and less smooth, with their prices: while one is priced, the next is fitted."""
-
-    def price(field: Tensor) -> float:
-        with one_thread(torch.device("cpu")):
-            return judge.cost(field)
-
-    with ThreadPoolExecutor(1) as pool:
-        field, smoothness = base, LADDER[0]
-        for next_one in LADDER:
-            cost = pool.submit(price, field)
-            following = fit(next_one, field)
-            yield Chosen(field, smoothness, cost.result())
-            field, smoothness = following, next_one
-        yield Chosen(field, smoothness, price(field))
+    """Yield the base, then less and less smooth fields, with prices; while one is priced the next is fitted."""
+    field, smoothness = base, LADDER[0]
+    for next_one in LADDER:
+        cost, following = at_once(
+            functools.partial(judge.cost, field),
+            functools.partial(fit, next_one, field),
+            each_ns=_PRICED_NS,
+        )
+        yield Chosen(field, smoothness, cost)
+        field, smoothness = following, next_one
+    yield Chosen(field, smoothness, judge.cost(field))

@@ -146,7 +146,9 @@ class Evaluation(Result):
         costs, power = self.costs.detach(), self.power.detach()
         weighting = declared(self.recipe.weighting, WeightingPart)
         errors = weighting.errors(costs, self.slices, self.problem.detached())
-        terms = self._groups(self._plain_errors(costs, power) if errors is None else errors)
+        if errors is None:
+            errors = _plain_errors(costs, self.weights.detach(), power)
+        terms = self._groups(errors)
         n = terms.shape[-1]
         if n < 2:
             return torch.full_like(self.power.detach(), math.nan)
@@ -157,9 +159,9 @@ class Evaluation(Result):
 
         It says where the value would lie with infinitely many slices of the same two sets. How the studentized
         estimate is distributed with so few slices is simulated, with normal distributions in the place of the two sets
-        (0.03 s for ten slices in d = 50, for each pair of a batch). Where it cannot be, the interval is Student's with Hall's transformation for
-        skewness; `docs/statistics.md` says where. It is not symmetric about `value`, which lies inside it. NaN where
-        `stderr` is.
+        (0.03 s for ten slices in d = 50, for each pair of a batch). Where it cannot be, the interval is Student's with
+        Hall's transformation for skewness; `docs/statistics.md` says where. It is not symmetric about `value`, which
+        lies inside it. NaN where `stderr` is.
 
         Args:
             level: the confidence level, in (0, 1).
@@ -169,7 +171,7 @@ class Evaluation(Result):
         """
         if not 0 < level < 1:
             raise ValueError(f"level = {level!r}: give a number between 0 and 1, e.g. 0.95")
-        low, high = self._interval(level)
+        low, high = self._interval(float(level))
         return low.clone(), high.clone()
 
     def _interval(self, level: float, kept: Kept | None = None) -> tuple[Tensor, Tensor]:
@@ -214,7 +216,7 @@ class Evaluation(Result):
         if weights is None:
             weights = slice_weights(self.recipe.weighting, plain, slices, problem)
         total = (weights * costs).sum(dim=-1)
-        terms = weights * costs - total.unsqueeze(-1) / costs.shape[-1]
+        terms = _plain_errors(costs, weights, total)
         return Uncertainty(total, terms, torch.full_like(total, math.inf))
 
     def _reach(
@@ -238,10 +240,6 @@ class Evaluation(Result):
             skewness = skewness_of_costs(known.terms, groups, known.center, d)
         return confidence_interval(groups, freedom, level, skewness)
 
-    def _plain_errors(self, costs: Tensor, total: Tensor) -> Tensor:
-        """Each slice's share (*batch, L) of the error of Σ weights · costs, for weights that were not fitted."""
-        return self.weights.detach() * costs - total.unsqueeze(-1) / costs.shape[-1]
-
     def _groups(self, terms: Tensor) -> Tensor:
         """Sums of terms of slices (*batch, L) over independent groups of them, (*batch, groups)."""
         n_slices = terms.shape[-1]
@@ -249,6 +247,11 @@ class Evaluation(Result):
         n = -(-n_slices // size)  # the last one perhaps incomplete
         filled = torch.nn.functional.pad(terms, (0, n * size - n_slices))
         return filled.unflatten(-1, (n, size)).sum(dim=-1)
+
+
+def _plain_errors(costs: Tensor, weights: Tensor, total: Tensor) -> Tensor:
+    """Each slice's share (*batch, L) of the error of Σ weights · costs, for weights that were not fitted."""
+    return weights * costs - total.unsqueeze(-1) / costs.shape[-1]
 
 
 @takes_arrays(*_ARRAYS)

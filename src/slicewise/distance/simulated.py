@@ -40,9 +40,10 @@ _MOST_SETS, _FEWEST_SETS = 2000, 500
 # Slices, and groups of several slices, of a set; of more, quantiles are taken on from these.
 _MOST_SLICES, _MOST_GROUPS = 64, 15
 _FEWEST_SLICES, _FEWEST_GROUPS = 10, 5
-# Multiplications and slices of one simulation, 0.05 to 0.3 s of one core, and numbers that are held at a time.
+# Multiplications and slices of one simulation, 0.03 to 0.7 s of one core, and numbers that are held at a time.
 _MOST_WORK, _MOST_DRAWN, _MOST_NUMBERS = 1e9, 100_000, 2**22
-# Of these many simulated values beyond it a quantile can be read; those farther out follow Student's.
+_MOST_KEPT = 2**25  # numbers of simulated slices that are kept for the next look at more of them
+# A quantile is read where at least so many simulated values lie beyond it; farther out it follows Student's.
 _BEYOND = 10
 _SEED = 20_261_118  # that and the next two, for three sequences that do not repeat each other
 
@@ -128,8 +129,8 @@ class Simulated(NamedTuple):
     costs: Tensor
 
 
-# By the numbers of sets and of groups.
-Kept = dict[tuple[int, int], Simulated]
+# By which pair of sample sets, and by the numbers of sets and of groups.
+Kept = dict[tuple[int, int, int], Simulated]
 
 
 @functools.cache
@@ -179,13 +180,19 @@ def studentized_quantiles(
         (slice(k, k + 1), one) for k, one in enumerate(_elements(problem, batch))
     )  # fmt: skip
     for which, one in parts:
-        known = kept.get((plan.sets, plan.groups)) if kept is not None and which == whole else None
-        known = plan.simulated(one, rows[which]) if known is None else known
-        if kept is not None and which == whole:
-            kept[plan.sets, plan.groups] = known
+        key = (which.start, plan.sets, plan.groups)
+        known = None if kept is None else kept.get(key)
+        if known is None:
+            known = plan.simulated(one, rows[which])
+            if kept is not None and _has_room(kept, known):
+                kept[key] = known
         given = (one, rows[which], flat[which])
         low[which], high[which] = plan.quantiles(known, *given, estimator, level)
     return low.reshape(batch), high.reshape(batch)
+
+
+def _has_room(kept: Kept, another: Simulated) -> bool:
+    return sum(one.slices.numel() for one in (*kept.values(), another)) <= _MOST_KEPT
 
 
 @dataclass(frozen=True)

@@ -215,6 +215,7 @@ class one_thread:
 
     def __enter__(self) -> None:
         controls = _controls()
+        torch.get_num_threads()  # torch sets up a thread when it is first asked: before, not after
         self._before = 1 if controls is None else controls[0]()
         if controls is not None and self._before > 1:
             controls[1](1)

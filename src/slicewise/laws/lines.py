@@ -282,7 +282,7 @@ def _finite_inside(quantile: Callable[[Tensor], Tensor]) -> tuple[float, float]:
 
 
 # Where quadratures over smaller and smaller intervals still do not agree, a function has a jump, or a derivative of it has
-# one: intervals as short as this, and at most so many of them. A table that is interpolated has more, each of a small
+# one: intervals as short as this, and at most so many of them. A table that is interpolated has more, each of a smaller
 # effect. Towards the ends of the range intervals are shorter.
 _ROUGH, _AT_THE_ENDS, _MOST_BREAKS = 2.0**-6, 2.0**-12, 32
 

@@ -73,8 +73,8 @@ _FIRST, _GROWTH, _SINKING = 0.1, 2.0, 0.95
 _LEAST_CURVATURE, _LEAST_TRIAL = 0.1, 0.02
 # The curvature is at least this much of the one that was measured last.
 _LATEST = 0.5
-# Of the slope that a step was made for, a later batch sees at most this much, and at least 1 minus it: as far above a
-# signal of one half as below. The signal is never less than `_LEAST_SIGNAL`: without steps nothing would raise it again.
+# Of the slope that a step was made for, a later batch counts as seeing between 1 minus this and this: as far above a signal
+# of one half as below. The signal is never less than `_LEAST_SIGNAL`: without steps nothing would raise it again.
 _MOST_SEEN, _LEAST_SIGNAL = 2.0, 0.01
 # Outputs that bend by more than this along a trial were followed too far.
 _STRAIGHT = 0.5

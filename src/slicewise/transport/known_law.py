@@ -102,10 +102,13 @@ class LineLaw:
     def equal_cells(self, n: int) -> LineCells:
         """The cells of n samples of equal weight."""
         levels = torch.arange(n + 1, dtype=torch.float64) / n
-        means = n * self.cell_integrals(levels)[0]
+        first, second = self.cell_integrals(levels)
+        means = n * first
         if self.symmetric:  # and exactly so
             means = (means - means.flip(-1)) / 2
-        return LineCells(self.quantile(levels), means, self.second_moment - means.square().mean())
+        # Of quadratures the same ones, so that their errors cancel.
+        whole = self.second_moment if self.closed_form else second.sum()
+        return LineCells(self.quantile(levels), means, whole - means.square().mean())
 
     def cell_integrals(self, levels: Tensor) -> tuple[Tensor, Tensor]:
         """∫ z and ∫ z² over the cells between successive levels (..., n + 1): both (..., n)."""
