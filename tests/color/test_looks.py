@@ -283,8 +283,7 @@ class TestNatural:
         assert tried == [300.0, 100.0, 30.0, 10.0, 3.0, 1.0]
         tried.clear()
         assert follow_target(base, fit, Priced(0.0)).field is base
-        # Each cost more than the one before; one more was fitted while the third was priced.
-        assert tried == [300.0, 100.0, 30.0, 10.0]
+        assert tried == [300.0, 100.0, 30.0]  # each cost more than the one before
         # 1 / 10 is allowed and 1 / 3 is not; of the way between, 1 / 2 is refused, 1 / 4 and 3 / 8 are not.
         part = follow_target(base, fit, Priced(2.0, limit=0.2))
         assert float(part.field.max()) == pytest.approx(0.1 + 3 / 8 * (1 / 3 - 0.1))

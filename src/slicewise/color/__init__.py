@@ -4,7 +4,7 @@
 converts them. `linear` fits the linear map, `field` a smooth displacement of all colors, and `natural` decides between
 the two by the `artifacts` that the image at hand would show. `apply` moves an image band by band, by a map that is
 linear around each pixel (`guided`); `regions` blends maps of several parts of an image, `map_files` saves maps.
-`threads` keeps torch to one thread in each of a pool, `comfyui` is a node for ComfyUI.
+`threads` keeps torch on one thread, `comfyui` is a node for ComfyUI.
 
 Imports `flows` and the rooms before it. Used by `lab` and by benchmarks.
 """

@@ -25,15 +25,10 @@ from slicewise.color.linear import bounded_transport, linear_field, linear_trans
 from slicewise.color.map_files import load_map, save_map
 from slicewise.color.natural import Judge, better, follow_target
 from slicewise.color.spaces import SPACES
+from slicewise.color.threads import one_thread
 from slicewise.flows import Recording, Stopping, flow
 from slicewise.sampling import draw_seeds
-from slicewise.support import (
-    check_choice,
-    check_count,
-    one_thread,
-    own_device,
-    renamed_arguments,
-)
+from slicewise.support import check_choice, check_count, own_device, renamed_arguments
 from slicewise.support import progress_bar as show_progress
 from slicewise.variants import Recipe, Variant
 
@@ -181,8 +176,7 @@ class ColorTransfer:
                 ([target], "target", target_mask),
             )
         )
-        # A fit makes many small operations, each of which would wait for the slowest of torch's threads.
-        with one_thread(torch.device("cpu")):
+        with one_thread():
             self.field_ = self._fit(source_pixels, target_pixels, seed, progress_bar).float()
         return self
 

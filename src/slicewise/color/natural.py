@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -15,7 +14,6 @@ from slicewise.color.field import look_up
 from slicewise.color.guided import guide
 from slicewise.color.images import SmallCopy
 from slicewise.distance import sliced_wasserstein
-from slicewise.support import at_once
 
 # Smoothnesses that are tried, from close to the linear map to close to the target.
 LADDER = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
@@ -30,7 +28,6 @@ _REVERSALS = 2.0  # in ΔE, of fields that ask again for what was held back
 _HALVINGS = 3  # of the way from a field to one that is refused
 # Pixels and even slices by which the distance to the target is computed.
 _PIXELS, _SLICES = 4096, 32
-_PRICED_NS = 1e8  # that pricing or fitting a field takes, at least
 _STEPS_BACK = (
     2  # smoothnesses that may cost more than the best before them, until the rest are not tried
 )
@@ -181,29 +178,17 @@ def follow_target(base: Tensor, fit: Callable[[float, Tensor], Tensor], judge: C
         fit: Returns the field of a smoothness, given one to start from.
         judge: Of artifacts, and of the distance to the target.
     """
-    priced = _priced(base, fit, judge)
-    best, worse, refused = next(priced), 0, None
-    for tried in priced:
-        if tried.cost < best.cost:
-            best, worse, refused = tried, 0, None
+    best = Chosen(base, LADDER[0], judge.cost(base))
+    tried, worse, refused = base, 0, None
+    for smoothness in LADDER:
+        tried = fit(smoothness, tried)
+        cost = judge.cost(tried)
+        if cost < best.cost:
+            best, worse, refused = Chosen(tried, smoothness, cost), 0, None
         else:
-            if tried.cost == math.inf and refused is None:
-                refused = tried.field, tried.smoothness
+            if cost == math.inf and refused is None:
+                refused = tried, smoothness
             worse += 1
             if worse > _STEPS_BACK:
                 break
     return best if refused is None else _part_of(best, *refused, judge)
-
-
-def _priced(base: Tensor, fit: Callable[[float, Tensor], Tensor], judge: Costs) -> Iterator[Chosen]:
-    """Yield the base, then less and less smooth fields, with prices; while one is priced the next is fitted."""
-    field, smoothness = base, LADDER[0]
-    for next_one in LADDER:
-        cost, following = at_once(
-            functools.partial(judge.cost, field),
-            functools.partial(fit, next_one, field),
-            each_ns=_PRICED_NS,
-        )
-        yield Chosen(field, smoothness, cost)
-        field, smoothness = following, next_one
-    yield Chosen(field, smoothness, judge.cost(field))

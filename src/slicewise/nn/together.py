@@ -6,7 +6,6 @@ milliseconds after each operation, on the cores that our own threads sort and mu
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from slicewise.sampling import (
     take_ticket,
     uniform,
 )
-from slicewise.support import at_once, full_precision, kernels_for, one_thread
+from slicewise.support import full_precision, kernels_for, one_thread, share_pieces
 
 # Nanoseconds of one core for a number of a slice that is drawn, and of a sample that is made ready, about.
 _DRAW_NS, _READY_NS = 4.0, 1.5
@@ -49,9 +48,16 @@ class Pricing(NamedTuple):
         if self.ready is None or x.is_cuda:
             slices = draw()
             return *self(x, slices), slices
-        each_ns = (_DRAW_NS * numbers + _READY_NS * x.numel()) / 2
-        slices, made = at_once(draw, functools.partial(self.ready, x), each_ns=each_ns)
-        return *self.compute(made, slices), slices
+        drawn, made, ready = [x], [x], self.ready
+
+        def work(k: int) -> None:
+            if k == 0:
+                drawn[0] = draw()
+            else:
+                made[0] = ready(x)
+
+        share_pieces(work, 2, each_ns=(_DRAW_NS * numbers + _READY_NS * x.numel()) / 2)
+        return *self.compute(made[0], drawn[0]), drawn[0]
 
 
 class Found(NamedTuple):

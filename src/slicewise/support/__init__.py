@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         Kernels,
         LineLoops,
         MatchingLoops,
-        at_once,
         current,
         kernels_for,
         line_loops,
@@ -83,7 +82,7 @@ else:
         {
             "checkpoint": "CheckpointError CheckpointFile CheckpointWarning fingerprint",
             "dispatch": (
-                "Copier DeviceDraws Kernels LineLoops MatchingLoops at_once current kernels_for line_loops matching_loops "
+                "Copier DeviceDraws Kernels LineLoops MatchingLoops current kernels_for line_loops matching_loops "
                 "multiply needs_gradient one_thread register registered share_pieces sort_lines"
             ),
             "files": "check_file_writable check_writable write_whole",

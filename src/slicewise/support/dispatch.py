@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -17,8 +17,6 @@ from torch import Tensor
 from slicewise.support.tensors import is_transformed
 
 _DTYPES = (torch.float32, torch.float64)
-_One = TypeVar("_One")
-_Other = TypeVar("_Other")
 
 
 class DeviceDraws(Protocol):
@@ -345,19 +343,6 @@ def share_pieces(work: Callable[[int], None], pieces: int, *, each_ns: float) ->
         return
     for k in range(pieces):
         work(k)
-
-
-def at_once(
-    one: Callable[[], _One], other: Callable[[], _Other], *, each_ns: float
-) -> tuple[_One, _Other]:
-    """What two functions return, called by two threads where it pays: pieces of work as in `share_pieces`."""
-    found: list[Any] = [None, None]
-
-    def work(k: int) -> None:
-        found[k] = one() if k == 0 else other()
-
-    share_pieces(work, 2, each_ns=each_ns)
-    return found[0], found[1]
 
 
 def matching_loops() -> MatchingLoops | None:
