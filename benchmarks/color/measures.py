@@ -12,7 +12,7 @@ from slicewise.color.artifacts import skin_colored
 from slicewise.lab.images.frames import palette_w2
 
 ARTIFACTS = (
-    "seams", "steepness", "hue_jumps", "grain", "halos", "blotches", "reversals", "clipped", "skin",
+    "seams", "steepness", "hue_jumps", "grain", "halos", "blotches", "reversals", "unevenness", "clipped", "skin",
 )  # fmt: skip
 
 

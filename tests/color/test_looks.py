@@ -154,6 +154,25 @@ class TestArtifacts:
         wanted = apart * (pairs[0] / sum(pairs)) ** 0.25
         assert regions.compare(image.flip(1)).reversals == pytest.approx(wanted, rel=0.1)
 
+    def test_a_calm_region_may_not_get_two_colors(self):
+        """A sky of one gray, left and right of which colors are moved apart by a known difference of lightness."""
+        # Alike: a quarter apart they differ by 4 · 32 / 127.
+        lightness = torch.linspace(60, 64, 128).expand(96, 128)
+
+        def gray(values):
+            return into_gamut(torch.stack([values, *torch.zeros(2, 96, 128)], -1) / 100)
+
+        regions = SourceRegions(gray(lightness))
+        share = (96 * 96 / (96 * 96 + 64 * 128)) ** 0.25  # along columns nothing changes
+        for contrast in (1.0, 1.4, 4.0):
+            found = regions.compare(gray(62 + contrast * (lightness - 62))).unevenness
+            wanted = max(0, contrast - 1.5) * 4 * 32 / 127 * share
+            assert found == pytest.approx(wanted, abs=0.05)
+        # Two regions to begin with: only within each.
+        several = lightness + 30 * (torch.arange(128) > 64)
+        parted = SourceRegions(gray(several)).compare(gray(several - 10 * (torch.arange(128) > 64)))
+        assert parted.unevenness < 0.05
+
     def test_small_images_have_no_distance(self):
         found = SourceRegions(torch.rand(2, 3, 3)).compare(torch.rand(2, 3, 3))
         assert all(math.isfinite(value) for value in found)
@@ -349,6 +368,21 @@ class TestNatural:
             judge = Judge([SmallCopy(image, seen)], still, image.reshape(-1, 3))
             judge._limits = [{"blotches": judge._limits[0]["blotches"]}]  # by them alone
             assert (judge.cost(split) == math.inf) == refused
+
+    def test_a_judge_refuses_a_sky_of_two_colors(self):
+        """The left of a pale sky becomes orange; a shift of all of it may."""
+        ramp = torch.linspace(-0.04, 0.04, 160).expand(120, 160)
+        image = 0.7 + torch.stack([ramp] * 3, -1)
+        still = torch.zeros(SIDE, SIDE, SIDE, 3, dtype=torch.float64)
+        level = torch.linspace(0, 1, SIDE, dtype=torch.float64)[:, None, None]  # of red
+        split, shifted = still.clone(), still.clone()
+        split[..., 2], shifted[..., 2] = 12 * (level - 0.7), -0.4
+        judge = Judge(
+            [SmallCopy(image, torch.ones(120, 160, dtype=torch.bool))], still, image.reshape(-1, 3)
+        )
+        judge._limits = [{"unevenness": judge._limits[0]["unevenness"]}]  # by it alone
+        assert judge.cost(split) == math.inf
+        assert judge.cost(shifted) < math.inf
 
     def test_a_judge_keeps_the_order_of_lightness_once_it_is_told(self):
         image = sky(48, 48)

@@ -25,6 +25,9 @@ _CLIPPED = 0.5 / 255
 _BLOTCH, _SKIN_GROWTH = 14, 1.5
 # What may be skin, in CIELAB: hue in degrees, chroma and lightness. Fur, wood and sand have such colors as well.
 _SKIN_HUE, _SKIN_CHROMA, _SKIN_LIGHTNESS = (25, 70), (12, 45), (30, 90)
+# Calm colors that are alike in the source: the longer side over this apart, at most so different, and how much more
+# different they may become.
+_REGION, _ALIKE, _REGION_GROWTH = 4, 8.0, 1.5
 _ORDER = 6  # pixels between those whose order of lightness is compared
 _LEAST_ORDER = 1.0  # difference of lightness that has an order
 
@@ -44,6 +47,8 @@ class Artifacts(NamedTuple):
         blotches: By how much colors of skin, a fourteenth of the longer side apart, differ more than one and a half times
             as much as in the source. Fur and wood may have these colors too.
         reversals: By how much what was darker 6 pixels apart has become lighter: rims around stars, eyes like a negative.
+        unevenness: By how much smooth regions of nearly one color differ, a quarter of the longer side apart, more than
+            one and a half times as much as in the source: a gray sky that turns orange at one side.
     """
 
     seams: float
@@ -54,6 +59,7 @@ class Artifacts(NamedTuple):
     steepness: float
     blotches: float
     reversals: float
+    unevenness: float
 
 
 class SourceRegions:
@@ -78,8 +84,14 @@ class SourceRegions:
             self._smooth, self._beside = self._smooth & seen, self._beside & seen
         counted = torch.ones_like(self._smooth) if seen is None else seen.expand_as(self._smooth)
         self._across = max(1, round(max(colors.shape[:2]) / _BLOTCH))
-        self._sizes = [step.norm(dim=1, keepdim=True) for step in _steps(fine, self._across)]
+        self._sizes = _distances(fine, self._across)
         self._skin = _both(counted & skin_colored(fine), self._across)
+        self._far = max(1, round(max(colors.shape[:2]) / _REGION))
+        self._differences = _distances(fine, self._far)
+        self._one_region = [
+            both & (apart < _ALIKE)
+            for both, apart in zip(_both(self._smooth, self._far), self._differences, strict=True)
+        ]
         self._order = [_sign_of_large(step) for step in _steps(fine[:, :1], _ORDER)]
         self._ordered = _both(counted, _ORDER)
 
@@ -90,7 +102,6 @@ class SourceRegions:
         gradient = _gradient(fine)
         steps = (gradient - _gradient(broad)).clamp(min=0)
         jumps = (_hue_difference(fine) - _hue_difference(broad)).clamp(min=0)
-        sizes = [step.norm(dim=1, keepdim=True) for step in _steps(fine, self._across)]
         order = _steps(fine[:, :1], _ORDER)
         return Artifacts(
             seams=_mean(steps, self._smooth),
@@ -100,12 +111,16 @@ class SourceRegions:
             clipped=float((_at_the_limits(colors) & ~self._clipped).float().mean()),
             steepness=_mean(gradient, self._smooth),
             blotches=_mean_of_all(
-                [now - _SKIN_GROWTH * was for now, was in zip(sizes, self._sizes, strict=True)],
+                _growth(_distances(fine, self._across), self._sizes, _SKIN_GROWTH),
                 self._skin,
                 _LEAST_SKIN,
             ),
             reversals=_mean_of_all(
                 [-now * was for now, was in zip(order, self._order, strict=True)], self._ordered
+            ),
+            unevenness=_mean_of_all(
+                _growth(_distances(fine, self._far), self._differences, _REGION_GROWTH),
+                self._one_region,
             ),
         )
 
@@ -138,6 +153,16 @@ def _mean_of_all(
 def _steps(image: Tensor, apart: int) -> list[Tensor]:
     """The differences (1, c, h, w) of pixels some pixels apart, along both axes: what is right or below less the other."""
     return [ends[1] - ends[0] for ends in _ends(image, apart)]
+
+
+def _distances(image: Tensor, apart: int) -> list[Tensor]:
+    """The lengths (1, 1, h, w) of `_steps`."""
+    return [step.square().sum(1, keepdim=True).sqrt_() for step in _steps(image, apart)]
+
+
+def _growth(now: Sequence[Tensor], was: Sequence[Tensor], allowed: float) -> list[Tensor]:
+    """By how much distances exceed what they were, times what is allowed."""
+    return [after - allowed * before for after, before in zip(now, was, strict=True)]
 
 
 def _both(region: Tensor, apart: int) -> list[Tensor]:

@@ -19,8 +19,8 @@ _STRIDE, _STRIDE_SIDE = 4, 128
 _VAST_BLOCKS = 30  # along the longer side
 # Variances of colors, in units of white: added to those in a square, so that in calmer ones all pixels move alike.
 _VAST_CALM, _BROAD_CALM, _FINE_CALM = 0.06**2, 0.03**2, 0.01**2
-# Largest Frobenius norms of the slopes: along any direction detail grows to at most 2.5 or 5 times its size.
-_BROAD_SLOPE, _FINE_SLOPE = 1.5, 4.0
+# Largest Frobenius norms of the slopes: along any direction detail grows to at most 2.5 or 3 times its size.
+_BROAD_SLOPE, _FINE_SLOPE = 1.5, 2.0
 # The fine map counts where colors vary by more than this within 9 × 9 pixels: at edges and in texture, which hides grain.
 _TEXTURE = 0.04**2
 # The vast map counts where what is calm varies by less than this within 144 × 144 pixels: one sky, not a face and a wall.

@@ -24,6 +24,8 @@ _PRICE = 9.0
 _MOST = {"seams": (2.0, 3.0), "hue_jumps": (3.0, 3.0), "grain": (2.0, 3.0), "halos": (1.2, 1.5)}
 # Blotches may be this, in ΔE, or so many times those of the linear map: chosen by eye.
 _BLOTCHES, _BLOTCHES_OF_LINEAR = 4.0, 1.5
+# Unevenness of calm regions may be this, in ΔE, or so many times that of the linear map: chosen by eye.
+_UNEVENNESS, _UNEVENNESS_OF_LINEAR = 14.0, 2.0
 _REVERSALS = 2.0  # in ΔE, of fields that ask again for what was held back
 _HALVINGS = 3  # of the way from a field to one that is refused
 # Pixels and even slices by which the distance to the target is computed.
@@ -55,7 +57,7 @@ class Judge:
     9 levels for each ΔE per pixel by which smooth regions are steep. Seams and grain may be twice those of the unbounded
     linear map applied to each pixel, hue jumps three times, or all three of them three times those of the source,
     whichever is more; halos 1.2 times those of the linear map or 1.5 times those of the source; blotches of skin 1.5
-    times those of the linear map, or 4 ΔE.
+    times those of the linear map, or 4 ΔE; the unevenness of calm regions twice that of the linear map, or 14 ΔE.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Judge:
             after = regions.compare((copy + look_up(linear, copy)).clamp(0, 1))
             limits = {name: _limit(name, before, after) for name in _MOST}
             limits["blotches"] = max(_BLOTCHES, _BLOTCHES_OF_LINEAR * after.blotches)
+            limits["unevenness"] = max(_UNEVENNESS, _UNEVENNESS_OF_LINEAR * after.unevenness)
             self._limits.append(limits)
         self._target = _some(255 * target.double(), _PIXELS)
 
