@@ -10,7 +10,6 @@ import csv
 import datetime
 import io
 import itertools
-import multiprocessing
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.color.contenders import SHOWN, WAYS, Array, photographs, photographs_of
-from benchmarks.color.measures import ARTIFACTS, disliked, judged
+from benchmarks.color.measures import ARTIFACTS, STATUS, disliked, judged, memory
 from slicewise.lab.images.before_after import contact_sheet
 from slicewise.lab.images.frames import palette_w2
 from slicewise.support import write_whole
@@ -35,7 +34,6 @@ CLOSE = (
 QUICK = (("chelsea", "coffee"),)
 _SIDE = 512  # pixels of the longer side at which artifacts are looked for: as on a screen
 _ROWS_OF_A_SHEET = 12
-_STATUS = Path("/proc/self/status")
 
 
 def tried(name: str, source: Array, target: Array) -> dict[str, Any]:
@@ -46,28 +44,6 @@ def tried(name: str, source: Array, target: Array) -> dict[str, Any]:
     moved = way(source, target)
     seconds = time.process_time() - start
     return {"way": name, **judged(source, moved, target), "seconds": seconds}
-
-
-def memory(name: str, source: Array, target: Array) -> float:
-    """Return the bytes that a method needs beyond its images and libraries, in a separate process."""
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(1) as pool:
-        return pool.apply(_peak, (name, source, target))
-
-
-def _peak(name: str, source: Array, target: Array) -> float:
-    WAYS[name](source[::8, ::8], target[::8, ::8])
-    # Importing libraries takes more for a moment than most ways ever do: forget that peak. Linux alone can.
-    Path("/proc/self/clear_refs").write_text("5")
-    before = _status("VmRSS")
-    WAYS[name](source, target)
-    return _status("VmHWM") - before
-
-
-def _status(name: str) -> float:
-    """Return the bytes of an entry of /proc/self/status."""
-    (line,) = [one for one in _STATUS.read_text().splitlines() if one.startswith(f"{name}:")]
-    return 1024.0 * int(line.split()[1])
 
 
 def looked_at(
@@ -209,8 +185,9 @@ def main(arguments: list[str] | None = None) -> int:
                 flush=True,
             )
     peaks = {}
-    if close and not given.quick and _STATUS.exists():
-        peaks = {name: memory(name, *(images[side] for side in CLOSE[0])) for name in WAYS}
+    if close and STATUS.exists():
+        names = ["natural"] if given.quick else list(WAYS)
+        peaks = {name: memory(name, *(images[side] for side in CLOSE[0])) for name in names}
     stem = "color-quick" if given.quick else f"color-{given.label}"
     table = given.out / f"{stem}-pairs.csv"
     wide = looked_at(images, list(QUICK) if given.quick else pairs, table, given.sheets)

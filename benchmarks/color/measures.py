@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
+from pathlib import Path
+
 import numpy as np
 import torch
 
 import slicewise as sw
-from benchmarks.color.contenders import Array
+from benchmarks.color.contenders import WAYS, Array
 from slicewise.color import SourceRegions
 from slicewise.color.artifacts import skin_colored
 from slicewise.lab.images.frames import palette_w2
@@ -14,6 +17,7 @@ from slicewise.lab.images.frames import palette_w2
 ARTIFACTS = (
     "seams", "steepness", "hue_jumps", "grain", "halos", "blotches", "reversals", "unevenness", "clipped", "skin",
 )  # fmt: skip
+STATUS = Path("/proc/self/status")  # of Linux alone
 
 
 def judged(source: Array, moved: Array, target: Array, *, repeats: int = 4) -> dict[str, float]:
@@ -61,3 +65,25 @@ def skin_shift(source: Array, moved: Array) -> float:
 
 def _hue(lab: Array) -> Array:
     return np.degrees(np.arctan2(lab[:, 2], lab[:, 1])) % 360
+
+
+def memory(name: str, source: Array, target: Array) -> float:
+    """Return the bytes that a method needs beyond its images and libraries, in a separate process."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        return pool.apply(_peak, (name, source, target))
+
+
+def _peak(name: str, source: Array, target: Array) -> float:
+    WAYS[name](source[::8, ::8], target[::8, ::8])
+    # Importing libraries takes more for a moment than most ways ever do: forget that peak. Linux alone can.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _status("VmRSS")
+    WAYS[name](source, target)
+    return _status("VmHWM") - before
+
+
+def _status(name: str) -> float:
+    """Return the bytes of an entry of /proc/self/status."""
+    (line,) = [one for one in STATUS.read_text().splitlines() if one.startswith(f"{name}:")]
+    return 1024.0 * int(line.split()[1])
