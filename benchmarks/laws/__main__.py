@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import platform
 import statistics
@@ -132,7 +133,7 @@ def main() -> None:
     record = {"title": title, "torch": torch.__version__, "seconds": seconds}
     threads = f"-{torch.get_num_threads()}-threads" if kind == "cpu" else ""
     threads += "-cpu-time" if given.cpu_time else ""
-    name = f"laws-{kind}{threads}{'-quick' if given.quick else ''}-2026-11-18"
+    name = f"laws-{kind}{threads}{'-quick' if given.quick else ''}-{datetime.date.today()}"
     write_whole(given.out / f"{name}.md", page)
     write_whole(given.out / f"{name}.json", json.dumps(record, indent=1) + "\n")
 

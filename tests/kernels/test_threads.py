@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 import types
+from pathlib import Path
 
 import pytest
 import torch
@@ -31,6 +32,7 @@ def crew(monkeypatch):
     return fresh
 
 
+_TASKS = Path("/proc/self/task")
 needs_control = pytest.mark.skipif(not cpu.controlled(), reason="OpenMP's settings not found")
 
 
@@ -142,6 +144,56 @@ def test_our_threads_start_none_of_torchs(two_threads, crew):
     cpu.share_pieces(work, 2, n_threads=2)
     assert seen == [1, 1]
     assert torch.get_num_threads() == 2
+
+
+def ends_called(monkeypatch):
+    """How torch's threads are told to end is watched; what is said is kept."""
+    said = []
+    found = cpu._controls()
+    monkeypatch.setattr(cpu, "_controls", lambda: found._replace(end=said.append))
+    return said
+
+
+@needs_control
+def test_torchs_threads_are_ended_before_work_that_takes_longer_than_to_start_them(
+    monkeypatch, two_threads, crew
+):
+    said = ends_called(monkeypatch)
+    cpu.share_pieces(lambda k: None, 2, each_ns=0.9 * cpu._RESTART_NS, n_threads=2)
+    assert said == []
+    cpu.share_pieces(lambda k: None, 2, each_ns=2 * cpu.SERIAL_NS)
+    assert len(said) == 1
+    monkeypatch.setattr(cpu, "_crew", cpu._Crew())  # the other has seen that nothing is gained
+    cpu.share(lambda i, j: None, 100, each_ns=0.1 * cpu.SERIAL_NS)
+    assert len(said) == 2
+    torch.set_num_threads(1)
+    cpu.share_pieces(lambda k: None, 2, each_ns=2 * cpu.SERIAL_NS)
+    assert len(said) == 2
+
+
+@needs_control
+@pytest.mark.skipif(not _TASKS.exists(), reason="counts the threads of this process, on Linux")
+def test_torchs_threads_are_gone_while_ours_work_and_come_back(two_threads, crew):
+    numbers = torch.arange(200_000.0)
+    cpu.share_pieces(lambda k: None, 2, each_ns=2 * cpu.SERIAL_NS)  # ours have been started
+    seen = []
+
+    def apart():  # in a thread of its own, whose threads are known to no other test
+        numbers + 1
+        seen.append(len(list(_TASKS.iterdir())))
+        cpu.share_pieces(
+            lambda k: seen.append(len(list(_TASKS.iterdir()))), 1, each_ns=1e9, n_threads=2
+        )
+        seen.append(bool((numbers + 1 == torch.arange(1.0, 200_001.0)).all()))
+        seen.append(len(list(_TASKS.iterdir())))
+
+    one = threading.Thread(target=apart)
+    one.start()
+    one.join()
+    with_theirs, without, right, again = seen
+    assert without == with_theirs - 1
+    assert right
+    assert again == with_theirs
 
 
 @needs_control

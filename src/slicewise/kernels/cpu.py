@@ -3,7 +3,8 @@
 Threads are our own. Work is cut into pieces that do not depend on who is there to take them, so that results are the
 same bit for bit on a busy machine, and each thread takes the next piece when it has finished one: a thread that loses
 its core delays one piece. torch would wake its threads for products that take microseconds, which is slower than one
-thread, and waits at a barrier for all of them, also for one whose core another process has taken.
+thread, and waits at a barrier for all of them, also for one whose core another process has taken. After an operation
+its threads wait actively for milliseconds, on the cores that ours need: they are ended first, where that pays.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ Array = Any
 # A further thread for each so many nanoseconds of work. Waking one takes 50 µs, and two threads were measured to be
 # slower than one for less than half a millisecond of work.
 SERIAL_NS = 1_000_000.0
+# What it costs to end a thread of torch and to have it started again by its next operation: measured, 50 µs.
+_RESTART_NS = 50_000.0
 # Threads have paid if a call took less than this part of what this thread alone would have needed. If they have not so
 # many times in a row, threads work alone for so many times as long as that call took, and twice as long each time it
 # happens again, up to some seconds. Once may be chance, or the call that loaded the compiled code: to rest for that
@@ -138,6 +141,7 @@ def share(work: Callable[[int, int], None], rows: int, *, each_ns: float, pieces
     share_pieces(
         lambda k: work(rows * k // n_pieces, rows * (k + 1) // n_pieces),
         n_pieces,
+        each_ns=rows * each_ns / n_pieces,
         n_threads=n_threads,
     )
 
@@ -154,15 +158,25 @@ def share_pieces(
         n_threads = _crew.number_for(pieces, pieces * each_ns)
     with one_thread():
         if n_threads > 1:
+            _end_torch_threads(pieces * each_ns / n_threads)
             _crew.work_off(work, pieces, n_threads)
         else:
             for k in range(pieces):
                 work(k)
 
 
+class _Controls(NamedTuple):
+    """OpenMP's and MKL's own functions for the calling thread; None for those that are not found."""
+
+    read: Any  # how many threads it may use
+    set_: Any
+    set_mkl: Any
+    end: Any  # those that wait for its next operation
+
+
 @functools.cache
-def _controls() -> tuple[Any, Any, Any] | None:
-    """OpenMP's and MKL's own settings for the calling thread: read, set, and set MKL's; None where they are not found.
+def _controls() -> _Controls | None:
+    """How torch's threads are told apart from ours; None where that cannot be done.
 
     `torch.set_num_threads` would do the same, and also change what threads that start in the meantime are given.
     """
@@ -176,7 +190,7 @@ def _controls() -> tuple[Any, Any, Any] | None:
     mkl = getattr(library, "MKL_Set_Num_Threads_Local", None)  # returns what was set before
     if mkl is None and torch.backends.mkl.is_available():
         return None
-    return read, set_, mkl
+    return _Controls(read, set_, mkl, getattr(library, "omp_pause_resource_all", None))
 
 
 def controlled() -> bool:
@@ -184,14 +198,25 @@ def controlled() -> bool:
     return _controls() is not None
 
 
+_SOFT = 1  # settings are kept
+
+
+def _end_torch_threads(nanoseconds: float) -> None:
+    """End the threads that torch has started for this one, before work of so many nanoseconds, if that pays."""
+    controls = _controls()
+    pays = nanoseconds > _RESTART_NS * (allowed() - 1)
+    if pays and controls is not None and controls.end is not None:
+        controls.end(_SOFT)
+
+
 def _without_torch_threads() -> None:
     """Keep torch's products on the calling thread to it, for good."""
     controls = _controls()
     if controls is not None:
         torch.get_num_threads()  # torch sets up a thread when it is first asked: before, not after
-        controls[1](1)
-        if controls[2] is not None:
-            controls[2](1)
+        controls.set_(1)
+        if controls.set_mkl is not None:
+            controls.set_mkl(1)
 
 
 _local = (
@@ -216,19 +241,19 @@ class one_thread:
     def __enter__(self) -> None:
         controls = _controls()
         torch.get_num_threads()  # torch sets up a thread when it is first asked: before, not after
-        self._before = 1 if controls is None else controls[0]()
+        self._before = 1 if controls is None else controls.read()
         if controls is not None and self._before > 1:
-            controls[1](1)
-            self._mkl_before = None if controls[2] is None else controls[2](1)
+            controls.set_(1)
+            self._mkl_before = None if controls.set_mkl is None else controls.set_mkl(1)
             _local.threads = self._before
 
     def __exit__(self, *_: object) -> None:
         controls = _controls()
         if controls is not None and self._before > 1:
             _local.threads = 0
-            controls[1](self._before)
-            if controls[2] is not None:
-                controls[2](self._mkl_before)
+            controls.set_(self._before)
+            if controls.set_mkl is not None:
+                controls.set_mkl(self._mkl_before)
 
 
 # Products up to this many operations are one piece: they take less than half a millisecond. Longer ones are cut into so

@@ -23,6 +23,7 @@ from slicewise.support import (
     check_slices,
     full_precision,
     is_transformed,
+    share_pieces,
 )
 
 if TYPE_CHECKING:
@@ -195,6 +196,7 @@ class SlicedNormal(Regularizer):
 
 
 _BLOCK = 1 << 16  # numbers whose squares stay in the cache of a core
+_FINISH_NS = 1.5  # of one core, for a number of a gradient that is put together, about
 
 
 def _in_parts(*sets: Tensor) -> Iterator[tuple[Tensor, ...]]:
@@ -364,8 +366,16 @@ class VISReg(Regularizer):
             spread = (2 * of_scale / (n * d)) * (std - 1) / std * wide
             spread = torch.where(variance >= tiny, spread, 0)
             lighter, shift = of_shape / wide, (2 * of_center / (n * d)) * mean
-            for part, own in _in_parts(gradient, standard):
+            parts = list(_in_parts(gradient, standard))
+
+            def finish(k: int) -> None:
+                part, own = parts[k]
                 part.mul_(lighter).addcmul_(own, spread).add_(shift)
+
+            if x.is_cuda:
+                finish(0)
+            else:
+                share_pieces(finish, len(parts), each_ns=_FINISH_NS * parts[0][0].numel())
             return value, gradient
 
         key = ("VISReg", self.law, self.law.version, *settings)
