@@ -41,7 +41,7 @@ DEVELOPED_BY = (
     ("hubble_deep_field", "china"),
     ("retina", "astronaut"),
 )
-_SMOOTHNESSES, _PRICES = (100.0, 10.0, 1.0), (8.0, 15.0, 25.0, 40.0)
+_SMOOTHNESSES, _PRICES = (100.0, 10.0, 1.0), (9.0, 15.0, 25.0, 40.0)
 _OTHERS = ("linear", "Reinhard", "match_histograms", "hm-mvgd-hm")
 
 

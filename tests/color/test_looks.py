@@ -168,10 +168,19 @@ class TestArtifacts:
             found = regions.compare(gray(62 + contrast * (lightness - 62))).unevenness
             wanted = max(0, contrast - 1.5) * 4 * 32 / 127 * share
             assert found == pytest.approx(wanted, abs=0.05)
-        # Two regions to begin with: only within each.
-        several = lightness + 30 * (torch.arange(128) > 64)
-        parted = SourceRegions(gray(several)).compare(gray(several - 10 * (torch.arange(128) > 64)))
+        # Two colors to begin with: only within each.
+        right = (torch.arange(128) > 64) * torch.ones(96, 1)
+        several = lightness - 20 + 12 * right
+        parted = SourceRegions(gray(several)).compare(gray(several + 20 * right))
         assert parted.unevenness < 0.05
+
+    def test_the_short_side_of_a_panorama_may_not_get_two_colors_either(self):
+        flat = torch.full((96, 640, 3), 0.6)
+        two = flat.clone()
+        two[:48] *= torch.tensor([1.2, 0.8, 0.6])
+        for axes in ((0, 1, 2), (1, 0, 2)):
+            found = SourceRegions(flat.permute(axes)).compare(two.permute(axes)).unevenness
+            assert found > 20
 
     def test_small_images_have_no_distance(self):
         found = SourceRegions(torch.rand(2, 3, 3)).compare(torch.rand(2, 3, 3))

@@ -634,19 +634,25 @@ def stairs(level):
     return (level * 40).floor().clamp(max=39) / 10 - 2
 
 
-def table(level):
-    """1,000 samples in order, and straight lines between."""
-    known = samples(1000, 1, seed=5).flatten().sort().values
+def table(level, gap=0.0):
+    """1,000 samples in order, and straight lines between; with a gap, two groups of them."""
+    known = samples(1000, 1, seed=5).flatten()
+    known = (known + gap * known.sign()).sort().values
     place = level * 999
     low = place.long().clamp(max=998)
     return torch.lerp(known[low], known[low + 1], place - low)
 
 
-@pytest.mark.parametrize("quantile", [stairs, table])
+def two_groups(level):
+    return table(level, gap=20.0)
+
+
+@pytest.mark.parametrize("quantile", [stairs, table, two_groups])
+@pytest.mark.parametrize("n", [2, 30])
 @pytest.mark.parametrize("p", [1, 2, 3])
-def test_more_breaks_than_are_split_at_are_not_split_at_some(quantile, p):
-    law, x = Quantile(quantile), samples(30, 1)
-    assert law.on_lines(1)[0][0].breaks == ()
+def test_of_more_breaks_than_are_split_at_the_largest_are_taken(quantile, n, p):
+    law, x = Quantile(quantile), samples(n, 1)
+    assert len(law.on_lines(1)[0][0].breaks) == 32
     points = quantile((torch.arange(400_000, **WIDE) + 0.5) / 400_000).unsqueeze(-1)
     wanted = sw.sliced_wasserstein(x, points, p=p)
     torch.testing.assert_close(sw.sliced_wasserstein(x, law, p=p), wanted, rtol=5e-3, atol=0)

@@ -14,6 +14,7 @@ from slicewise.kernels import cpu
 from slicewise.laws import Normal
 from slicewise.nn import Regularizer, SIGReg, SlicedNormal, VISReg
 from slicewise.nn.characteristic import Grid, epps_pulley
+from slicewise.nn.regularizers import _in_parts
 from slicewise.support import tensors
 from slicewise.transport import Match, PointsMatcher, RoundPoints
 from tests.ranks import run, shares
@@ -262,7 +263,17 @@ def test_a_second_pass_has_the_gradient_of_the_first(kind):
 @pytest.mark.parametrize("kind", ALL)
 def test_threads_change_nothing(kind, monkeypatch):
     """Slices are drawn while embeddings are made ready, and lines are shared out, where torch may use two threads."""
-    monkeypatch.setattr(cpu, "_crew", cpu._Crew())  # that does not rest
+    crew, shared = cpu._Crew(), []
+    worked_off = crew.work_off
+
+    def watched(work, pieces, n_threads):
+        shared.append(pieces)
+        worked_off(work, pieces, n_threads)
+
+    monkeypatch.setattr(cpu, "_crew", crew)
+    monkeypatch.setattr(crew, "_judge", lambda *_: None)  # does not rest
+    monkeypatch.setattr(crew, "work_off", watched)
+    monkeypatch.setattr(cpu, "SERIAL_NS", 1e3)  # as if there were more embeddings
     x = 1.7 * torch.randn(600, 300) + 0.6
     found, before = [], torch.get_num_threads()
     try:
@@ -274,6 +285,9 @@ def test_threads_change_nothing(kind, monkeypatch):
             found.append((value.detach(), live.grad))
     finally:
         torch.set_num_threads(before)
+    if kind is VISReg:  # which finishes gradients in parts
+        assert len(list(_in_parts(x))) in shared
+    assert shared
     for value, gradient in found[1:]:
         # Products are cut where two threads may share them, which changes their last digits.
         torch.testing.assert_close(value, found[0][0], rtol=1e-5, atol=0)

@@ -47,7 +47,7 @@ class Artifacts(NamedTuple):
         blotches: By how much colors of skin, a fourteenth of the longer side apart, differ more than one and a half times
             as much as in the source. Fur and wood may have these colors too.
         reversals: By how much what was darker 6 pixels apart has become lighter: rims around stars, eyes like a negative.
-        unevenness: By how much smooth regions of nearly one color differ, a quarter of the longer side apart, more than
+        unevenness: By how much smooth pixels of nearly one color differ, a quarter of the longer side apart, more than
             one and a half times as much as in the source: a gray sky that turns orange at one side.
     """
 
@@ -88,7 +88,7 @@ class SourceRegions:
         self._skin = _both(counted & skin_colored(fine), self._across)
         self._far = max(1, round(max(colors.shape[:2]) / _REGION))
         self._differences = _distances(fine, self._far)
-        self._one_region = [
+        self._alike = [
             both & (apart < _ALIKE)
             for both, apart in zip(_both(self._smooth, self._far), self._differences, strict=True)
         ]
@@ -120,7 +120,7 @@ class SourceRegions:
             ),
             unevenness=_mean_of_all(
                 _growth(_distances(fine, self._far), self._differences, _REGION_GROWTH),
-                self._one_region,
+                self._alike,
             ),
         )
 
@@ -171,11 +171,12 @@ def _both(region: Tensor, apart: int) -> list[Tensor]:
 
 
 def _ends(image: Tensor, apart: int) -> list[tuple[Tensor, Tensor]]:
-    """The pixels some pixels apart, along both axes; none along an axis that is shorter."""
+    """The pixels some pixels apart along both axes, half of an axis if that is less."""
     found = []
     for axis in (-1, -2):
-        left = max(image.shape[axis] - apart, 0)
-        found.append((image.narrow(axis, 0, left), image.narrow(axis, image.shape[axis] - left, left)))  # fmt: skip
+        side = image.shape[axis]
+        left = side - min(apart, side // 2) if side > 1 else 0
+        found.append((image.narrow(axis, 0, left), image.narrow(axis, side - left, left)))
     return found
 
 

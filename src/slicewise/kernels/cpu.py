@@ -43,7 +43,7 @@ Array = Any
 # A further thread for each so many nanoseconds of work. Waking one takes 50 µs, and two threads were measured to be
 # slower than one for less than half a millisecond of work.
 SERIAL_NS = 1_000_000.0
-# What it costs to end a thread of torch and to have it started again by its next operation: measured, 50 µs.
+# What a thread of torch costs when its next operation starts it again: measured, 50 µs, and 16 to end it.
 _RESTART_NS = 50_000.0
 # Threads have paid if a call took less than this part of what this thread alone would have needed. If they have not so
 # many times in a row, threads work alone for so many times as long as that call took, and twice as long each time it
@@ -120,8 +120,17 @@ class _Crew:
 
 
 _crew = _Crew()
-if hasattr(os, "register_at_fork"):  # a DataLoader worker, say
-    os.register_at_fork(after_in_child=_crew.forget)
+_forked = False
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = True
+    _crew.forget()
+
+
+if hasattr(os, "register_at_fork"):  # a worker of multiprocessing, say
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def share(work: Callable[[int, int], None], rows: int, *, each_ns: float, pieces: int = 16) -> None:
@@ -166,17 +175,17 @@ def share_pieces(
 
 
 class _Controls(NamedTuple):
-    """OpenMP's and MKL's own functions for the calling thread; None for those that are not found."""
+    """OpenMP's and MKL's own functions for the calling thread."""
 
     read: Any  # how many threads it may use
     set_: Any
-    set_mkl: Any
-    end: Any  # those that wait for its next operation
+    set_mkl: Any  # None where torch has no MKL
+    end: Any  # those that wait for its next operation; None where that is not known to end them
 
 
 @functools.cache
 def _controls() -> _Controls | None:
-    """How torch's threads are told apart from ours; None where that cannot be done.
+    """What sets how many threads torch uses on the calling thread; None where it is not found.
 
     `torch.set_num_threads` would do the same, and also change what threads that start in the meantime are given.
     """
@@ -190,7 +199,10 @@ def _controls() -> _Controls | None:
     mkl = getattr(library, "MKL_Set_Num_Threads_Local", None)  # returns what was set before
     if mkl is None and torch.backends.mkl.is_available():
         return None
-    return _Controls(read, set_, mkl, getattr(library, "omp_pause_resource_all", None))
+    # LLVM's and Intel's libraries only note a pause, for all threads of the process. GNU's ends the caller's.
+    of_gnu = getattr(library, "__kmpc_fork_call", None) is None
+    end = getattr(library, "omp_pause_resource_all", None) if of_gnu else None
+    return _Controls(read, set_, mkl, end)
 
 
 def controlled() -> bool:
@@ -198,14 +210,23 @@ def controlled() -> bool:
     return _controls() is not None
 
 
+def ends_threads() -> bool:
+    """Can threads of torch be ended?"""
+    controls = _controls()
+    return controls is not None and controls.end is not None
+
+
 _SOFT = 1  # settings are kept
 
 
 def _end_torch_threads(nanoseconds: float) -> None:
-    """End the threads that torch has started for this one, before work of so many nanoseconds, if that pays."""
+    """End the threads that torch has started for this one, before work of so many nanoseconds, if that pays.
+
+    Not in a forked process, which would wait forever: it inherits the record of its parent's threads, but none of them.
+    """
     controls = _controls()
     pays = nanoseconds > _RESTART_NS * (allowed() - 1)
-    if pays and controls is not None and controls.end is not None:
+    if pays and not _forked and controls is not None and controls.end is not None:
         controls.end(_SOFT)
 
 

@@ -532,8 +532,8 @@ class Quantile(Law):
     smooth inside (0, 1) their error is below 1e-10 of the law's width, tails like those of the normal law included.
     Up to 32 levels at which it or a derivative jumps are found, and integrals are split there: the same error. Jumps less
     than 1/64 from each other, or next to 0 or 1, may be missed, as of a Poisson law's tails: errors are then up to the
-    size of the jump times its distance from the end. With more than 32 none is split at: distances to tables of 40 to 10,000
-    numbers with straight lines between were off by up to 0.4 %.
+    size of the jump times its distance from the end. Of more than 32 the largest are taken: distances to tables of 40 to
+    10,000 numbers with straight lines between, also in two groups, and to 40 atoms were off by up to 0.7 %.
 
     Args:
         quantile: A function of a float64 tensor of levels in (0, 1), not decreasing; or a law of `torch.distributions`

@@ -282,13 +282,13 @@ def _finite_inside(quantile: Callable[[Tensor], Tensor]) -> tuple[float, float]:
 
 
 # Where quadratures over smaller and smaller intervals still do not agree, a function has a jump, or a derivative of it has
-# one: intervals as short as this, and at most so many of them. A table that is interpolated has more, each of a smaller
-# effect. Towards the ends of the range intervals are shorter.
+# one: intervals as short as this, and at most so many of them. A table that is interpolated has more: of these the
+# largest are taken, as the gap between two groups of numbers. Towards the ends of the range intervals are shorter.
 _ROUGH, _AT_THE_ENDS, _MOST_BREAKS = 2.0**-6, 2.0**-12, 32
 
 
 def _breaks_of(quantile: Callable[[Tensor], Tensor]) -> tuple[float, ...]:
-    """Levels at which a quantile function or a derivative of it jumps, in order; none where there are too many."""
+    """Levels at which a quantile function or a derivative of it jumps, in order; the largest where there are many."""
 
     def apart(low: Tensor, high: Tensor) -> Tensor:
         """By how much the integral over intervals differs from that over two parts of them."""
@@ -307,10 +307,10 @@ def _breaks_of(quantile: Callable[[Tensor], Tensor]) -> tuple[float, ...]:
     while len(low) and bool(size.isfinite()):
         # What is singular at the ends of the range is no kink: quadratures are made for it.
         at_an_end = (low == 0) | (high == 1)
-        rough = torch.where(at_an_end, high - low > _AT_THE_ENDS, apart(low, high) > 1e-13 * size)
-        low, high, at_an_end = low[rough], high[rough], at_an_end[rough]
-        if len(low) > 2 * _MOST_BREAKS + 2:
-            return ()
+        error = apart(low, high).masked_fill(at_an_end, math.inf)
+        rough = torch.where(at_an_end, high - low > _AT_THE_ENDS, error > 1e-13 * size)
+        most = error[rough].topk(min(int(rough.sum()), 2 * _MOST_BREAKS + 2)).indices
+        low, high, at_an_end = (of[rough][most] for of in (low, high, at_an_end))
         small = ~at_an_end & (high - low <= _ROUGH)
         found += [torch.stack([low[small], high[small]])]
         low, high = low[~small], high[~small]
@@ -319,15 +319,19 @@ def _breaks_of(quantile: Callable[[Tensor], Tensor]) -> tuple[float, ...]:
     if not found:
         return ()
     low, high = torch.cat(found, dim=1)
+    largest = apart(low, high).argsort(descending=True)
+    low, high = low[largest], high[largest]
     for _ in range(48):  # the half that disagrees more has it
         middle = (low + high) / 2
         left, right = apart(torch.cat([low, middle]), torch.cat([middle, high])).chunk(2)
         left = left > right
         low, high = torch.where(left, low, middle), torch.where(left, middle, high)
-    levels = sorted(((low + high) / 2).tolist())
-    # One at the end of two intervals is found in both.
-    once = [one for k, one in enumerate(levels) if k == 0 or one - levels[k - 1] > 2.0**-30]
-    return tuple(once) if len(once) <= _MOST_BREAKS else ()
+    levels: list[float] = []
+    for level in ((low + high) / 2).tolist():
+        # One at the end of two intervals is found in both.
+        if all(abs(level - one) > 2.0**-30 for one in levels) and len(levels) < _MOST_BREAKS:
+            levels.append(level)
+    return tuple(sorted(levels))
 
 
 def _integral(function: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
