@@ -1,8 +1,8 @@
 """Links of a page to files of the repository that are no pages: records and source become downloads, others text.
 
 The pages are read on the site and in the repository alike, where `../benchmarks/results/…` is a file one can open. On the
-site a file is copied and linked to; a folder is only named, since the site may be read far from the repository. The files
-at the top that are pages of the site, too (README, CONTRIBUTING, CHANGELOG), lead to these.
+site a file is copied and linked to; a folder is only named, since the site may be read far from the repository. What is a
+page of the site, too, leads to that: README, CONTRIBUTING and CHANGELOG, and the examples of the gallery.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 PAGES = {"README.md": "index", "CONTRIBUTING.md": "developers/contributing", "CHANGELOG.md": "developers/changelog"}  # fmt: skip
+GALLERY = Path("examples/gallery")
 
 
 def lead_inside(app: Sphinx, tree: nodes.document) -> None:
@@ -28,14 +29,23 @@ def lead_inside(app: Sphinx, tree: nodes.document) -> None:
         path = target(link, pages, Path(app.env.doc2path(app.env.docname)).parent)
         if path is None or not path.is_relative_to(top) or path.is_relative_to(pages):
             continue
-        name, inside = str(path.relative_to(top)), link.children[0].deepcopy()
-        if name in PAGES:
-            link.replace_self(make_refnode(app.builder, app.env.docname, PAGES[name], None, inside))
+        inside, page = link.children[0].deepcopy(), page_of(path.relative_to(top))
+        if page is not None:
+            link.replace_self(make_refnode(app.builder, app.env.docname, page, None, inside))
         elif path.is_dir():
             link.replace_self(inside)
         else:
             file = str(Path(os.path.relpath(path, pages)))
             link.replace_self(addnodes.download_reference("", "", inside, reftarget=f"/{file}"))
+
+
+def page_of(path: Path) -> str | None:
+    """Return the page of the site that a file of the repository is written to, or None."""
+    if path == GALLERY:
+        return "gallery/index"
+    if path.is_relative_to(GALLERY) and path.suffix == ".py":
+        return f"gallery/{path.relative_to(GALLERY).with_suffix('')}"
+    return PAGES.get(str(path))
 
 
 def target(link: nodes.Element, pages: Path, here: Path) -> Path | None:

@@ -165,3 +165,18 @@ def test_rare_slices_of_large_costs_are_covered(variant, slices):
     assert abs(share - 0.95) < 3.3 * (0.95 * 0.05 / 400) ** 0.5, (
         share
     )  # three standard errors and those of the truth
+
+
+def test_no_interval_reaches_beyond_what_a_slice_can_cost():
+    """Where one slice takes nearly all the weight, quantiles of simulated errors are hundreds of times the value."""
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(100, 2, generator=g), torch.randn(80, 2, generator=g)
+    y[:, 0] *= 8
+    # |u − v|² + (a + b)² is at least the cost of any slice.
+    gap = x.mean(dim=0) - y.mean(dim=0)
+    widths = [torch.linalg.eigvalsh(s.mT.cov(correction=0)).max().sqrt() for s in (x, y)]
+    bound = (gap.square().sum() + sum(widths).square()).sqrt()
+    for seed in range(4):
+        found = sw.evaluate(x, y, "ebsw", n_slices=10, generator=seed)
+        low, high = found.interval()
+        assert low <= found.value <= high <= bound, seed

@@ -12,7 +12,7 @@ from torch import Tensor
 from slicewise.color.field import look_up
 from slicewise.color.guided import LocalMaps, sample_spacing
 from slicewise.color.images import Array, ImageParts
-from slicewise.color.threads import one_thread
+from slicewise.color.threads import torch_on_one_thread
 from slicewise.support import progress_bar
 
 _BAND_PIXELS = 2**17
@@ -39,7 +39,7 @@ def apply_field(
     workers = torch.get_num_threads()
     band = max(1, _BAND_PIXELS // width)
     bands = [range(first, min(first + band, height)) for first in range(0, height, band)]
-    with one_thread():  # also each of the pool's
+    with torch_on_one_thread():  # also each of the pool's
         block = sample_spacing(height, width)
         middle = min(block // 2, height - 1, width - 1)
         sample = _unit(parts.colors[middle::block, middle::block], parts.white)

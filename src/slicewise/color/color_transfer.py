@@ -25,7 +25,7 @@ from slicewise.color.linear import bounded_transport, linear_field, linear_trans
 from slicewise.color.map_files import load_map, save_map
 from slicewise.color.natural import Judge, better, follow_target
 from slicewise.color.spaces import SPACES
-from slicewise.color.threads import one_thread
+from slicewise.color.threads import torch_on_one_thread
 from slicewise.flows import Recording, Stopping, flow
 from slicewise.sampling import draw_seeds
 from slicewise.support import check_choice, check_count, own_device, renamed_arguments
@@ -176,7 +176,7 @@ class ColorTransfer:
                 ([target], "target", target_mask),
             )
         )
-        with one_thread():
+        with torch_on_one_thread():
             self.field_ = self._fit(source_pixels, target_pixels, seed, progress_bar).float()
         return self
 

@@ -193,7 +193,7 @@ class Evaluation(Result):
         if self.objective == "mean_root":
             total = (weights * root(costs, problem.p)).sum(dim=-1)
         groups = self._groups(known.terms)
-        below, above = self._reach(known, groups, level, kept)
+        below, above = self._reach(known, groups, level, weights.sum(dim=-1), kept)
         # What is reported is not always what the interval is about; it belongs inside.
         ends = (
             torch.minimum(known.center - below, total),
@@ -220,19 +220,22 @@ class Evaluation(Result):
         return Uncertainty(total, terms, torch.full_like(total, math.inf))
 
     def _reach(
-        self, known: Uncertainty, groups: Tensor, level: float, kept: Kept | None
+        self, known: Uncertainty, groups: Tensor, level: float, total: Tensor, kept: Kept | None
     ) -> tuple[Tensor, Tensor]:
-        """How far below and above its center an interval reaches, (*batch,) each."""
+        """How far below and above its center an interval reaches, (*batch,) each, with slice weights of a total."""
         problem = self.problem.detached()
         if self.drawn:
-            ends = studentized_quantiles(
+            found = studentized_quantiles(
                 self.recipe, problem, self.slices.detach(), self.costs.detach(), self.group_size,
                 self._uncertainty, level, kept,
             )  # fmt: skip
-            if ends is not None:
+            if found is not None:
                 error = standard_error(groups)
-                low, high = (end * error for end in ends)
-                return high.to(groups.dtype), -low.to(groups.dtype)
+                # Where a single slice can take all the weight, simulated errors are small and their quantiles large.
+                most = root(found.most, problem.p) if self.objective == "mean_root" else found.most
+                room = (total * most - known.center).clamp(min=0)
+                below, above = found.high * error, torch.minimum(-found.low * error, room)
+                return below.to(groups.dtype), above.to(groups.dtype)
         freedom = known.freedom.clamp(max=groups.shape[-1] - 1)
         skewness, d = None, problem.d if problem.linear_slices else None
         # Slices of one law, not steps of an ascent.

@@ -48,6 +48,14 @@ _BEYOND = 10
 _SEED = 20_261_118  # that and the next two, for three sequences that do not repeat each other
 
 
+class Studentized(NamedTuple):
+    """What was simulated for each element of a batch, (*batch,), in float64."""
+
+    low: Tensor  # quantiles, between which (estimate − truth) / error lies with a given probability
+    high: Tensor
+    most: Tensor  # the largest cost of a slice, simulated or observed: no weighted mean of costs is larger
+
+
 # Costs (…, L), slices (…, L, d) and the problem, of one pair of sets: what an interval rests on.
 Estimator = Callable[[Tensor, Tensor, Problem], Uncertainty]
 
@@ -149,8 +157,8 @@ def studentized_quantiles(
     estimator: Estimator,
     level: float,
     kept: Kept | None = None,
-) -> tuple[Tensor, Tensor] | None:
-    """Return the quantiles, (*batch,) each, between which (estimate − truth) / error lies with a given probability.
+) -> Studentized | None:
+    """Simulate how (estimate − truth) / error is distributed.
 
     Costs of samples are not quite those of normal distributions: observed costs are regressed on them, and simulated
     costs are this line, with normal noise of the size of the residuals.
@@ -165,7 +173,7 @@ def studentized_quantiles(
         kept: simulated slices of earlier calls with the same recipe and problem, to which this one adds its own.
 
     Returns:
-        The quantiles; None where this cannot be simulated, or not quickly: y is a law, slices are curves, there are parts
+        Its quantiles; None where this cannot be simulated, or not quickly: y is a law, slices are curves, there are parts
         of a caller's own, too many dimensions, or groups of too many slices.
     """
     plan = _Plan.of(recipe, problem, slices.shape[-2], size)
@@ -173,7 +181,7 @@ def studentized_quantiles(
         return None
     batch = costs.shape[:-1]
     flat, alone = costs.reshape(-1, costs.shape[-1]), _alone(problem)
-    low, high = (flat.new_empty(len(flat), dtype=torch.float64) for _ in range(2))
+    found = flat.new_empty(len(Studentized._fields), len(flat), dtype=torch.float64)
     rows = slices.expand(*batch, *slices.shape[-2:]).reshape(-1, *slices.shape[-2:])
     whole = slice(0, len(flat))
     parts = [(whole, alone)] if alone is not None else (
@@ -187,8 +195,8 @@ def studentized_quantiles(
             if kept is not None and _has_room(kept, known):
                 kept[key] = known
         given = (one, rows[which], flat[which])
-        low[which], high[which] = plan.quantiles(known, *given, estimator, level)
-    return low.reshape(batch), high.reshape(batch)
+        found[:, which] = torch.stack(plan.quantiles(known, *given, estimator, level))
+    return Studentized(*found.reshape(-1, *batch).unbind(0))
 
 
 def _has_room(kept: Kept, another: Simulated) -> bool:
@@ -247,8 +255,8 @@ class _Plan:
         costs: Tensor,
         estimator: Estimator,
         level: float,
-    ) -> tuple[Tensor, Tensor]:
-        """Quantiles for several sets of slices (k, L, d) of one pair of sample sets."""
+    ) -> Studentized:
+        """What is simulated for several sets of slices (k, L, d) of one pair of sample sets."""
         pair, drawn, plain = known
         generator = torch.Generator(plain.device).manual_seed(_SEED + 2)
         noise = torch.empty_like(plain).normal_(generator=generator)
@@ -262,9 +270,10 @@ class _Plan:
             truth = estimator(simulated.flatten(-2), drawn.flatten(0, 1), problem).center
             error = standard_error(errors.terms.unflatten(-1, (self.groups, self.size)).sum(dim=-1))
             off = (errors.center - truth.unsqueeze(-1)).double()
-            found.append(self._read(torch.where(error > 0, off / error, 0), level))
-        low, high = (torch.cat(ends) for ends in zip(*found, strict=True))
-        return low, high
+            most = torch.maximum(simulated.amax((-2, -1)), costs[some : some + at_a_time].amax(-1))
+            ends = self._read(torch.where(error > 0, off / error, 0), level)
+            found.append(Studentized(*ends, most.double()))
+        return Studentized(*(torch.cat(parts) for parts in zip(*found, strict=True)))
 
     def _drawn(self, pair: NormalPair) -> Tensor:
         """Sets of slices, (sets, groups · size, d)."""

@@ -13,6 +13,7 @@ import ctypes
 import functools
 import importlib
 import math
+import multiprocessing
 import os
 import sys
 import threading
@@ -120,7 +121,8 @@ class _Crew:
 
 
 _crew = _Crew()
-_forked = False
+# Whether this process may have been forked: from one in which this module was loaded, or by multiprocessing.
+_forked = multiprocessing.parent_process() is not None
 
 
 def _after_fork() -> None:
@@ -225,9 +227,18 @@ def _end_torch_threads(nanoseconds: float) -> None:
     Not in a forked process, which would wait forever: it inherits the record of its parent's threads, but none of them.
     """
     controls = _controls()
-    pays = nanoseconds > _RESTART_NS * (allowed() - 1)
-    if pays and not _forked and controls is not None and controls.end is not None:
+    if controls is None or controls.end is None or _forked:
+        return
+    if nanoseconds > _RESTART_NS * (allowed() - 1) and _more_than_pythons_threads():
         controls.end(_SOFT)
+
+
+def _more_than_pythons_threads() -> bool:
+    """Does this process have threads that Python did not start? Right after a fork it has not, whatever was inherited."""
+    try:
+        return len(os.listdir("/proc/self/task")) > threading.active_count()
+    except OSError:
+        return False
 
 
 def _without_torch_threads() -> None:

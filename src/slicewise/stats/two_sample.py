@@ -445,7 +445,9 @@ def _check(
 ) -> None:
     for name, samples in (("x", x), ("y", y)):
         if isinstance(samples, Tensor) and samples.dim() != 2:
-            instead = f"give {name}[:, None]" if samples.dim() == 1 else "loop over a batch"
+            instead = {0: "give several samples", 1: f"give {name}[:, None]"}.get(
+                samples.dim(), "loop over a batch"
+            )
             raise ValueError(
                 f"{name} has shape {tuple(samples.shape)}: a test takes one set (n, d); {instead}"
             )

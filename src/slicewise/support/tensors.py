@@ -233,7 +233,7 @@ def check_set(name: str, samples: Any, *, may_be_empty: bool = False) -> None:
         if is_law:
             instead = f"{name}.sample(...): samples of a law are needed here"
         if name == "y" and isinstance(samples, torch.distributions.Distribution):
-            instead = "y.sample((n,)), or a law: slicewise.laws.Normal(mean, cov), or Quantile(y) for samples (n, 1)"
+            instead = "y.sample((n,)), or a law: slicewise.laws.Normal(mean, cov) or Quantile(y), where laws are taken"
         raise ValueError(
             f"{name} is a {type(samples).__name__}: give a torch.Tensor, e.g. {instead}"
         )

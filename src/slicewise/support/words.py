@@ -60,7 +60,7 @@ _ELSEWHERE = {
 }
 
 # Where another name is not the whole answer: what to write.
-_NULL = "goodness_of_fit simulates n_null sets of samples"
+_NULL = "how many sets goodness_of_fit simulates is its n_null"
 _INSTEAD = {
     "projections": "slices are rows, (L, d): slices=projections.T",
     "log": "costs, slices and the error are those of evaluate(x, y)",

@@ -456,26 +456,43 @@ class _Cell:
         low, at, high = self._in_chart()
         loc, scale = self.loc.double(), self.scale.double()
         totals = [torch.zeros_like(at) for _ in range(count)]
-        u = self.u.double()
-        nodes, weights = double_exponential()
+        away = self.u.double() - loc
         between = (-math.inf, *self.line.breaks, math.inf)
-        pieces = [
-            (start.clamp(one, other), end.clamp(one, other))
-            for start, end in ((low, at), (at, high))
-            for one, other in itertools.pairwise(between)
-        ]
-        for start, end in pieces:
-            width = end - start
-            for node, weight in zip(nodes, weights, strict=True):
-                # From whichever end is nearer, so that nothing is lost there.
-                y = start + width * node if node < 0.5 else end - width * (1 - node)
-                z = self.line.from_chart(y)
-                density = self.line.chart_density(y) * (weight * width)
-                present = density > 0
-                gap = torch.where(present, u - loc - scale * z, 0)
-                for total, term in zip(totals, terms(gap, torch.where(present, z, 0)), strict=True):
-                    total += density * term
+        for start, end in ((low, at), (at, high)):
+            if not self.line.breaks:
+                self._add(totals, start, end, away, scale, terms)
+                continue
+            start, end, wide = torch.broadcast_tensors(start, end, scale)
+            for one, other in itertools.pairwise(between):
+                # Few cells have a part between two breaks, or several parts.
+                part = (start < other) & (end > one)
+                some = [torch.zeros_like(start[part]) for _ in totals]
+                ends = start[part].clamp(min=one), end[part].clamp(max=other)
+                self._add(some, *ends, away.expand_as(start)[part], wide[part], terms)
+                for total, more in zip(totals, some, strict=True):
+                    total[part] += more
         return totals
+
+    def _add(
+        self,
+        totals: list[Tensor],
+        start: Tensor,
+        end: Tensor,
+        away: Tensor,
+        scale: Tensor,
+        terms: Callable[[Tensor, Tensor], tuple[Tensor, ...]],
+    ) -> None:
+        """Add the integrals from start to end, for samples that are u − loc away; all of one shape, scales may be fewer."""
+        width = end - start
+        for node, weight in zip(*double_exponential(), strict=True):
+            # From whichever end is nearer, so that nothing is lost there.
+            y = start + width * node if node < 0.5 else end - width * (1 - node)
+            z = self.line.from_chart(y)
+            density = self.line.chart_density(y) * (weight * width)
+            present = density > 0
+            gap = torch.where(present, away - scale * z, 0)
+            for total, term in zip(totals, terms(gap, torch.where(present, z, 0)), strict=True):
+                total += density * term
 
 
 @functools.cache
