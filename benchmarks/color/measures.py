@@ -15,7 +15,8 @@ from slicewise.color.artifacts import skin_colored
 from slicewise.lab.images.frames import palette_w2
 
 ARTIFACTS = (
-    "seams", "steepness", "hue_jumps", "grain", "halos", "blotches", "reversals", "unevenness", "clipped", "skin",
+    "seams", "steepness", "hue_jumps", "grain", "halos", "blotches", "reversals", "unevenness", "crushed", "clipped",
+    "skin",
 )  # fmt: skip
 STATUS = Path("/proc/self/status")  # of Linux alone
 

@@ -174,6 +174,23 @@ class TestArtifacts:
         parted = SourceRegions(gray(several)).compare(gray(several + 20 * right))
         assert parted.unevenness < 0.05
 
+    def test_detail_that_becomes_black_is_lost_and_a_darker_image_is_not(self):
+        lightness = torch.linspace(10, 50, 128).expand(96, 128)
+
+        def gray(values):
+            return into_gamut(torch.stack([values, *torch.zeros(2, 96, 128)], -1) / 100)
+
+        regions = SourceRegions(gray(lightness))
+        crushed = regions.compare(gray(torch.where(lightness < 30, 0, lightness))).crushed
+        step = 6 * 40 / 127
+        pairs = 96 * 122, 90 * 128  # along rows; along columns nothing changes
+        wanted = step * (96 * (64 - 6) / sum(pairs)) ** 0.25
+        assert crushed == pytest.approx(wanted, rel=0.05)
+        assert regions.compare(gray(lightness)).crushed == 0
+        assert regions.compare(gray(0.15 * lightness)).crushed == pytest.approx(0, abs=0.01)
+        # Lost in white, or a flat target of middle gray, is not what this measures.
+        assert regions.compare(gray(torch.full((96, 128), 60.0))).crushed == 0
+
     def test_the_short_side_of_a_panorama_may_not_get_two_colors_either(self):
         flat = torch.full((96, 640, 3), 0.6)
         two = flat.clone()
@@ -392,6 +409,28 @@ class TestNatural:
         judge._limits = [{"unevenness": judge._limits[0]["unevenness"]}]  # by it alone
         assert judge.cost(split) == math.inf
         assert judge.cost(shifted) < math.inf
+
+    def test_a_judge_refuses_what_becomes_a_black_patch(self):
+        """Shadows with detail become one black; a shift of the whole image may."""
+        ramp = torch.linspace(0.1, 0.6, 160).expand(120, 160)
+        image = torch.stack([ramp] * 3, -1)
+        nodes = lattice()
+        still = torch.zeros_like(nodes)
+        judge = Judge(
+            [SmallCopy(image, torch.ones(120, 160, dtype=torch.bool))], still, image.reshape(-1, 3)
+        )
+        judge._limits = [{"crushed": judge._limits[0]["crushed"]}]  # by it alone
+        patch = torch.where(nodes < 0.35, -nodes, 0)
+        assert judge.cost(patch) == math.inf
+        assert judge.cost(still + 0.2) < math.inf
+        assert judge.cost(-0.9 * nodes) < math.inf
+        # A target that is mostly black asks for it.
+        for black, limited in ((40, True), (60, False)):
+            target = torch.cat([torch.zeros(black, 3), torch.ones(100 - black, 3)])
+            seen = torch.ones(120, 160, dtype=torch.bool)
+            assert (
+                "crushed" in Judge([SmallCopy(image, seen)], still, target)._limits[0]
+            ) == limited
 
     def test_a_judge_keeps_the_order_of_lightness_once_it_is_told(self):
         image = sky(48, 48)

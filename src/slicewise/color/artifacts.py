@@ -1,4 +1,4 @@
-"""What a viewer would dislike in a recolored image, as numbers: seams, hue jumps, grain, halos, blotches, clipping."""
+"""What a viewer would dislike in a recolored image, as numbers: seams, hue jumps, grain, halos, blotches, lost detail."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ _SKIN_HUE, _SKIN_CHROMA, _SKIN_LIGHTNESS = (25, 70), (12, 45), (30, 90)
 _REGION, _ALIKE, _REGION_GROWTH = 4, 8.0, 1.5
 _ORDER = 6  # pixels between those whose order of lightness is compared
 _LEAST_ORDER = 1.0  # difference of lightness that has an order
+# Lightness below which detail is lost to black, and to which part of its size it has to shrink for that.
+_BLACK, _SHRUNK = 10.0, 0.25
+_LEAST_USUAL = 0.01  # part of their size to which differences shrink in the whole image
 
 
 class Artifacts(NamedTuple):
@@ -49,6 +52,8 @@ class Artifacts(NamedTuple):
         reversals: By how much what was darker 6 pixels apart has become lighter: rims around stars, eyes like a negative.
         unevenness: By how much smooth pixels of nearly one color differ, a quarter of the longer side apart, more than
             one and a half times as much as in the source: a gray sky that turns orange at one side.
+        crushed: How much of a difference of lightness, 6 pixels apart, is lost in what is nearly black now, beyond a quarter
+            of what differences keep in the whole image: hair or tissue that becomes a black patch.
     """
 
     seams: float
@@ -60,6 +65,7 @@ class Artifacts(NamedTuple):
     blotches: float
     reversals: float
     unevenness: float
+    crushed: float
 
 
 class SourceRegions:
@@ -92,7 +98,9 @@ class SourceRegions:
             both & (apart < _ALIKE)
             for both, apart in zip(_both(self._smooth, self._far), self._differences, strict=True)
         ]
-        self._order = [_sign_of_large(step) for step in _steps(fine[:, :1], _ORDER)]
+        lightness = _steps(fine[:, :1], _ORDER)
+        self._order = [_sign_of_large(step) for step in lightness]
+        self._detail = [step.abs() for step in lightness]
         self._ordered = _both(counted, _ORDER)
 
     def compare(self, colors: Tensor) -> Artifacts:
@@ -103,6 +111,16 @@ class SourceRegions:
         steps = (gradient - _gradient(broad)).clamp(min=0)
         jumps = (_hue_difference(fine) - _hue_difference(broad)).clamp(min=0)
         order = _steps(fine[:, :1], _ORDER)
+        # A target of little contrast shrinks all differences: only what shrinks far more than the others is lost.
+        usual = _total(order, self._ordered) / max(
+            _total(self._detail, self._ordered), _LEAST_ORDER
+        )
+        least = _SHRUNK * min(1.0, max(usual, _LEAST_USUAL))
+        black = _both(fine[:, :1] < _BLACK, _ORDER)
+        lost = [
+            (was - now.abs() / least) * both
+            for was, now, both in zip(self._detail, order, black, strict=True)
+        ]
         return Artifacts(
             seams=_mean(steps, self._smooth),
             hue_jumps=_mean(jumps, self._smooth),
@@ -122,6 +140,7 @@ class SourceRegions:
                 _growth(_distances(fine, self._far), self._differences, _REGION_GROWTH),
                 self._alike,
             ),
+            crushed=_mean_of_all(lost, self._ordered),
         )
 
 
@@ -160,6 +179,11 @@ def _distances(image: Tensor, apart: int) -> list[Tensor]:
     return [step.square().sum(1, keepdim=True).sqrt_() for step in _steps(image, apart)]
 
 
+def _total(steps: Sequence[Tensor], where: Sequence[Tensor]) -> float:
+    """The sum of the sizes of differences, each in its region."""
+    return sum(float(step[part].abs().sum()) for step, part in zip(steps, where, strict=True))
+
+
 def _growth(now: Sequence[Tensor], was: Sequence[Tensor], allowed: float) -> list[Tensor]:
     """By how much distances exceed what they were, times what is allowed."""
     return [after - allowed * before for after, before in zip(now, was, strict=True)]
@@ -183,6 +207,11 @@ def _ends(image: Tensor, apart: int) -> list[tuple[Tensor, Tensor]]:
 def _sign_of_large(step: Tensor) -> Tensor:
     """−1 or 1, and 0 where a difference is too small to have an order."""
     return torch.where(step.abs() > _LEAST_ORDER, step.sign(), 0)
+
+
+def black_part(colors: Tensor) -> float:
+    """Which part of the colors (m, 3), in [0, 1], is nearly black."""
+    return float((100 * to_cielab(colors)[:, 0] < _BLACK).double().mean())
 
 
 def skin_colored(lab: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from slicewise.color.artifacts import Artifacts, SourceRegions
+from slicewise.color.artifacts import Artifacts, SourceRegions, black_part
 from slicewise.color.field import look_up
 from slicewise.color.guided import guide
 from slicewise.color.images import SmallCopy
@@ -22,10 +22,9 @@ LADDER = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
 _PRICE = 9.0
 # How many times that of the linear map, or of the source itself, the other measures may be, whichever is more.
 _MOST = {"seams": (2.0, 3.0), "hue_jumps": (3.0, 3.0), "grain": (2.0, 3.0), "halos": (1.2, 1.5)}
-# Blotches may be this, in ΔE, or so many times those of the linear map: chosen by eye.
-_BLOTCHES, _BLOTCHES_OF_LINEAR = 4.0, 1.5
-# Unevenness of calm regions may be this, in ΔE, or so many times that of the linear map: chosen by eye.
-_UNEVENNESS, _UNEVENNESS_OF_LINEAR = 14.0, 2.0
+# What these may be, in ΔE, and how many times those of the linear map, whichever is more: chosen by eye.
+_MOST_BY_EYE = {"blotches": (4.0, 1.25), "unevenness": (10.0, 1.75), "crushed": (0.7, 1.5)}
+_MOSTLY = 0.5  # of a target: if as much of it is nearly black, detail may be crushed to black
 _REVERSALS = 2.0  # in ΔE, of fields that ask again for what was held back
 _HALVINGS = 3  # of the way from a field to one that is refused
 # Pixels and even slices by which the distance to the target is computed.
@@ -56,8 +55,10 @@ class Judge:
     The price is √3 times SW_2 to the target's colors, in levels of 255 (an isotropic difference then costs its W_2), and
     9 levels for each ΔE per pixel by which smooth regions are steep. Seams and grain may be twice those of the unbounded
     linear map applied to each pixel, hue jumps three times, or all three of them three times those of the source,
-    whichever is more; halos 1.2 times those of the linear map or 1.5 times those of the source; blotches of skin 1.5
-    times those of the linear map, or 4 ΔE; the unevenness of calm regions twice that of the linear map, or 14 ΔE.
+    whichever is more; halos 1.2 times those of the linear map or 1.5 times those of the source; blotches of skin 1.25
+    times those of the linear map, or 4 ΔE; the unevenness of calm regions 1.75 times that of the linear map, or 10 ΔE;
+    detail crushed to black 1.5 times that of the linear map, or 0.7 ΔE, unless
+    more than half of the target is nearly black.
     """
 
     def __init__(
@@ -85,8 +86,10 @@ class Judge:
             before = regions.compare(copy)
             after = regions.compare((copy + look_up(linear, copy)).clamp(0, 1))
             limits = {name: _limit(name, before, after) for name in _MOST}
-            limits["blotches"] = max(_BLOTCHES, _BLOTCHES_OF_LINEAR * after.blotches)
-            limits["unevenness"] = max(_UNEVENNESS, _UNEVENNESS_OF_LINEAR * after.unevenness)
+            for name, (least, of_linear) in _MOST_BY_EYE.items():
+                limits[name] = max(least, of_linear * getattr(after, name))
+            if black_part(target) > _MOSTLY:
+                del limits["crushed"]  # that is what was asked for
             self._limits.append(limits)
         self._target = _some(255 * target.double(), _PIXELS)
 
