@@ -58,7 +58,7 @@ def test_ascents_are_gradients_of_the_costs(p):
 def test_what_auto_stopped_by_is_not_simulated_again(monkeypatch):
     x, y = pair()
     found = sw.evaluate(x, y, n_slices="auto", rtol=0.1, generator=0)
-    wanted = found._computed_interval(0.95, None)
+    wanted = found._computed_interval(0.95, True, None)
     calls = []
     simulated = evaluation.studentized_quantiles
     monkeypatch.setattr(
@@ -180,3 +180,18 @@ def test_no_interval_reaches_beyond_what_a_slice_can_cost():
         found = sw.evaluate(x, y, "ebsw", n_slices=10, generator=seed)
         low, high = found.interval()
         assert low <= found.value <= high <= bound, seed
+
+
+def test_an_interval_without_a_simulation(monkeypatch):
+    """That of given slices, for which nothing is simulated either."""
+    x, y = pair()
+    found = sw.evaluate(x, y, n_slices=20, generator=0)
+    simulated_ends = found.interval()
+    monkeypatch.setattr(
+        evaluation, "studentized_quantiles", lambda *_, **__: pytest.fail("nothing to simulate")
+    )
+    plain = found.interval(simulate=False)
+    given = sw.evaluate(x, y, slices=found.slices).interval()
+    assert_close(torch.stack(plain), torch.stack(given))
+    assert found.interval() == simulated_ends  # kept
+    assert plain != simulated_ends
