@@ -669,6 +669,14 @@ def test_quantiles_that_rounding_makes_infinite():
         torch.testing.assert_close(sw.sliced_wasserstein(x, law, p=p), wanted, rtol=2e-3, atol=0)
 
 
+@pytest.mark.parametrize("p", [1, 1.5, 2, 3])
+def test_a_sample_that_is_no_number_is_named_by_laws_with_kinks_too(p):
+    x = samples(20, 1)
+    x[3] = math.nan
+    with pytest.raises(ValueError, match="1 NaN"):
+        sw.sliced_wasserstein(x, Quantile(torch.distributions.Laplace(0.0, 1.0)), p=p)
+
+
 def test_a_quantile_function_in_single_precision_has_no_kinks():
     """Its rounding is rough everywhere; a jump that it has is found all the same."""
     smooth = Quantile(lambda level: torch.special.ndtri(level.float()).clamp(-8, 8))

@@ -13,7 +13,7 @@ from slicewise.color.artifacts import Artifacts, SourceRegions
 from slicewise.color.color_transfer import LOOKS, ColorTransfer, match_colors, transfer
 from slicewise.color.map_files import SUFFIXES
 from slicewise.color.regions import RegionTransfer, feather
-from slicewise.color.threads import torch_on_one_thread  # noqa: F401, for the command line
+from slicewise.color.threads import stay_on_one_thread, torch_on_one_thread  # noqa: F401, for the command line
 
 __all__ = [
     "LOOKS",

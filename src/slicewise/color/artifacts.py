@@ -52,8 +52,8 @@ class Artifacts(NamedTuple):
         reversals: By how much what was darker 6 pixels apart has become lighter: rims around stars, eyes like a negative.
         unevenness: By how much smooth pixels of nearly one color differ, a quarter of the longer side apart, more than
             one and a half times as much as in the source: a gray sky that turns orange at one side.
-        crushed: How much of a difference of lightness, 6 pixels apart, is lost in what is nearly black now, beyond a quarter
-            of what differences keep in the whole image: hair or tissue that becomes a black patch.
+        crushed: How much of their difference of lightness pixels 6 apart have lost that are both nearly black now, where it
+            shrank to less than a quarter of what differences in the whole image keep: hair that becomes a black patch.
     """
 
     seams: float

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicewise.support import broadcast
+from slicewise.support import broadcast, was_forked
 from slicewise.transport import (
     Match,
     MovedPoints,
@@ -121,18 +121,11 @@ class _Crew:
 
 
 _crew = _Crew()
-# Whether this process may have been forked: from one in which this module was loaded, or by multiprocessing.
-_forked = multiprocessing.parent_process() is not None
+# Processes of multiprocessing may be forks of one that had not imported slicewise, and could not notice.
+_perhaps_forked = multiprocessing.parent_process() is not None
 
-
-def _after_fork() -> None:
-    global _forked
-    _forked = True
-    _crew.forget()
-
-
-if hasattr(os, "register_at_fork"):  # a worker of multiprocessing, say
-    os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _crew.forget())  # whichever crew there is then
 
 
 def share(work: Callable[[int, int], None], rows: int, *, each_ns: float, pieces: int = 16) -> None:
@@ -227,14 +220,17 @@ def _end_torch_threads(nanoseconds: float) -> None:
     Not in a forked process, which would wait forever: it inherits the record of its parent's threads, but none of them.
     """
     controls = _controls()
-    if controls is None or controls.end is None or _forked:
+    if controls is None or controls.end is None or _perhaps_forked or was_forked():
         return
     if nanoseconds > _RESTART_NS * (allowed() - 1) and _more_than_pythons_threads():
         controls.end(_SOFT)
 
 
 def _more_than_pythons_threads() -> bool:
-    """Does this process have threads that Python did not start? Right after a fork it has not, whatever was inherited."""
+    """Does this process have threads that Python did not start? Right after a fork it has not, whatever was inherited.
+
+    For forks by `os.fork` that import slicewise themselves; those that start other threads before cannot be told.
+    """
     try:
         return len(os.listdir("/proc/self/task")) > threading.active_count()
     except OSError:

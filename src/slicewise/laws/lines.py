@@ -261,7 +261,9 @@ class QuantileLine(LineLaw):
         second = torch.zeros_like(first)
         for one, other in itertools.pairwise((0.0, *self.breaks, 1.0)):
             # Few cells have a part between two breaks, or several parts.
-            part = (levels[..., :-1] < other) & (levels[..., 1:] > one)
+            part = ~(
+                (levels[..., :-1] >= other) | (levels[..., 1:] <= one)
+            )  # NaN is in all of them
             low, high = (
                 levels[..., :-1][part].clamp(min=one),
                 levels[..., 1:][part].clamp(max=other),

@@ -465,7 +465,7 @@ class _Cell:
             start, end, wide = torch.broadcast_tensors(start, end, scale)
             for one, other in itertools.pairwise(between):
                 # Few cells have a part between two breaks, or several parts.
-                part = (start < other) & (end > one)
+                part = ~((start >= other) | (end <= one))  # NaN is in all of them
                 some = [torch.zeros_like(start[part]) for _ in totals]
                 ends = start[part].clamp(min=one), end[part].clamp(max=other)
                 self._add(some, *ends, away.expand_as(start)[part], wide[part], terms)

@@ -374,12 +374,12 @@ def recolored(
     """
     import torch
 
-    from slicewise.color import torch_on_one_thread
+    from slicewise.color import stay_on_one_thread, torch_on_one_thread
 
     workers = torch.get_num_threads()
     last = [shot.stop for shot in shots[:-1]]
     waiting: deque[tuple[Array, Future[Array]]] = deque()
-    with torch_on_one_thread(), ThreadPoolExecutor(workers) as pool:
+    with torch_on_one_thread(), ThreadPoolExecutor(workers, "frames", stay_on_one_thread) as pool:
         for index, frame in enumerate(frames):
             own = maps[bisect_right(last, index)]
             waiting.append((frame, pool.submit(own.transform, frame, **how)))
