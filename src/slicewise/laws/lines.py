@@ -257,17 +257,12 @@ class QuantileLine(LineLaw):
         return torch.ones_like(y)
 
     def cell_integrals(self, levels: Tensor) -> tuple[Tensor, Tensor]:
-        first = torch.zeros_like(levels[..., 1:])
-        second = torch.zeros_like(first)
+        starts, ends = levels[..., :-1], levels[..., 1:]
+        first, second = torch.zeros_like(ends), torch.zeros_like(ends)
         for one, other in itertools.pairwise((0.0, *self.breaks, 1.0)):
-            # Few cells have a part between two breaks, or several parts.
-            part = ~(
-                (levels[..., :-1] >= other) | (levels[..., 1:] <= one)
-            )  # NaN is in all of them
-            low, high = (
-                levels[..., :-1][part].clamp(min=one),
-                levels[..., 1:][part].clamp(max=other),
-            )
+            # Few cells have a part between two breaks, or several parts; NaN is in all of them.
+            part = ~((starts >= other) | (ends <= one))
+            low, high = starts[part].clamp(min=one), ends[part].clamp(max=other)
             width = high - low
             for node, weight in zip(*double_exponential(), strict=True):
                 z = self.quantile(low + width * node if node < 0.5 else high - width * (1 - node))
