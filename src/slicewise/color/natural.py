@@ -24,7 +24,9 @@ _PRICE = 9.0
 _MOST = {"seams": (2.0, 3.0), "hue_jumps": (3.0, 3.0), "grain": (2.0, 3.0), "halos": (1.2, 1.5)}
 # What these may be, in ΔE, and how many times those of the linear map, whichever is more: chosen by eye.
 _MOST_BY_EYE = {"blotches": (4.0, 1.25), "unevenness": (10.0, 1.75), "crushed": (0.7, 1.5)}
-_MOSTLY = 0.5  # of a target: if as much of it is nearly black, detail may be crushed to black
+_BLACK_TARGET = (
+    0.5  # part of a target that is nearly black, above which detail may be crushed to black
+)
 _REVERSALS = 2.0  # in ΔE, of fields that ask again for what was held back
 _HALVINGS = 3  # of the way from a field to one that is refused
 # Pixels and even slices by which the distance to the target is computed.
@@ -57,8 +59,8 @@ class Judge:
     linear map applied to each pixel, hue jumps three times, or all three of them three times those of the source,
     whichever is more; halos 1.2 times those of the linear map or 1.5 times those of the source; blotches of skin 1.25
     times those of the linear map, or 4 ΔE; the unevenness of calm regions 1.75 times that of the linear map, or 10 ΔE;
-    detail crushed to black 1.5 times that of the linear map, or 0.7 ΔE, unless
-    more than half of the target is nearly black.
+    detail crushed to black 1.5 times that of the linear map, or 0.7 ΔE, unless more than half of the target is nearly
+    black.
     """
 
     def __init__(
@@ -88,7 +90,7 @@ class Judge:
             limits = {name: _limit(name, before, after) for name in _MOST}
             for name, (least, of_linear) in _MOST_BY_EYE.items():
                 limits[name] = max(least, of_linear * getattr(after, name))
-            if black_part(target) > _MOSTLY:
+            if black_part(target) > _BLACK_TARGET:
                 del limits["crushed"]  # that is what was asked for
             self._limits.append(limits)
         self._target = _some(255 * target.double(), _PIXELS)

@@ -3,8 +3,8 @@
 `words` checks words and numbers, and knows the names a caller may have meant; `tensors` converts and checks arrays and
 tensors, and detects compilation, transforms and autocast; `dispatch` is where kernels register and where the library
 asks for them; `graphs` captures CUDA graphs; `files`, `checkpoint`, `progress` and `status` serve long runs; `renamed`
-answers old names by new ones; `forks` notices that the process was forked; `doors` imports a name when it is first asked for. This door does so, too: most of these
-files need no torch, and the command line begins with those.
+answers old names by new ones; `forks` notices that the process was forked; `doors` imports a name when it is first
+asked for. This door does so, too: most of these files need no torch, and the command line begins with those.
 
 Imports no other room. Used by all.
 """
@@ -12,9 +12,9 @@ Imports no other room. Used by all.
 from typing import TYPE_CHECKING
 
 from slicewise.support.doors import open_on_demand
-from slicewise.support.forks import (
-    was_forked as was_forked,  # now, not on demand: it must see the fork
-)
+
+# Now, not on demand: it must see the fork.
+from slicewise.support.forks import was_forked as was_forked
 
 if TYPE_CHECKING:
     from slicewise.support.checkpoint import (
