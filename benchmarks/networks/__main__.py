@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.networks import autoencoders, overhead, report, rules, store, training
+from benchmarks.networks import autoencoders, overhead, report, store, training
 from benchmarks.networks.settings import (
     COUNTS,
     DEVELOPMENT_SEED,
@@ -52,18 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--digits", type=Path, help="file of digits, where scikit-learn is missing")
     parser.add_argument("--merge", nargs="+", type=Path, help="write the record of these files")
     parser.add_argument("--overhead", action="store_true", help="time steps instead")
-    parser.add_argument(
-        "--share",
-        nargs=3,
-        type=float,
-        metavar=("A", "K", "B"),
-        help="develop: steps of ρ^A (1 + (K − 1) ρ^B) t*",
-    )
-    parser.add_argument(
-        "--measured-every", type=int, metavar="N", help="develop: after first steps"
-    )
     asked = parser.parse_args(arguments)
-    rules.developed(asked.share, asked.measured_every)
     device = torch.device(asked.device)
     stamp = datetime.date.today().isoformat()
     if asked.overhead:

@@ -8,21 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from slicewise.optim import Computed, Walker, walker
-from slicewise.steps import Share
+from slicewise.optim import Computed
 from slicewise.training import Training, train
 
 # Half decades: wide enough for data of 10^±3, where the best rate lies far from the usual ones.
 RATES = tuple(10 ** (power / 2) for power in range(-12, 1))
 Step = Callable[[Callable[[], Tensor]], Tensor]
-
-
-def developed(share: Sequence[float] | None, measured_every: int | None) -> None:
-    """Let computed steps follow other constants than they have, to see what these are worth."""
-    if share is not None:
-        walker.BOUNDED = Share(*share)
-    if measured_every is not None:
-        Walker.MEASURED_EVERY = measured_every
 
 
 def computed(network: nn.Module, target: Tensor, variant: str, **how: Any) -> Training:

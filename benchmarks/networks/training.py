@@ -14,7 +14,6 @@ import slicewise as sw
 from benchmarks.networks import rules
 from benchmarks.networks.samples import HELD_OUT, Samples, samples
 from benchmarks.networks.settings import NOISE, Setting
-from slicewise.optim import half_decay
 from slicewise.sampling import Randomness, uniform
 from slicewise.training import Generator, Layers, Stack, Training, Translator
 
@@ -145,7 +144,7 @@ def _trained(
 ) -> Training:
     if side in SEARCHES:
         each = [rate for rate in rates for _ in extent.seeds]
-        decay = half_decay if side == "decayed" else None
+        decay = "linear" if side == "decayed" else None
         return rules.searched(stack, target, variant, each, decay=decay, **how)
     rule = rules.computed if side == "computed" else rules.displaced
     return rule(stack, target, variant, **how)

@@ -14,7 +14,6 @@ import slicewise as sw
 from benchmarks.networks import __main__ as command
 from benchmarks.networks import (
     autoencoders,
-    quadratics,
     report,
     rules,
     samples,
@@ -169,33 +168,6 @@ def test_what_diverged_is_null_in_strict_json(tmp_path):
     later = tmp_path / "a.jsonl"
     later.write_text(json.dumps({**row, "made": kept["made"] + 1, "rates": [1.0]}) + "\n")
     assert store.read([later, file])[key]["rates"] == [1.0]
-
-
-def test_long_steps_pay_on_ill_conditioned_quadratics_without_noise_and_cost_little_with_it():
-    """Constant rates first; then the rule, and shares of t* that do not follow the noise."""
-    cases = [(1e4, noise, seed) for noise in (1e-3, 1.0) for seed in range(3)]
-
-    def problems():
-        return quadratics.Quadratics(*(list(column) for column in zip(*cases, strict=True)))
-
-    def over_seeds(left):
-        return left.log().reshape(2, 3).mean(dim=1).exp()
-
-    rates = [
-        over_seeds(quadratics.by_rate(rate, 300, problems())) for rate in quadratics.RATES[::2]
-    ]
-    best = torch.stack(rates).min(dim=0).values
-    found = {
-        name: over_seeds(quadratics.by_rule(*quadratics.RULES[name], 300, problems())) / best
-        for name in ("the rule", "t*, to a hundredth", "1.9 t*, to a hundredth")
-    }
-    rule, short, long = found.values()
-    assert long[0] < rule[0] < short[0]  # little noise
-    assert rule[1] < short[1] < long[1]  # much of it
-    assert (
-        rule[0] < 0.9 * short[0]
-    )  # nearer than t*; networks do not bear the length that is best here
-    assert rule[1] < 1.1
 
 
 def test_a_grid_in_random_order_is_shared_out_whole(tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ def network(*, seed=0, norm=False, dropout=0.0):
 
 
 def train(model, *, steps=60, scale=1.0, loss=None, batch=64, dtype=torch.float64, **options):
-    """A loop as a user writes it; returns the losses and the optimizer."""
+    """A loop as a user writes it; returns the losses, the first of the untrained network, and the optimizer."""
     loss = loss or sw.SlicedWasserstein(n_slices=16, generator=1)
     optimizer = Computed(model.parameters(), total_steps=steps, **options)
     drawn = torch.Generator().manual_seed(3)
@@ -33,17 +33,20 @@ def train(model, *, steps=60, scale=1.0, loss=None, batch=64, dtype=torch.float6
     for _ in range(steps):
         z = torch.randn(batch, 4, generator=drawn).to(dtype)
         y = scale * DATA[torch.randint(len(DATA), (batch,), generator=drawn)].to(dtype)
+        if (
+            not found
+        ):  # of the network as it was given: the first step lets outputs have the data's scale
+            found.append(loss(copy.deepcopy(model)(z), y).item())
         found.append(optimizer.step(lambda z=z, y=y: loss(model(z), y)).item())
     return torch.tensor(found), optimizer
 
 
 @pytest.mark.parametrize("direction", ["adam", "momentum", "gradient"])
 def test_losses_fall_at_every_scale_of_the_data(direction):
-    # Without momentum it takes longer: of five networks all are below the bound after 200 steps, half after 150.
-    steps = 200 if direction == "gradient" else 120
     for scale in (1e-3, 1.0, 1e3):
-        losses, _ = train(network(), scale=scale, steps=steps, direction=direction)
-        assert losses[-10:].mean() < 0.35 * losses[:3].mean(), scale
+        losses, _ = train(network(), scale=scale, steps=120, direction=direction)
+        assert losses[-10:].mean() < 0.35 * losses[0], scale
+        assert losses[-10:].mean() < 0.8 * losses[1:4].mean(), scale  # what steps do
 
 
 def linear_setting():
@@ -58,11 +61,10 @@ def test_the_length_is_that_of_a_line_search_where_outputs_are_linear():
     slices = torch.randn(16, 6, dtype=torch.float64)
     slices /= slices.norm(dim=1, keepdim=True)
     loss = sw.SlicedWasserstein()
-    optimizer = Computed(model.parameters(), "gradient")
+    optimizer = Computed(model.parameters(), "gradient", calibrate_outputs=False)
     start = copy.deepcopy(model)
     optimizer.step(lambda: loss(model(z), y, slices=slices))
-    state, (weight, bias) = optimizer.walker._lengths.state, optimizer.walker.along
-    best = (state.own / state.curvature).item()
+    (weight, bias), best = optimizer.walker.along, optimizer.limit.item()
 
     u = start(z).detach() @ slices.T
     order = u.argsort(0).argsort(0)
@@ -75,7 +77,7 @@ def test_the_length_is_that_of_a_line_search_where_outputs_are_linear():
     tried = best * torch.linspace(0.5, 1.5, 101).double()
     lengths = [held(t) for t in tried]
     assert tried[lengths.index(min(lengths))].item() == pytest.approx(best, rel=0.011)
-    assert 0 < state.length.item() < 0.1 * best  # a first step is careful
+    assert 0 < optimizer.length.item() <= best * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("factor", [1e-3, 64.0])
@@ -143,7 +145,7 @@ def test_networks_without_forward_derivatives_are_measured_by_differences(make, 
     losses, optimizer = train(make(), steps=80, dtype=torch.float32)
     assert "measured by differences" in caplog.text
     assert caplog.text.count("measured by differences") == 1
-    assert losses[-5:].mean() < 0.5 * losses[:3].mean()
+    assert losses[-5:].mean() < 0.5 * losses[0]
     torch.manual_seed(0)
     with pytest.raises((RuntimeError, NotImplementedError), match="forward AD"):
         train(make(), steps=1, derivatives="forward", dtype=torch.float32)
@@ -183,7 +185,7 @@ def test_variants(variant):
 def test_objectives_scales_and_orders(options):
     loss = sw.SlicedWasserstein(n_slices=16, generator=2, **options)
     losses, optimizer = train(network(), loss=loss, steps=60)
-    assert losses[-5:].mean() < 0.7 * losses[:3].mean()
+    assert losses[-5:].mean() < 0.7 * losses[0]
     assert optimizer._derivatives.forward
 
 
@@ -203,7 +205,7 @@ def test_other_terms_count():
 
         found.append(optimizer.step(both).item())
     assert sum(found[-10:]) < 0.5 * sum(found[:10])
-    assert optimizer.walker._lengths.state.curvature > 0
+    assert 0 < optimizer.limit < 1e3  # the curvature was measured
 
 
 def on_axes(model, z, y, factor=1.0):
@@ -382,8 +384,9 @@ def test_mistakes_with_closures_are_named():
         fresh = sw.SlicedWasserstein(p=1) if len(calls) > 1 else loss
         return fresh(model(torch.randn(8, 4).double()), DATA[:8].double())
 
+    plain = {"derivatives": "difference", "calibrate_outputs": False}
     with pytest.raises(ValueError, match="other losses than the first"):
-        Computed(model.parameters(), derivatives="difference").step(another)
+        Computed(model.parameters(), **plain).step(another)
 
 
 def batch(k):

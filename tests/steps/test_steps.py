@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -347,27 +348,45 @@ def test_nothing_to_move_is_a_step_of_zero():
     assert step == 0
 
 
-def test_one_batch_that_went_wrong_does_not_stop_a_training():
-    """A slope a million times too steep the wrong way, then batches that see half of what was hoped for."""
-    lengths = steps.StepLength((), torch.device("cpu"))
-    one = torch.tensor(1.0)
+def lengths_of(slope, curvature, shrink=1.0, steps=1):
+    """The length after some steps that see the same slope and curvature."""
+    lengths = steps_length()
+    for _ in range(steps):
+        trial = lengths.trial(shrink)
+        lengths.observe(torch.tensor(slope))
+        lengths.measure(torch.tensor(curvature), trial)
+        found = lengths.length(shrink)
+    return found.item()
 
-    def step(seen):
-        lengths.observe(one, one)
-        lengths.measure(one, one)
+
+def steps_length():
+    return steps.StepLength((), torch.device("cpu"))
+
+
+@pytest.mark.parametrize("shrink", [1.0, 0.25])
+def test_a_length_is_a_share_of_the_weights_but_never_beyond_the_minimum(shrink):
+    assert lengths_of(1.0, 0.1, shrink) == pytest.approx(steps.SHARE * shrink)  # t* = 10
+    assert lengths_of(1.0, 1e4, shrink) == pytest.approx(1e-4)  # t* = 1e-4
+    assert lengths_of(1.0, -1.0, shrink) == pytest.approx(steps.SHARE * shrink)  # no minimum
+    assert lengths_of(1.0, float("inf"), shrink) < 0.011 * steps.SHARE * shrink  # too long a trial
+
+
+def test_trials_approach_the_length_from_below():
+    lengths, tried = steps_length(), []
+    for _ in range(12):
+        trial = lengths.trial()
+        tried.append(trial.item())
+        lengths.observe(torch.tensor(1.0))
+        lengths.measure(1 / trial, trial)  # a minimum at every trial
         lengths.length()
-        # What the next batch sees along the direction, after the step has changed it.
-        lengths.look_back(torch.tensor(seen) - lengths.state.length)
+    assert tried[0] == pytest.approx(0.1 * steps.SHARE)
+    assert tried[-1] == pytest.approx(steps.SHARE)
+    assert all(a <= b <= 2.001 * a for a, b in itertools.pairwise(tried))
 
-    for _ in range(40):
-        step(0.5)
-    assert lengths.signal() == pytest.approx(0.5, abs=1e-4)
-    kept = 1 - 8 / (10 + 41)  # of what was averaged before, after 41 slopes
-    step(-1e6)
-    assert lengths.signal() == pytest.approx(0.5 * kept - (1 - kept), abs=1e-3)  # as if it were −1
-    for _ in range(100):
-        step(-1e6)
-    assert lengths.signal() > 0  # steps go on, so that better batches can be seen
-    for _ in range(60):
-        step(0.5)
-    assert lengths.signal() == pytest.approx(0.5, abs=0.15)
+
+def test_a_batch_that_the_direction_climbs_changes_nothing():
+    lengths = steps_length()
+    for slope in (1.0, -1e6, float("nan"), 0.0):
+        lengths.observe(torch.tensor(slope))
+        lengths.measure(torch.tensor(100.0), lengths.trial())
+        assert lengths.length() == pytest.approx(0.01)

@@ -34,6 +34,13 @@ def generator(seed=0):
     return Generator(5, noise=3, hidden=(16,), generator=seed).double()
 
 
+def untrained():
+    """The loss of the network as it is drawn."""
+    drawn = torch.randn(150, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    with torch.no_grad():
+        return sw.SlicedWasserstein(n_slices=500, generator=0)(generator()(drawn), TARGET)
+
+
 def trainer_of(network, variant="sw", *, max_steps=20, source=3, seeds=(0,), **how):
     settings = TrainingSettings(recipe_for(variant, None, {}), batch=32, max_steps=max_steps, **how)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
@@ -81,7 +88,8 @@ def test_every_named_optimiser_learns_without_a_rate(optimizer):
     found = train(generator(), TARGET, optimizer=optimizer, max_steps=150, decay="tail", **QUIET)
     assert found.status == "out of steps"
     assert found.n_steps == len(found.losses) == 150
-    assert found.losses[-20:].mean() < 0.5 * found.losses[:5].mean()
+    assert found.losses[-20:].mean() < 0.5 * untrained()
+    assert found.losses[-20:].mean() < 0.85 * found.losses[:5].mean()  # calibrated, not yet trained
 
 
 def test_a_translator_carries_one_set_to_another():
@@ -195,7 +203,7 @@ def test_gradients_are_clipped():
 def test_half_precision_learns():
     network = Generator(5, noise=3, hidden=(16,), generator=0)
     found = train(network, TARGET.float(), precision="bf16", max_steps=60, **QUIET)
-    assert found.losses[-10:].mean() < 0.5 * found.losses[:3].mean()
+    assert found.losses[-10:].mean() < 0.5 * untrained()
     assert next(network.parameters()).dtype == torch.float32
 
 
@@ -361,7 +369,8 @@ def test_ascents_amplify_rounding(variant, amplifies):
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.mul_(1 + nudge)
-        return train(network, target, variant, max_steps=100, batch=64, progress_bar=False).losses
+        how = {"optimizer": "adam", "lr": 0.01, "batch": 64, "progress_bar": False}
+        return train(network, target, variant, max_steps=100, **how).losses
 
     apart = (losses(1e-13) / losses(0.0) - 1).abs()
     assert apart[:10].max() < 1e-9

@@ -19,6 +19,7 @@ from slicewise.distance.displacement import displaced_gradient
 from slicewise.distance.objective import Objective
 from slicewise.distance.pricing import differentiated, priced
 from slicewise.distance.request import Prepared
+from slicewise.laws import Law
 from slicewise.parts import weights_for
 from slicewise.problem import Problem, State
 from slicewise.sampling import Generators
@@ -69,7 +70,7 @@ def held_for(
             along = (moves * gradient).sum(dim=(-2, -1))
             factor = torch.where(size > 0, along / torch.where(size > 0, size, 1), 0)
             weights, gradient = weights * factor.unsqueeze(-1), moves
-        return held_loss(problem, slices, weights, value, gradient, sought=recipe.seeks_slices)
+        return held_loss(problem, slices, weights, value, gradient)
 
 
 def held_weights(recipe: Recipe, problem: Problem, slices: Tensor, objective: Objective) -> Tensor:
@@ -144,23 +145,21 @@ class Tape:
     Attributes:
         calls: What was recorded.
         playing: Whether a second pass is being made.
-        trial: The length of the step that the second pass makes on trial.
+        rehearsing: Whether the pass is made for what it compares alone: losses draw what they will draw again, and
+            learn nothing.
         curvature: Of a second pass: the curvature of all losses together along the change of their samples, plans held,
             which is the tangent of the samples if they have one; None if a loss could not be held.
-        expected: The same as slices drawn afresh would show it on average.
-        bent: The same times the odds that outputs bend on the way: 0 if they are linear in the step.
+        compared: Of either pass: what was compared, loss by loss, with all that it depends on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, rehearsing: bool = False) -> None:
         self.calls: list[Call] = []
-        self.playing = False
+        self.playing, self.rehearsing = False, rehearsing
         self.loss_scale: float | Tensor = (
             1.0  # what the loss was multiplied by before it was differentiated
         )
-        self.trial: Tensor | None = None
         self.curvature: Tensor | None = None
-        self.bent: Tensor | None = None
-        self.expected: Tensor | None = None
+        self.compared: list[tuple[Tensor, Tensor | Law]] = []
         self._played = 0
 
     @property
@@ -182,15 +181,11 @@ class Tape:
         self.calls.append(call)
         return call
 
-    def add_curvatures(
-        self, call: Call, along: Tensor | None, bent: Tensor | None, expected: Tensor | None
-    ) -> None:
-        """Add what one loss of a second pass curves, each of the shape of its value."""
+    def add_curvature(self, call: Call, curvature: Tensor) -> None:
+        """Add what one loss of a second pass curves, of the shape of its value."""
         for upstream in call.upstream[:1]:
-            weight = upstream / self.loss_scale
-            self.curvature = _more(self.curvature, along, weight)
-            self.bent = _more(self.bent, bent, weight)
-            self.expected = _more(self.expected, expected, weight)
+            more = (curvature * (upstream / self.loss_scale).to(curvature)).sum()
+            self.curvature = more if self.curvature is None else self.curvature + more
 
     def next(self, loss: nn.Module) -> Call:
         """The call that belongs to the next loss of a second pass.
@@ -209,13 +204,6 @@ class Tape:
         """Refuse a second pass that computed fewer losses than the first."""
         if self._played != len(self.calls):
             raise OtherLosses()
-
-
-def _more(before: Tensor | None, more: Tensor | None, weight: Tensor) -> Tensor | None:
-    if more is None:
-        return before
-    found = (more * weight.to(more)).sum()
-    return found if before is None else before + found
 
 
 class _InUse(threading.local):
@@ -237,9 +225,9 @@ def tape_in_use() -> Tape | None:
 
 
 @contextmanager
-def recording() -> Iterator[Tape]:
-    """Record the losses of a forward pass."""
-    tape = Tape()
+def recording(*, rehearsing: bool = False) -> Iterator[Tape]:
+    """Record the losses of a forward pass, which may be one that is made again afterwards."""
+    tape = Tape(rehearsing=rehearsing)
     _in_use.tapes.append(tape)
     try:
         yield tape
@@ -251,7 +239,7 @@ def recording() -> Iterator[Tape]:
 def playing(tape: Tape) -> Iterator[None]:
     """Let the losses of a second forward pass be those that were recorded, with slices and plans held."""
     tape.playing, tape._played = True, 0
-    tape.curvature = tape.bent = tape.expected = None
+    tape.curvature, tape.compared = None, []
     _in_use.tapes.append(tape)
     try:
         yield

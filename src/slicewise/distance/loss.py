@@ -302,6 +302,7 @@ class SlicedWasserstein(_KeepsLearner):
         generator = self.generator if generator is None else generator
         tape, call = tape_in_use(), None
         if tape is not None:
+            tape.compared.append((x, y.y if isinstance(y, Target) else y))
             if tape.playing:
                 call = tape.next(self)
                 if tape.can_be_held:
@@ -404,15 +405,18 @@ class SlicedWasserstein(_KeepsLearner):
             state = self._state_for(problem) if learns else None
             tape = tape_in_use()
             before = None if tape is None else Before.of(state, generator)
+            again = call.before if call is not None else None
+            if tape is not None and tape.rehearsing:
+                again = before
             with contextlib.ExitStack() as same:
-                if call is not None:
-                    state = same.enter_context(call.before.again())
+                if again is not None:
+                    state = same.enter_context(again.again())
                 ready = prepare(self.recipe, problem, generator, given, state=state)
             noted = None
             if tape is not None and before is not None and call is None:
                 can_be_held = self._can_be_held(problem)
                 noted = tape.note(self, problem, ready.slices, before, can_be_held=can_be_held)
-            if ready.state is not None and call is None:
+            if ready.state is not None and again is None:
                 self._keep(ready.state if self.terms is None else self.terms.agreed(ready.state))
             if self.scale == "displacement":
                 value = displaced(self.recipe, problem, ready.slices)
@@ -421,8 +425,8 @@ class SlicedWasserstein(_KeepsLearner):
             if self.scale == "subspace" and self.subspace_dim is None:
                 self.subspace_dim = self._estimated(ready.problem.original)
             value = self._scaled(value, ready.problem.original.d)
-        again = tape is None and self.terms is None and self.scale != "displacement"
-        check_value(value, problem, self.objective if again else None)
+        may_repeat = tape is None and self.terms is None and self.scale != "displacement"
+        check_value(value, problem, self.objective if may_repeat else None)
         value = self._reduced(value)
         if noted is not None and value.requires_grad:
             value.register_hook(lambda gradient: noted.upstream.append(gradient.detach()))
@@ -447,8 +451,8 @@ class SlicedWasserstein(_KeepsLearner):
         def of_loss(one_each: Tensor) -> Tensor:
             return self._reduced(self._scaled(one_each, x.shape[-1]))
 
-        value, *found = held.ahead(x, tape.trial)
-        tape.add_curvatures(call, *(None if one is None else of_loss(one) for one in found))
+        value, curvature = held.ahead(x)
+        tape.add_curvature(call, of_loss(curvature))
         return of_loss(value)
 
     def _over_ranks(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from slicewise.distance import Tape, playing, recording
+from slicewise.optim.calibration import Compared, calibrate
 from slicewise.optim.ranks import (
     FailedElsewhereError,
     Together,
@@ -25,13 +26,12 @@ from slicewise.optim.trial import (
     N_AVERAGED,
     Ahead,
     Derivatives,
-    Measured,
     Randomness,
     measured_curvature,
     modules_with,
     untouched,
 )
-from slicewise.optim.walker import Walker, half_decay
+from slicewise.optim.walker import Walker
 from slicewise.support import check_choice, check_count, check_number
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ _log = logging.getLogger("slicewise")
 Direction = Literal["adam", "momentum", "gradient"]
 HowDerived = Literal["auto", "forward", "difference"]
 Closure = Callable[[], Tensor]
+# A scheduler may let steps be 0; the curvature is still measured along some way.
+_LEAST_TRIAL = 1e-3
 
 
 class Computed(torch.optim.Optimizer):
@@ -94,6 +96,7 @@ class Computed(torch.optim.Optimizer):
         total_steps: int | None = None,
         derivatives: HowDerived = "auto",
         max_norm: float | None = None,
+        calibrate_outputs: bool = True,
         group: ProcessGroup | Literal[False] | None = None,
     ) -> None:
         check_choice("derivatives", derivatives, ("auto", "forward", "difference"))
@@ -119,6 +122,7 @@ class Computed(torch.optim.Optimizer):
         )
         self.walker = Walker(self.parameters, direction, bounded=total_steps is not None)
         self.n_steps = 0
+        self.calibrate, self._has_begun = calibrate_outputs, False
         self._passes: list[_Pass] = []
         self._norm: Tensor | None = None  # of the gradient as `backward` left it
         # The modules of the parameters, once they were looked for.
@@ -166,24 +170,24 @@ class Computed(torch.optim.Optimizer):
                 "optimizer.backward(closure) before"
             )
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
-        factor_of = {id(p): one["factor"] for one in self.param_groups for p in one["params"]}
         # What takes no part in the loss, or was frozen since, does not move.
-        factors = [0.0 if p.grad is None else factor_of[id(p)] for p in self.parameters]
+        pairs = zip(self.parameters, self._factors(), strict=True)
+        factors = [0.0 if p.grad is None else factor for p, factor in pairs]
         gradients, steepness = self._clipped(gradients)
         walker = self.walker
         walker.turn(gradients, self.n_steps, factors=factors, steepness=steepness)
+        shrink = float(self.param_groups[0]["lr"])
+        if self.total_steps is not None:
+            shrink *= max(0.0, 1 - self.n_steps / self.total_steps)
         if all(one.tape is not None for one in self._passes):
             if self.n_steps == 0:
                 self._check_repeatable()
-            trial = walker.trial()
+            trial = walker.trial(max(shrink, _LEAST_TRIAL))
             walker.measure(self._curvature(trial), trial)
-        shrink = float(self.param_groups[0]["lr"])
-        if self.total_steps is not None:
-            shrink *= half_decay(min(1.0, self.n_steps / self.total_steps))
-            if self.n_steps == self.total_steps:
-                _log.warning(
-                    "all of total_steps = %d are made: further steps move nothing", self.total_steps
-                )
+        if self.n_steps == self.total_steps:
+            _log.warning(
+                "all of total_steps = %d are made: further steps move nothing", self.total_steps
+            )
         walker.move(self.n_steps, shrink)
         total = torch.stack([one.value for one in self._passes]).sum()
         self.n_steps += 1
@@ -207,16 +211,40 @@ class Computed(torch.optim.Optimizer):
         self._norm = self._gradient_norm() / (1.0 if scaler is None else scaler.get_scale())
         return made.value
 
+    def _begin(self, closure: Closure) -> None:
+        """Before the first step: let outputs have the scale of what they are compared with, and take sizes of weights."""
+        self._has_begun = True
+        if not self.calibrate or self._is_sharded:
+            self.walker.begin()
+            return
+        randomness = Randomness(self.parameters[0].device)
+
+        def evaluate() -> list[Compared]:
+            same = (randomness.again(), untouched(self._modules), recording(rehearsing=True))
+            with same[0], same[1], same[2] as tape:
+                closure()
+            pairs = tape.compared
+            return [
+                Compared(x, y) for x, y in pairs if isinstance(y, Tensor) and not y.requires_grad
+            ]
+
+        moves = [i for i, factor in enumerate(self._factors()) if factor]
+        movable = [self.parameters[i] for i in moves]
+        with _own_backward_named():
+            found = calibrate(evaluate, movable, mean=self._together.mean)
+        self.walker.begin({moves[i]: scale for i, scale in found.items()})
+
+    def _factors(self) -> list[float]:
+        """How much further each parameter moves than others."""
+        factors = {id(p): one["factor"] for one in self.param_groups for p in one["params"]}
+        return [factors[id(p)] for p in self.parameters]
+
     def _differentiated(self, closure: Closure, scaler: GradScaler | None) -> _Pass:
+        if not self._has_begun:
+            self._begin(closure)
         made, loss = _Pass.make(closure, self._measures, self.parameters[0].device)
-        try:
+        with _own_backward_named():
             (loss if scaler is None else scaler.scale(loss)).backward()
-        except RuntimeError as wrong:
-            if "second time" not in str(wrong):
-                raise
-            raise ValueError(
-                "the closure has called backward itself: let it compute and return the loss alone"
-            ) from wrong
         if scaler is not None and made.tape is not None:
             made.tape.loss_scale = scaler.get_scale()
         if all(p.grad is None for p in self.parameters):
@@ -230,7 +258,7 @@ class Computed(torch.optim.Optimizer):
     def _check_repeatable(self) -> None:
         """Compute the losses once more, at the same weights: they have to be the same."""
         with torch.no_grad():
-            again = self._again(None).value
+            again = self._again().value
         before = torch.stack([one.value for one in self._passes]).sum()
         if bool((again - before).abs() > 0.01 * before.abs()):
             raise ValueError(
@@ -269,13 +297,13 @@ class Computed(torch.optim.Optimizer):
 
     @property
     def length(self) -> Tensor:
-        """The length of the last step: by how much the direction was multiplied."""
+        """The length of the last step: the share of their size that it changed weights by, at most."""
         return self.walker.length
 
     @property
-    def signal(self) -> Tensor:
-        """The part of the slope that is not noise of the batch, as estimated: between 0 and 1."""
-        return self.walker.signal
+    def limit(self) -> Tensor:
+        """t*, the length at which the loss of a batch is least along the direction: no step is longer."""
+        return self.walker.limit
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next step depends on, but the parameters."""
@@ -317,6 +345,7 @@ class Computed(torch.optim.Optimizer):
                     mine.copy_(given)
             self.walker.load(walker["numbers"])
         self.n_steps = walker["n_steps"]
+        self._has_begun = self._has_begun or self.n_steps > 0
 
     @property
     def _modules(self) -> list[nn.Module]:
@@ -361,8 +390,8 @@ class Computed(torch.optim.Optimizer):
             steepness = steepness / factor
         return gradients, steepness
 
-    def _curvature(self, trial: Tensor) -> Measured:
-        def measure(forward: bool) -> Measured:
+    def _curvature(self, trial: Tensor) -> Tensor:
+        def measure(forward: bool) -> Tensor:
             if forward:
                 return self._measured_forward(trial)
             return self._measured(trial, self._together.mean, forward=False)
@@ -371,7 +400,7 @@ class Computed(torch.optim.Optimizer):
             return self._derivatives.measured(measure)
         return measure(False)
 
-    def _measured_forward(self, trial: Tensor) -> Measured:
+    def _measured_forward(self, trial: Tensor) -> Tensor:
         """Measure by forward derivatives; where one process has none, all of them fail alike."""
         have_met = False
 
@@ -390,29 +419,30 @@ class Computed(torch.optim.Optimizer):
 
     def _measured(
         self, trial: Tensor, mean: Callable[[Tensor], Tensor], *, forward: bool
-    ) -> Measured:
+    ) -> Tensor:
         before = torch.stack([one.value for one in self._passes]).sum()
         given = (self.walker, self.parameters, self._again, before, trial)
         with self._gathered_anew():
             return measured_curvature(*given, forward=forward, mean=mean)
 
-    def _again(self, trial: Tensor | None) -> Ahead:
+    def _again(self) -> Ahead:
         """The losses at the weights of now, slices and plans held."""
         with contextlib.ExitStack() as same:
             same.enter_context(untouched(self._modules))
             if self._needs_grad:
                 same.enter_context(torch.enable_grad())
             try:
-                found = [one.again(trial) for one in self._passes]
+                found = [one.again() for one in self._passes]
             except RuntimeError as wrong:
                 if self._needs_grad or "does not require grad" not in str(wrong):
                     raise
                 # The closure differentiates something itself, such as a penalty on gradients.
                 self._needs_grad, self._derivatives.forward = True, False
                 with torch.enable_grad():
-                    found = [one.again(None) for one in self._passes]
-        values, *others = zip(*found, strict=True)
-        return Ahead(torch.stack(values).sum(), *map(_sum, others))
+                    found = [one.again() for one in self._passes]
+        known = [one.curvature for one in found if one.curvature is not None]
+        value = torch.stack([one.value for one in found]).sum()
+        return Ahead(value, torch.stack(known).sum() if known else None)
 
 
 class _Pass:
@@ -442,22 +472,29 @@ class _Pass:
     def can_be_held(self) -> bool:
         return self.tape is not None and self.tape.can_be_held
 
-    def again(self, trial: Tensor | None) -> Ahead:
+    def again(self) -> Ahead:
         """The loss at the weights of now, slices and plans held; generators stay as they are."""
         tape, randomness = self.tape, self._randomness
         assert tape is not None
         assert randomness is not None
-        tape.trial = trial
         losses = [call.loss for call in tape.calls]
         with randomness.again(), untouched(losses), playing(tape):
             loss = self._closure()
         tape.check_played()
-        return Ahead(loss, tape.curvature, tape.bent, tape.expected)
+        return Ahead(loss, tape.curvature)
 
 
-def _sum(some: Sequence[Tensor | None]) -> Tensor | None:
-    known = [one for one in some if one is not None]
-    return torch.stack(known).sum() if known else None
+@contextmanager
+def _own_backward_named() -> Iterator[None]:
+    """Say what is wrong with a closure that has differentiated its loss already."""
+    try:
+        yield
+    except RuntimeError as wrong:
+        if "second time" not in str(wrong):
+            raise
+        raise ValueError(
+            "the closure has called backward itself: let it compute and return the loss alone"
+        ) from wrong
 
 
 def _scalar(loss: object) -> Tensor:

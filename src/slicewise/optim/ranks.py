@@ -36,17 +36,21 @@ class Shards:
         for i, parameter in enumerate(parameters):
             self._alike.setdefault(_groups_of(parameter), []).append(i)
 
-    def sum(self, parts: Tensor) -> Tensor:
-        """The sum of numbers, one for each parameter, those of shards added over ranks first."""
+    def each(self, parts: Tensor) -> Tensor:
+        """Numbers, one for each parameter, those of shards added over ranks."""
         import torch.distributed as dist
 
-        total = torch.zeros((), dtype=parts.dtype, device=parts.device)
+        whole = parts.clone()
         for groups, which in self._alike.items():
-            some = parts[which].sum()
+            some = parts[which]
             for group in groups:
                 dist.all_reduce(some, group=group)
-            total = total + some
-        return total
+            whole[which] = some
+        return whole
+
+    def sum(self, parts: Tensor) -> Tensor:
+        """The sum of numbers, one for each parameter, those of shards added over ranks first."""
+        return self.each(parts).sum()
 
 
 def _groups_of(parameter: Tensor) -> tuple[Any, ...]:

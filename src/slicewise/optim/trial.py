@@ -20,7 +20,7 @@ _log = logging.getLogger("slicewise")
 # torch has one level of dual numbers for all threads.
 _one_at_a_time = threading.RLock()
 # How many numbers of a measurement are averaged over ranks.
-N_AVERAGED = 4
+N_AVERAGED = 2
 
 
 class Ahead(NamedTuple):
@@ -29,18 +29,6 @@ class Ahead(NamedTuple):
     value: Tensor  # (*runs,), dual if it was differentiated forward
     # With plans held, along the tangent of outputs, or along their change if they have none; None if it is not known.
     curvature: Tensor | None
-    bent: Tensor | None  # the same times the odds that outputs bend on the way
-    expected: Tensor | None  # the same along the tangent, as slices drawn afresh would show it
-
-
-class Measured(NamedTuple):
-    """What one more forward pass tells about a direction; one number for each run."""
-
-    curvature: Tensor  # of the loss along the direction
-    bend: Tensor | None  # how far outputs are from linear in the step, between 0 and 1
-    expected: (
-        Tensor | None
-    )  # the curvature that the next batch is expected to have along the direction
 
 
 class NoForwardDerivative(NotImplementedError):
@@ -58,9 +46,7 @@ class Derivatives:
     def __init__(self, *, forward: bool = True, may_fall_back: bool = True) -> None:
         self.forward, self.may_fall_back = forward, may_fall_back
 
-    def measured(
-        self, measure: Callable[[bool], Measured], *, tried_twice: bool = True
-    ) -> Measured:
+    def measured(self, measure: Callable[[bool], Tensor], *, tried_twice: bool = True) -> Tensor:
         """Measure, by differences where there are no forward derivatives.
 
         Args:
@@ -87,13 +73,13 @@ class Derivatives:
 def measured_curvature(
     walker: Walker,
     parameters: Sequence[Tensor],
-    evaluate: Callable[[Tensor], Ahead],
+    evaluate: Callable[[], Ahead],
     before: Tensor,
     trial: Tensor,
     *,
     forward: bool,
     mean: Callable[[Tensor], Tensor] = lambda number: number,
-) -> Measured:
+) -> Tensor:
     """Measure the second derivative of a loss along the direction of a walker, by one more forward pass.
 
     At weights θ + s u the loss has the slope L′(s), which forward-mode differentiation gives, and the curvature is
@@ -104,20 +90,20 @@ def measured_curvature(
     Args:
         walker: Has the direction u and the slope −L′(0).
         parameters: The network's, in the order of the walker's; moved on trial and put back.
-        evaluate: Computes the loss after a step of the length it is given.
+        evaluate: Computes the loss at the weights as they are then.
         before: The loss L(0), (*runs,).
         trial: The length s, (*runs,).
         forward: Whether to differentiate forward.
         mean: Averages numbers over ranks, (`N_AVERAGED`, *runs); called once, at the end.
 
     Returns:
-        The curvature, and how much outputs bend on the way if that is known.
+        The curvature, (*runs,).
 
     Raises:
         NoForwardDerivative: With `forward`, if an operation has no forward derivative.
     """
     with torch.no_grad(), _moved(walker, parameters, trial, forward=forward):
-        found = _evaluated(evaluate, trial, forward=forward)
+        found = _evaluated(evaluate, forward=forward)
         slope = walker.slope()
         if forward:
             value, tangent = forward_ad.unpack_dual(found.value)
@@ -127,26 +113,17 @@ def measured_curvature(
             ahead = torch.where(value.isfinite(), tangent.float(), torch.inf)
         else:
             ahead = (found.value - before).detach().float()
-        others = (found.curvature, found.bent, found.expected)
-        known = [torch.zeros_like(slope) if one is None else one.float() for one in others]
-        ahead, *known = mean(torch.stack([ahead, *known])).unbind(0)
-        least, bent, expected = (one.clamp(min=0) for one in known)
+        known = torch.zeros_like(slope) if found.curvature is None else found.curvature.float()
+        ahead, known = mean(torch.stack([ahead, known])).unbind(0)
+        least = known.clamp(min=0)
         if not forward:
-            return Measured(
-                torch.maximum(2 * (ahead + slope * trial), least) / trial.square(), None, None
-            )
-        curvature = torch.maximum((ahead + slope) / trial, least)
-        if found.bent is None or found.expected is None:
-            return Measured(curvature, None, None)
-        both = bent + least
-        bend = torch.where(both > 0, bent / torch.where(both > 0, both, 1), 0).sqrt()
-        # What a network and other terms curve beyond the slices, the next batch sees as well.
-        return Measured(curvature, bend, curvature - least + expected.minimum(least))
+            return torch.maximum(2 * (ahead + slope * trial), least) / trial.square()
+        return torch.maximum((ahead + slope) / trial, least)
 
 
-def _evaluated(evaluate: Callable[[Tensor], Ahead], trial: Tensor, *, forward: bool) -> Ahead:
+def _evaluated(evaluate: Callable[[], Ahead], *, forward: bool) -> Ahead:
     try:
-        return evaluate(trial)
+        return evaluate()
     except (RuntimeError, NotImplementedError) as wrong:
         missing = any(words in str(wrong) for words in ("forward AD", "forward mode AD"))
         if forward and missing:

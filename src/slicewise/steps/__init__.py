@@ -9,13 +9,10 @@ Imports `support`, `transport`, `problem`, `parts`. Used by `distance` (displace
 
 from slicewise.steps.held import HeldLoss, held_loss
 from slicewise.steps.lengths import (
-    BOUNDED,
-    UNBOUNDED,
+    SHARE,
     LengthState,
-    Share,
     StepLength,
     best_length,
-    settled_share,
 )
 from slicewise.steps.rules import (
     RULES,
@@ -47,9 +44,8 @@ from slicewise.steps.theory import (
 )
 
 __all__ = [
-    "BOUNDED",
     "RULES",
-    "UNBOUNDED",
+    "SHARE",
     "Cauchy",
     "Constant",
     "HeldLoss",
@@ -57,7 +53,6 @@ __all__ = [
     "Polyak",
     "Pull",
     "Rule",
-    "Share",
     "StepLength",
     "Tempered",
     "TraceRatio",
@@ -76,7 +71,6 @@ __all__ = [
     "rate_of_step",
     "root_floor",
     "rule_for",
-    "settled_share",
     "stability_limit",
     "step_of_rate",
     "step_on_lines",

@@ -11,11 +11,6 @@ from torch.autograd import forward_ad
 from slicewise.problem import Problem
 from slicewise.transport import project
 
-# Changes of outputs below this share of their size are not looked at for being straight.
-_NOTICED = 0.05
-# The largest share of a change that counts as bent, so that its odds are finite.
-_MOST = 0.999
-
 
 @dataclass(frozen=True, eq=False)
 class HeldLoss:
@@ -35,7 +30,6 @@ class HeldLoss:
         gradient: Its gradient there, (*batch, n, d), slice weights differentiated if the loss does so.
         slices: Directions, (*batch, L, d).
         curvatures: Second derivatives along the slices, (*batch, L, n) or broadcastable to it.
-        sought: Whether slices were sought that make the loss large, not drawn.
     """
 
     x: Tensor
@@ -43,7 +37,6 @@ class HeldLoss:
     gradient: Tensor
     slices: Tensor
     curvatures: Tensor
-    sought: bool = False
 
     def __call__(self, x: Tensor) -> Tensor:
         """Compute the held loss at samples x (*batch, n, d); return (*batch,)."""
@@ -51,25 +44,21 @@ class HeldLoss:
         along = (self.gradient * change).sum(dim=(-2, -1))
         return self.value + along + 0.5 * self.curvature(change)
 
-    def ahead(
-        self, x: Tensor, trial: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    def ahead(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the held loss where a network's step ends, and how the step curves it.
 
         Args:
             x: Samples after the step, (*batch, n, d), with their tangent along the direction of the step if they are
                 dual.
-            trial: The length of the step, one number or (*batch,). Only used with a tangent.
 
         Returns:
-            The value (*batch,), dual if x is; the curvature along the tangent, or along the whole change if there is
-            none; and, with a tangent, that curvature times the odds that outputs bend (`_bend`), and the curvature that
-            slices drawn afresh would show.
+            The value (*batch,), dual if x is; and the curvature along the tangent, or along the whole change if there
+            is none, (*batch,).
         """
         end, tangent = forward_ad.unpack_dual(x)
         change = end.to(self.x.dtype) - self.x
-        if tangent is None or trial is None:
-            return self(end), self.curvature(change), None, None
+        if tangent is None:
+            return self(end), self.curvature(change)
         tangent = tangent.to(self.x.dtype)
         # The tangent of the value by hand: torch would go through it operation by operation.
         seen, ahead = project(change, self.slices), project(tangent, self.slices)
@@ -77,41 +66,8 @@ class HeldLoss:
         value = value + 0.5 * (self.curvatures * seen.square()).sum(dim=(-2, -1))
         slope = (self.gradient * tangent).sum(dim=(-2, -1))
         slope = slope + (self.curvatures * seen * ahead).sum(dim=(-2, -1))
-        mean = seen / (trial[..., None, None] if trial.dim() else trial)
         curvature = (self.curvatures * ahead.square()).sum(dim=(-2, -1))
-        bent = curvature * self._bend(seen, mean, ahead)
-        expected = curvature if self.sought else self.expected(tangent)
-        return forward_ad.make_dual(value, slope), curvature, bent, expected
-
-    def _bend(self, seen: Tensor, mean: Tensor, ahead: Tensor) -> Tensor:
-        """How far outputs are from linear in a step, as odds (*batch,), from what the slices see (*batch, L, n) of it.
-
-        It is the mean over samples of the distance between their mean change and that at its end. Each sample counts
-        alike: outputs that a sigmoid has flattened hardly move, and would not be noticed in a sum of squares.
-        """
-
-        def each(some: Tensor) -> Tensor:
-            return (self.curvatures * some.square()).sum(dim=-2)
-
-        off, straight = each(mean - ahead), each(ahead)
-        both = off + straight
-        # Outputs that hardly change cannot bend much, and their differences may be rounding errors.
-        moved = each(seen) > _NOTICED**2 * each(project(self.x, self.slices))
-        share = torch.where(moved & (both > 0), off / torch.where(both > 0, both, 1), 0)
-        bend = share.sqrt().mean(dim=-1).square().clamp(max=_MOST)
-        return bend / (1 - bend)
-
-    def expected(self, change: Tensor) -> Tensor:
-        """Compute the second derivative along a change that slices found afresh would show on average; return (*batch,).
-
-        A change that was made to suit these slices is steeper along them than along others. Uniform slices see |δ|²/d
-        of any change on average. A loss whose slices are sought is the largest over all slices: it lies above the one
-        with slices held and touches it here, so that it curves at least as much.
-        """
-        if self.sought:
-            return self.curvature(change)
-        each = (change * change).sum(dim=-1).unsqueeze(-2)  # (*batch, 1, n)
-        return (self.curvatures * each).sum(dim=(-2, -1)) / change.shape[-1]
+        return forward_ad.make_dual(value, slope), curvature
 
     def curvature(self, change: Tensor) -> Tensor:
         """Compute the second derivative along a change of the samples (*batch, n, d); return (*batch,).
@@ -129,8 +85,6 @@ def held_loss(
     weights: Tensor,
     value: Tensor,
     gradient: Tensor,
-    *,
-    sought: bool = False,
 ) -> HeldLoss:
     """Expand a loss around the samples of a problem.
 
@@ -140,7 +94,6 @@ def held_loss(
         weights: Derivative of the loss in the cost of each slice, slice weights held, (*batch, L).
         value: The loss, (*batch,).
         gradient: Its gradient in x, (*batch, n, d).
-        sought: Whether slices were sought that make the loss large.
 
     Returns:
         The loss with plans held.
@@ -156,7 +109,7 @@ def held_loss(
     curvatures = problem.p * weights.abs().unsqueeze(-1) * masses
     if problem.p != 2:
         curvatures = curvatures * curvature_on_lines(problem, slices)
-    return HeldLoss(problem.x, value, gradient, slices, curvatures, sought)
+    return HeldLoss(problem.x, value, gradient, slices, curvatures)
 
 
 def curvature_on_lines(problem: Problem, slices: Tensor) -> Tensor:

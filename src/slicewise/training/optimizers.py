@@ -157,8 +157,9 @@ class ComputedOptimizer(torch.optim.Optimizer):
         some = list(parameters)
         super().__init__(some, {"lr": "auto", "kind": kind})
         weights = [as_one(some)] if stacked else some
+        shapes = [tuple(p.shape[1:]) for p in some] if stacked else None
         direction = "gradient" if kind == "sgd" else kind
-        self.walker = Walker(weights, direction, stacked=stacked, largest=largest)
+        self.walker = Walker(weights, direction, shapes=shapes, largest=largest)
 
     @property
     def alive(self) -> Tensor | None:
@@ -174,10 +175,10 @@ class ComputedOptimizer(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up what `state_dict` gave, in the tensors that are there."""
         state = state_dict["state"]
-        self.walker.load(state["numbers"])
         for name, tensors in self.walker.state.items():
             for mine, given in zip(tensors, state[name], strict=True):
                 mine.copy_(given)
+        self.walker.load(state["numbers"])
 
 
 def as_one(parameters: Sequence[Tensor]) -> Tensor:

@@ -30,10 +30,11 @@ from slicewise.flows import (
 )
 from slicewise.optim import (
     Ahead,
+    Compared,
     Derivatives,
-    Measured,
     Randomness,
     Walker,
+    calibrate,
     measured_curvature,
     untouched,
 )
@@ -54,6 +55,8 @@ from slicewise.transport import project, sorted_lines
 
 # No more bytes of the target than this are gathered and sorted ahead of a graph of steps.
 _MAX_BYTES_AHEAD = 2**30
+# Rows by which outputs are calibrated, in whole batches, of which there are at most so many.
+_ROWS_CALIBRATED, _MOST_DRAWS = 1024, 32
 
 
 class _Found(NamedTuple):
@@ -126,9 +129,26 @@ class Trainer:
 
     def step(self) -> Tensor:
         """Make the next step; return the loss (R,) before it."""
+        if self.walker is not None and self.n_steps == 0:
+            self._begin(self.walker)
         total = max(self.settings.max_steps, self.n_steps + 1)
         moment = Instant(self.n_steps, total)
         return self.take_step(self.n_steps, moment, self.batches.draw(self.n_steps), 0)
+
+    def _begin(self, walker: Walker) -> None:
+        """Before the first step: let outputs have the scale of the target, and take sizes of weights."""
+        some = range(min(_MOST_DRAWS, -(-_ROWS_CALIBRATED // self.settings.batch)))
+        pairs = [self.batches.select(self.batches.draw(t), 0) for t in some]
+        given, real = (torch.cat(rows, dim=-2) for rows in zip(*pairs, strict=True))
+        randomness = Randomness(given.device)
+
+        def evaluate() -> list[Compared]:
+            with randomness.again(), untouched(self.network.modules()):
+                return [Compared(self._forward(given), real)]
+
+        walker.begin(calibrate(evaluate, self.parameters, stacked=self.stacked))
+        if self.ema_weights is not None:
+            self.ema_weights = [p.detach().clone() for p in self.parameters]
 
     def slices_ahead(self, draws: StepDraws, steps: Tensor) -> PredrawnSlices | None:
         """Slices of consecutive steps that depend on no samples, and the target's batches sorted along them."""
@@ -171,19 +191,19 @@ class Trainer:
             factor = clip(there, self.settings.clip, stacked=self.stacked)
         if self.walker is not None:
             self._turn(self.walker, slopes, place, 1 / factor)
+            decay = self.settings.decay
+            shrink = 1.0 if decay is None else moment.of(decay)
             if measures:
                 with contextlib.ExitStack() as same:
                     same.enter_context(untouched(self.network.modules()))
                     if randomness is not None:
                         same.enter_context(randomness.again())
 
-                    def again(trial: Tensor) -> Ahead:
-                        made = self._forward(given)
-                        return self._loss_again(made, trial, problem, found, t, known)
+                    def again() -> Ahead:
+                        return self._loss_again(self._forward(given), problem, found, t, known)
 
-                    self._measure(self.walker, again, value, t)
-            decay = self.settings.decay
-            self.walker.move(place, 1.0 if decay is None else moment.of(decay))
+                    self._measure(self.walker, again, value, t, shrink)
+            self.walker.move(place, shrink)
         else:
             for parameter, slope in zip(self.parameters, slopes, strict=True):
                 parameter.grad = slope
@@ -248,7 +268,6 @@ class Trainer:
     def _loss_again(
         self,
         made: Tensor,
-        trial: Tensor,
         problem: Problem,
         found: _Found,
         t: int | Tensor,
@@ -262,7 +281,7 @@ class Trainer:
                 other = dataclasses.replace(problem, x=x)
                 ready = prepare_step(recipe, other, self.seeds, t, known)
                 value = weigh(recipe, ready.problem, ready.slices, settings.objective)[0]
-                others: tuple[Tensor | None, ...] = (None, None, None)
+                curvature = None
             else:
                 if settings.scale == "displacement":
                     held = held_for(
@@ -270,19 +289,11 @@ class Trainer:
                     )
                 else:
                     weights = held_weights(recipe, problem, found.slices, settings.objective)
-                    held = held_loss(
-                        problem,
-                        found.slices,
-                        weights,
-                        found.value,
-                        found.gradient,
-                        sought=recipe.seeks_slices,
-                    )
-                value, *rest = held.ahead(x, trial)
-                others = tuple(rest)
+                    held = held_loss(problem, found.slices, weights, found.value, found.gradient)
+                value, curvature = held.ahead(x)
         if self.stacked:
-            return Ahead(value, *others)
-        return Ahead(value.squeeze(0), *(None if one is None else one.squeeze(0) for one in others))
+            return Ahead(value, curvature)
+        return Ahead(value.squeeze(0), None if curvature is None else curvature.squeeze(0))
 
     def _turn(
         self,
@@ -302,16 +313,17 @@ class Trainer:
     def _measure(
         self,
         walker: Walker,
-        again: Callable[[Tensor], Ahead],
+        again: Callable[[], Ahead],
         value: Tensor,
         t: int | Tensor,
+        shrink: float | Tensor,
     ) -> None:
         """Measure how the loss curves along the walker's direction."""
-        trial = walker.trial()
+        trial = walker.trial(shrink)
         before = value if self.stacked else value.squeeze(0)
         given = (walker, self.parameters, again, before, trial)
 
-        def measure(forward: bool) -> Measured:
+        def measure(forward: bool) -> Tensor:
             return measured_curvature(*given, forward=forward)
 
         walker.measure(self._derivatives.measured(measure, tried_twice=isinstance(t, int)), trial)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from slicewise.distance import Objective, Scale, recipe_for
-from slicewise.optim import half_decay
 from slicewise.support import (
     Status,
     check_choice,
@@ -197,7 +196,7 @@ def train(
         scale,
         batch,
         max_steps,
-        half_decay if computed and decay is None else decay_for(decay),
+        decay_for("linear" if computed and decay is None else decay),
         clip,
         ema,
         precision,

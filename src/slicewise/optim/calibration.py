@@ -1,0 +1,313 @@
+"""Let the outputs of a network start at the mean and the spread of what they are compared with.
+
+Steps are shares of the weights, so that outputs which begin a thousand times too large or too small would take hundreds
+of them to come near the data. The last layer alone can do it at once: its weights are multiplied by one number, and its
+biases moved. Which layer that is, is read off the graph of operations that autograd keeps, and how outputs follow it (a
+sigmoid may lie between) off its derivatives, by Newton's method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+# At most so many times are outputs computed anew.
+_MOST = 16
+# Spreads that differ by less than this factor are left alone, and near which Newton's method stops.
+_CLOSE = math.log(1.1)
+# A step of Newton's method changes the logarithm of a spread by at most this, or by half where outputs bend.
+_LONGEST = math.log(1e6)
+# Outputs whose spread hardly follows the weights, as those that are mostly the input itself, are not scaled.
+_LEAST_RESPONSE = 0.5
+_TINY = 1e-30
+# Operations that show a tensor in another shape or precision.
+_VIEWS = (
+    "T",
+    "Transpose",
+    "Permute",
+    "View",
+    "UnsafeView",
+    "ReshapeAlias",
+    "Expand",
+    "Unsqueeze",
+    "Squeeze",
+    "ToCopy",
+)
+
+
+class Compared(NamedTuple):
+    """Outputs of a network, with the graph they came by, and the samples that they are compared with."""
+
+    outputs: Tensor  # (*runs, n, d)
+    target: Tensor  # (*runs, m, d)
+
+
+class _Layer(NamedTuple):
+    """The parameters of the layer that makes some outputs."""
+
+    weights: list[Tensor]
+    biases: list[Tensor]
+
+
+class _Moments(NamedTuple):
+    """How outputs and target differ, for each run."""
+
+    shift: Tensor  # of the mean, (R, 1, d)
+    noise: Tensor  # how much of the squared shift two draws of the same law would have, (R,)
+    squared_shift: Tensor  # (R,)
+    spread: Tensor  # mean variance of outputs, (R,)
+    wanted: Tensor  # of the target, (R,)
+
+    @property
+    def mismatch(self) -> Tensor:
+        """How far apart they are, (R,): 0 if mean and spread agree but for noise."""
+        off = (self.squared_shift - self.noise).clamp(min=0) / self.wanted.clamp(min=_TINY)
+        return off + self.log_ratio.square()
+
+    @property
+    def log_ratio(self) -> Tensor:
+        """By how much to change the logarithm of the standard deviation, (R,)."""
+        known = (self.spread > 0) & (self.wanted > 0)
+        ratio = torch.where(known, self.wanted, 1) / torch.where(known, self.spread, 1)
+        return 0.5 * ratio.log()
+
+
+def calibrate(
+    evaluate: Callable[[], Sequence[Compared]],
+    parameters: Sequence[Tensor],
+    *,
+    stacked: bool = False,
+    mean: Callable[[Tensor], Tensor] = lambda numbers: numbers,
+) -> dict[int, Tensor]:
+    """Move the layers that make outputs, so that these have the mean and the spread of what they are compared with.
+
+    Nothing moves that agrees already, but for the noise of the samples.
+
+    Args:
+        evaluate: Computes outputs, and what they are compared with, at the weights as they are, with gradients enabled;
+            the same samples each time.
+        parameters: Those that may be moved; in a stack each has R networks in its first dimension.
+        stacked: Whether outputs and parameters have that dimension.
+        mean: Averages numbers over ranks.
+
+    Returns:
+        The spread of what was compared, for the parameters of these layers, by their place: (R,) or ().
+    """
+    place = {id(p): i for i, p in enumerate(parameters)}
+    scales: dict[int, Tensor] = {}
+    with torch.enable_grad():
+        first = list(evaluate())
+    for k in range(len(first)):
+        layer = _last_layer(first[k].outputs, parameters)
+        if layer is None or any(place[id(p)] in scales for p in (*layer.weights, *layer.biases)):
+            continue
+
+        def outputs(k: int = k) -> Compared:
+            with torch.enable_grad():
+                return evaluate()[k]
+
+        wanted = _match(outputs, layer, stacked=stacked, mean=mean)
+        if wanted is not None:
+            scale = wanted.sqrt() if stacked else wanted.sqrt().squeeze(0)
+            scales |= {place[id(p)]: scale for p in (*layer.weights, *layer.biases)}
+    return scales
+
+
+def _match(
+    outputs: Callable[[], Compared],
+    layer: _Layer,
+    *,
+    stacked: bool,
+    mean: Callable[[Tensor], Tensor],
+) -> Tensor | None:
+    """Match the moments of one layer's outputs; return the variance of the target, (R,), or None if it has none."""
+    both = (*layer.weights, *layer.biases)
+    best = [p.detach().clone() for p in both]
+    damping: Tensor | None = None
+    least: Tensor | None = None
+    for _ in range(_MOST):
+        made, target = outputs()
+        moments = _moments(made, target, stacked=stacked, mean=mean)
+        if moments is None:
+            return None
+        mismatch = torch.where(moments.mismatch.isfinite(), moments.mismatch, torch.inf)
+        if least is None or damping is None:
+            least, damping = mismatch, torch.ones_like(mismatch)
+            better = torch.ones_like(mismatch, dtype=torch.bool)
+        else:
+            better = mismatch < least
+        damping = torch.where(better, damping, damping / 4)
+        least = torch.where(better, mismatch, least)
+        for p, kept in zip(both, best, strict=True):
+            kept.copy_(torch.where(_like(better, p, stacked=stacked), p.detach(), kept))
+        if not bool((least > _CLOSE**2).any()):
+            break
+        if not bool(better.all()):
+            _set(both, best)  # on from where it was better, by less
+            made, target = outputs()
+            moments = _moments(made, target, stacked=stacked, mean=mean)
+            assert moments is not None
+        _newton(made, moments, layer, damping, stacked=stacked, mean=mean)
+    made, target = outputs()
+    moments = _moments(made, target, stacked=stacked, mean=mean)
+    assert moments is not None
+    assert least is not None
+    better = moments.mismatch <= least
+    for p, kept in zip(both, best, strict=True):
+        kept.copy_(torch.where(_like(better, p, stacked=stacked), p.detach(), kept))
+    _set(both, best)
+    return moments.wanted
+
+
+@torch.no_grad()
+def _set(parameters: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    for parameter, value in zip(parameters, values, strict=True):
+        parameter.copy_(value)
+
+
+def _newton(
+    made: Tensor,
+    moments: _Moments,
+    layer: _Layer,
+    damping: Tensor,
+    *,
+    stacked: bool,
+    mean: Callable[[Tensor], Tensor],
+) -> None:
+    """One step of Newton's method for the mean, by the biases, and the spread, by the weights."""
+    x = _sets(made, stacked=stacked)
+    n, d = x.shape[-2:]
+    open_ = moments.mismatch > _CLOSE**2
+    factor = torch.where(open_, damping, 0)
+    by_weights: Sequence[Tensor] = ()
+    if layer.weights:
+        centered = (x - x.mean(dim=-2, keepdim=True)).detach()
+        pull = centered / (n * d * moments.spread.clamp(min=_TINY)[:, None, None])
+        by_weights = torch.autograd.grad(x, layer.weights, pull, retain_graph=True)
+    moves: list[tuple[Tensor, Tensor]] = []
+    for bias in layer.biases:
+        even = torch.full_like(x, 1 / n)
+        (follows,) = torch.autograd.grad(x, [bias], even, retain_graph=True)
+        (wanted,) = torch.autograd.grad(x, [bias], even * moments.shift, retain_graph=True)
+        moves.append((mean(follows), mean(wanted)))
+    with torch.no_grad():
+        # James and Stein's: a shift that is hardly more than noise is hardly made.
+        squared = moments.squared_shift.clamp(min=_TINY)
+        sure = (1 - moments.noise / squared).clamp(min=0) * factor
+        for bias, (follows, wanted) in zip(layer.biases, moves, strict=True):
+            # One bias may move several coordinates alike, as that of a convolution does.
+            shared = d * len(x) / bias.numel()
+            known = follows.abs() > _TINY**0.5
+            step = torch.where(known, shared * wanted / torch.where(known, follows, 1).square(), 0)
+            bias.add_(step.to(bias) * _like(sure, bias, stacked=stacked).to(bias))
+        if layer.weights:
+            each = [
+                _runs_of(g * w, stacked=stacked)
+                for g, w in zip(by_weights, layer.weights, strict=True)
+            ]
+            response = mean(torch.stack(each).sum(dim=0))
+            follows = response > _LEAST_RESPONSE
+            change = moments.log_ratio / torch.where(follows, response, 1)
+            change = torch.where(follows, change, 0).clamp(-_LONGEST, _LONGEST) * factor
+            for weight in layer.weights:
+                weight.mul_(_like(change.exp(), weight, stacked=stacked).to(weight))
+
+
+@torch.no_grad()
+def _moments(
+    made: Tensor, target: Tensor, *, stacked: bool, mean: Callable[[Tensor], Tensor]
+) -> _Moments | None:
+    wide = torch.promote_types(made.dtype, torch.float32)
+    x, y = (_sets(t.detach(), stacked=stacked).to(wide) for t in (made, target))
+    if x.shape[-2] < 2 or y.shape[-2] < 2:
+        return None
+    y = y.expand(len(x), *y.shape[-2:])
+    (x_mean, x_square), (y_mean, y_square) = (
+        (mean(t.mean(dim=-2)), mean(_squares(t, mean))) for t in (x, y)
+    )
+    shift = y_mean - x_mean
+    return _Moments(
+        shift.unsqueeze(-2),
+        x_square / x.shape[-2] + y_square / y.shape[-2],
+        shift.square().mean(dim=-1),
+        x_square,
+        y_square,
+    )
+
+
+def _squares(t: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
+    """The mean variance of coordinates, (R,)."""
+    center = mean(t.mean(dim=-2)).unsqueeze(-2)
+    return (t - center).square().mean(dim=(-2, -1))
+
+
+def _sets(t: Tensor, *, stacked: bool) -> Tensor:
+    """Samples as (R, n, d): all sets of one network together."""
+    return t.reshape(len(t), -1, t.shape[-1]) if stacked else t.reshape(1, -1, t.shape[-1])
+
+
+def _like(numbers: Tensor, parameter: Tensor, *, stacked: bool) -> Tensor:
+    """Numbers (R,) in a shape that goes with a parameter."""
+    if not stacked:
+        return numbers.squeeze(0)
+    return numbers.reshape(-1, *(1,) * (parameter.dim() - 1))
+
+
+def _runs_of(products: Tensor, *, stacked: bool) -> Tensor:
+    """Sums of entries for each run, (R,)."""
+    return products.flatten(1).sum(dim=1) if stacked else products.sum().reshape(1)
+
+
+def _last_layer(outputs: Tensor, parameters: Sequence[Tensor]) -> _Layer | None:
+    """The parameters of the first operations, from the outputs back, that have any; None if these are not a layer."""
+    if outputs.grad_fn is None:
+        return None
+    mine = {id(p): p for p in parameters}
+    level, seen = [outputs.grad_fn], set()
+    while level:
+        found: dict[int, Tensor] = {}
+        below = []
+        for node in level:
+            for child, _ in node.next_functions:
+                if child is None or child in seen:
+                    continue
+                seen.add(child)
+                leaf = _leaf(child)
+                if leaf is None:
+                    below.append(child)
+                elif id(leaf) in mine:
+                    found[id(leaf)] = leaf
+                else:
+                    return None  # of somebody else
+        if found:
+            weights = [p for p in found.values() if _is_matrix(p, outputs)]
+            biases = [p for p in found.values() if not _is_matrix(p, outputs)]
+            return _Layer(weights, biases) if len(weights) <= 1 and len(biases) <= 1 else None
+        level = below
+    return None
+
+
+def _is_matrix(parameter: Tensor, outputs: Tensor) -> bool:
+    """Whether a parameter has inputs and outputs; in a stack, biases are (R, 1, d)."""
+    shape = parameter.shape
+    if len(shape) == 3 and outputs.dim() == 3 and shape[0] == outputs.shape[0]:
+        return shape[1] > 1
+    return len(shape) > 1
+
+
+def _leaf(node: torch.autograd.graph.Node) -> Tensor | None:
+    """The parameter that a node of the graph stands for, alone or seen through a view or a cast."""
+    for _ in range(4):
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            return variable
+        if len(node.next_functions) != 1 or node.next_functions[0][0] is None:
+            return None
+        if node.name().partition("Backward")[0] not in _VIEWS:
+            return None
+        node = node.next_functions[0][0]
+    return None
