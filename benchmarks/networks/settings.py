@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-# Of the grid that is reported: chosen before any of its trainings was run. Rules are developed on other seeds: 20261118,
-# 20261119 and 20261120 were reported for earlier rules, and then developed on.
-GRID_SEED = 20261121
+# Of the grid that is reported: chosen before any of its trainings was run. Rules are developed on other seeds: 20261118 to
+# 20261121 were reported for earlier rules, and then developed on.
+GRID_SEED = 20261122
 DEVELOPMENT_SEED = 20261117
 COUNTS = {"generator": 40, "translator": 18, "autoencoder": 6}
 NOISE = 8

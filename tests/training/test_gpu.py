@@ -74,7 +74,10 @@ def test_computed_lengths_by_graph_are_those_by_hand(variant, stacked):
     other = train(nudged(network()), TARGET, variant, graph=False, **how).losses
     apart = (other / by_hand - 1).abs().cummax(dim=0).values
     assert ((by_graph / by_hand - 1).abs() <= 1e-5 + 100 * apart).all()
-    assert by_graph[-10:].mean() < by_graph[0].mean()
+    with torch.no_grad():
+        drawn = torch.randn(300, 4, dtype=torch.float64, device="cuda")
+        untrained = sw.SlicedWasserstein(n_slices=500)(generator()(drawn), TARGET.cuda())
+    assert by_graph[-10:].mean() < 0.5 * untrained
 
 
 def test_a_stack_by_graph_is_a_loop_by_hand():

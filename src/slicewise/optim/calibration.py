@@ -21,7 +21,8 @@ _MOST = 16
 _CLOSE = math.log(1.1)
 # A step of Newton's method changes the logarithm of a spread by at most this, or by half where outputs bend.
 _LONGEST = math.log(1e6)
-# Outputs whose spread hardly follows the weights, as those that are mostly the input itself, are not scaled.
+# Outputs whose spread hardly follows the weights, as those that are mostly the input itself, are left alone: a network that
+# begins as the identity learns the shift by what it has, which keeps its units alive.
 _LEAST_RESPONSE = 0.5
 _TINY = 1e-30
 # Operations that show a tensor in another shape or precision.
@@ -124,43 +125,35 @@ def _match(
     stacked: bool,
     mean: Callable[[Tensor], Tensor],
 ) -> Tensor | None:
-    """Match the moments of one layer's outputs; return the variance of the target, (R,), or None if it has none."""
+    """Match the moments of one layer's outputs; return the variance of the target, (R,), or None for single samples."""
     both = (*layer.weights, *layer.biases)
-    best = [p.detach().clone() for p in both]
-    damping: Tensor | None = None
-    least: Tensor | None = None
-    for _ in range(_MOST):
+
+    def measured() -> tuple[Tensor, _Moments] | None:
         made, target = outputs()
         moments = _moments(made, target, stacked=stacked, mean=mean)
-        if moments is None:
-            return None
-        mismatch = torch.where(moments.mismatch.isfinite(), moments.mismatch, torch.inf)
-        if least is None or damping is None:
-            least, damping = mismatch, torch.ones_like(mismatch)
-            better = torch.ones_like(mismatch, dtype=torch.bool)
-        else:
-            better = mismatch < least
+        return None if moments is None else (made, moments)
+
+    found = measured()
+    if found is None:
+        return None
+    least, best = found[1].mismatch, [p.detach().clone() for p in both]
+    damping = torch.ones_like(least)
+    for _ in range(_MOST):
+        may_move = _newton(*found, layer, damping, stacked=stacked, mean=mean)
+        if not may_move:
+            break
+        found = measured()
+        assert found is not None
+        better = found[1].mismatch < least  # False for NaN as well
+        least = torch.where(better, found[1].mismatch, least)
         damping = torch.where(better, damping, damping / 4)
-        least = torch.where(better, mismatch, least)
         for p, kept in zip(both, best, strict=True):
             kept.copy_(torch.where(_like(better, p, stacked=stacked), p.detach(), kept))
-        if not bool((least > _CLOSE**2).any()):
-            break
         if not bool(better.all()):
             _set(both, best)  # on from where it was better, by less
-            made, target = outputs()
-            moments = _moments(made, target, stacked=stacked, mean=mean)
-            assert moments is not None
-        _newton(made, moments, layer, damping, stacked=stacked, mean=mean)
-    made, target = outputs()
-    moments = _moments(made, target, stacked=stacked, mean=mean)
-    assert moments is not None
-    assert least is not None
-    better = moments.mismatch <= least
-    for p, kept in zip(both, best, strict=True):
-        kept.copy_(torch.where(_like(better, p, stacked=stacked), p.detach(), kept))
-    _set(both, best)
-    return moments.wanted
+            found = measured()
+            assert found is not None
+    return found[1].wanted
 
 
 @torch.no_grad()
@@ -177,12 +170,13 @@ def _newton(
     *,
     stacked: bool,
     mean: Callable[[Tensor], Tensor],
-) -> None:
-    """One step of Newton's method for the mean, by the biases, and the spread, by the weights."""
+) -> bool:
+    """One step of Newton's method for the mean, by the biases, and the spread, by the weights; False if none is needed."""
     x = _sets(made, stacked=stacked)
     n, d = x.shape[-2:]
-    open_ = moments.mismatch > _CLOSE**2
-    factor = torch.where(open_, damping, 0)
+    factor = torch.where(moments.mismatch > _CLOSE**2, damping, 0)
+    if not bool(factor.any()):
+        return False
     by_weights: Sequence[Tensor] = ()
     if layer.weights:
         centered = (x - x.mean(dim=-2, keepdim=True)).detach()
@@ -195,6 +189,20 @@ def _newton(
         (wanted,) = torch.autograd.grad(x, [bias], even * moments.shift, retain_graph=True)
         moves.append((mean(follows), mean(wanted)))
     with torch.no_grad():
+        if layer.weights:
+            each = [
+                _runs_of(g * w, stacked=stacked)
+                for g, w in zip(by_weights, layer.weights, strict=True)
+            ]
+            response = mean(torch.stack(each).sum(dim=0))
+            follows_weights = response > _LEAST_RESPONSE
+            factor = torch.where(follows_weights, factor, 0)
+            if not bool(factor.any()):
+                return False
+            change = moments.log_ratio / torch.where(follows_weights, response, 1)
+            change = change.clamp(-_LONGEST, _LONGEST) * factor
+            for weight in layer.weights:
+                weight.mul_(_like(change.exp(), weight, stacked=stacked).to(weight))
         # James and Stein's: a shift that is hardly more than noise is hardly made.
         squared = moments.squared_shift.clamp(min=_TINY)
         sure = (1 - moments.noise / squared).clamp(min=0) * factor
@@ -204,17 +212,7 @@ def _newton(
             known = follows.abs() > _TINY**0.5
             step = torch.where(known, shared * wanted / torch.where(known, follows, 1).square(), 0)
             bias.add_(step.to(bias) * _like(sure, bias, stacked=stacked).to(bias))
-        if layer.weights:
-            each = [
-                _runs_of(g * w, stacked=stacked)
-                for g, w in zip(by_weights, layer.weights, strict=True)
-            ]
-            response = mean(torch.stack(each).sum(dim=0))
-            follows = response > _LEAST_RESPONSE
-            change = moments.log_ratio / torch.where(follows, response, 1)
-            change = torch.where(follows, change, 0).clamp(-_LONGEST, _LONGEST) * factor
-            for weight in layer.weights:
-                weight.mul_(_like(change.exp(), weight, stacked=stacked).to(weight))
+    return True
 
 
 @torch.no_grad()

@@ -1,0 +1,172 @@
+"""Outputs that begin at the scale of what they are compared with: by one number and the biases of the last layer."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import slicewise as sw
+from slicewise.optim import Compared, Computed, calibrate
+from slicewise.training import Generator, Stack, Translator
+
+NOISE = torch.randn(2000, 8, generator=torch.Generator().manual_seed(1)).double()
+
+
+def samples(d, *, scale=1.0, shift=0.0):
+    drawn = torch.randn(2000, d, generator=torch.Generator().manual_seed(2)).double()
+    return scale * (drawn + shift)
+
+
+def network(d=5, *, output=None, **options):
+    return Generator(d, noise=8, hidden=(16, 16), output=output, generator=0, **options).double()
+
+
+def calibrated(model, target, given=NOISE, *, stacked=False):
+    """The outputs afterwards, and what calibration returns."""
+    parameters = list(model.parameters())
+    found = calibrate(lambda: [Compared(model(given), target)], parameters, stacked=stacked)
+    with torch.no_grad():
+        return model(given), found
+
+
+def moments(x):
+    return x.mean(dim=-2), (x - x.mean(dim=-2, keepdim=True)).square().mean(dim=(-2, -1)).sqrt()
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("norm", [None, "batch"])
+def test_outputs_have_the_mean_and_the_spread_of_the_target(scale, norm):
+    target = samples(5, scale=scale, shift=3.0)
+    model = network(norm=norm)
+    before = copy.deepcopy(model)
+    made, found = calibrated(model, target)
+    (mean, spread), (wanted_mean, wanted_spread) = moments(made), moments(target)
+    assert spread.item() == pytest.approx(wanted_spread.item(), rel=0.1)
+    assert (mean - wanted_mean).abs().max() < 0.1 * wanted_spread
+    # By the last layer alone, whose weights keep their directions.
+    last = len(model.layers) - 1
+    for name, parameter in model.named_parameters():
+        old = dict(before.named_parameters())[name]
+        if name == f"layers.{last}.weight":
+            ratio = parameter / old
+            torch.testing.assert_close(ratio, ratio.mean().expand_as(ratio))
+        elif name != f"layers.{last}.bias":
+            assert parameter.equal(old)
+    assert all(scale.item() == pytest.approx(wanted_spread.item()) for scale in found.values())
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("output", "low", "high"),
+    [("sigmoid", 0.0, 1e-3), ("sigmoid", 0.2, 0.9), ("tanh", -1e-3, 2e-3), ("tanh", 0.5, 0.9)],
+)
+def test_newtons_method_goes_through_what_bends_outputs(output, low, high):
+    target = low + (high - low) * torch.rand(2000, 5).double()
+    made, _ = calibrated(network(output=output), target)
+    (mean, spread), (wanted_mean, wanted_spread) = moments(made), moments(target)
+    assert spread.item() == pytest.approx(wanted_spread.item(), rel=0.1)
+    assert (mean - wanted_mean).abs().max() < 0.15 * wanted_spread
+
+
+def test_what_cannot_be_reached_leaves_weights_that_are_no_worse():
+    """A sigmoid makes nothing above 1."""
+    model, target = network(output="sigmoid"), samples(5, shift=7.0)
+    before = (model(NOISE).mean(dim=0) - target.mean(dim=0)).square().mean().item()
+    made, _ = calibrated(model, target)
+    assert made.isfinite().all()
+    assert (made.mean(dim=0) - target.mean(dim=0)).square().mean() <= before
+
+
+def test_what_agrees_already_stays_to_the_last_bit():
+    model = network()
+    with torch.no_grad():
+        target = 1.02 * model(torch.randn(500, 8).double())
+    before = copy.deepcopy(model.state_dict())
+    calibrated(model, target)
+    assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_the_noise_of_few_samples_moves_hardly_anything():
+    """Sixteen samples of one law: means differ by a quarter of the spread, and none of that is made up for."""
+    torch.manual_seed(3)
+    model = network(40)
+    with torch.no_grad():
+        target = model(torch.randn(16, 8).double())
+    bias = model.layers[-1].bias.detach().clone()
+    calibrated(model, target, NOISE[:16])
+    assert (model.layers[-1].bias - bias).norm() < 0.2 * target.std(dim=0).norm() / math.sqrt(16)
+
+
+def test_a_network_that_begins_as_the_identity_is_left_alone():
+    model = Translator(5, hidden=(16,), generator=0).double()
+    source = samples(5)
+    target = samples(5, scale=2.0, shift=3.0)
+    made, found = calibrated(model, target, source)
+    assert made.equal(source)
+    assert len(found) == 2  # but it is known how large its outputs will have to be
+
+
+def test_a_stack_is_calibrated_as_its_networks():
+    targets = torch.stack([samples(5, scale=30.0, shift=1.0), samples(5, scale=0.01)])
+    networks = [network(), Generator(5, noise=8, hidden=(16, 16), generator=7).double()]
+    stack = Stack(networks)
+    together, found = calibrated(stack, targets, NOISE, stacked=True)
+    for i, one in enumerate(networks):
+        alone, scales = calibrated(one, targets[i])
+        torch.testing.assert_close(together[i], alone, rtol=1e-6, atol=1e-9)
+        assert {s[i].item() for s in found.values()} == {s.item() for s in scales.values()}
+
+
+def test_channels_of_images_share_a_bias():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(8, 4 * 16), nn.ReLU(), nn.Unflatten(1, (4, 4, 4)), nn.Conv2d(4, 3, 3, padding=1)
+    ).double()
+    channels = torch.tensor([100.0, 10.0, 200.0]).double().repeat_interleave(16)
+    target = channels + 20 * samples(48)
+    made, _ = calibrated(nn.Sequential(model, nn.Flatten()), target)
+    per_channel = made.mean(dim=0).reshape(3, 16).mean(dim=1)
+    torch.testing.assert_close(per_channel, channels[::16], rtol=0, atol=2.0)
+    assert moments(made)[1].item() == pytest.approx(20, rel=0.1)
+
+
+def test_only_what_is_compared_moves_and_only_if_it_may():
+    """A frozen last layer, and outputs that come from somewhere else."""
+    model, target = network(), samples(5, scale=50.0)
+    parameters = [p for name, p in model.named_parameters() if not name.startswith("layers.2")]
+    before = copy.deepcopy(model.state_dict())
+    assert calibrate(lambda: [Compared(model(NOISE), target)], parameters) == {}
+    assert calibrate(lambda: [Compared(target, target)], list(model.parameters())) == {}
+    assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_the_optimizer_calibrates_before_its_first_step_alone():
+    """Draws, running statistics and what a loss has learned are as if the closure had been computed once."""
+    target = samples(5, scale=300.0, shift=1.0)[:200]
+    found = {}
+    for calibrates in (True, False):
+        model, loss = network(norm="batch"), sw.SlicedWasserstein("dsw", generator=4)
+        optimizer = Computed(model.parameters(), calibrate_outputs=calibrates)
+        torch.manual_seed(0)
+
+        def closure(model=model, loss=loss):
+            return loss(model(NOISE[:200] + 0.01 * torch.randn(200, 8).double()), target)
+
+        first = optimizer.step(closure).item()
+        drawn = torch.get_rng_state(), loss.generator.get_state()
+        statistics = [one.running_var.clone() for one in model.norms]
+        second = optimizer.step(closure).item()
+        found[calibrates] = (first, second, drawn, statistics)
+    (first, second, drawn, statistics), (plain, _, plain_drawn, plain_statistics) = (
+        found[True],
+        found[False],
+    )
+    assert first < 0.1 * plain
+    assert second < 3 * first
+    assert all(a.equal(b) for a, b in zip(drawn, plain_drawn, strict=True))
+    for one, other in zip(statistics, plain_statistics, strict=True):
+        torch.testing.assert_close(one, other)
