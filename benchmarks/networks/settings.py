@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-# Of the grid that is reported: chosen before any of its trainings was run. Rules are developed on other seeds: 20261118 to
+# Of the grid that is reported: chosen before any of its trainings was run, the first after 20261121 in which every value
+# occurs. Rules are developed on other seeds: 20261118 to
 # 20261121 were reported for earlier rules, and then developed on.
-GRID_SEED = 20261122
+GRID_SEED = 20261123
 DEVELOPMENT_SEED = 20261117
 COUNTS = {"generator": 40, "translator": 18, "autoencoder": 6}
 NOISE = 8
