@@ -11,6 +11,7 @@ from torch import nn
 
 import slicewise as sw
 from slicewise.optim import Compared, Computed, calibrate
+from slicewise.optim.calibration import reach
 from slicewise.training import Generator, Stack, Translator
 
 NOISE = torch.randn(2000, 8, generator=torch.Generator().manual_seed(1)).double()
@@ -170,3 +171,75 @@ def test_the_optimizer_calibrates_before_its_first_step_alone():
     assert all(a.equal(b) for a, b in zip(drawn, plain_drawn, strict=True))
     for one, other in zip(statistics, plain_statistics, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_a_squared_error_tells_how_large_outputs_have_to_become():
+    """Outputs of spread 1 and an error of size 300: a factor of about 300, and weights stay where they are."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 5)).double()
+    with torch.no_grad():
+        model[2].weight.div_(model(NOISE).std())
+        size = model(NOISE).square().mean().sqrt()
+    target = samples(5, scale=300.0)
+    before = copy.deepcopy(model.state_dict())
+    found = reach(lambda: (model(NOISE) - target).square().mean(), list(model.parameters()))
+    assert set(found) == {2, 3}  # the last layer's
+    for factor in found.values():  # but for the little that outputs explain by chance
+        assert factor.item() == pytest.approx(
+            (target.square().mean().sqrt() / size).item(), rel=1e-2
+        )
+    assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_what_is_no_parabola_or_small_enough_has_no_reach():
+    torch.manual_seed(0)
+    model = nn.Linear(8, 5).double()
+    label = torch.arange(2000) % 5
+    parameters = list(model.parameters())
+    assert reach(lambda: nn.functional.cross_entropy(model(NOISE), label), parameters) == {}
+    with torch.no_grad():
+        target = 1.1 * model(NOISE) + 0.1
+    assert reach(lambda: (model(NOISE) - target).square().mean(), parameters) == {}
+    assert reach(lambda: (model(NOISE) - 1e3).square().mean(), parameters, known=[0, 1]) == {}
+
+
+def test_outputs_that_explain_nothing_are_scaled_down_and_no_others():
+    torch.manual_seed(0)
+    for fit in (False, True):
+        model = nn.Linear(8, 5).double()
+        target = 0.9 * model(NOISE).detach() if fit else samples(5, scale=1e-3)
+        before = copy.deepcopy(model.state_dict())
+        reach(
+            lambda model=model, y=target: (model(NOISE) - y).square().mean(), [*model.parameters()]
+        )
+        changed = (model.weight / before["weight"]).detach()
+        torch.testing.assert_close(changed, changed.mean().expand_as(changed))
+        assert (changed.mean() == 1) if fit else (1e-4 < changed.mean() < 1e-2)
+
+
+def autoencoder_left(scale, steps=200):
+    """The share of the variance that is left after some steps."""
+    torch.manual_seed(0)
+    encoder, decoder = nn.Linear(6, 3).double(), nn.Linear(3, 6).double()
+    mix = torch.randn(3, 6, generator=torch.Generator().manual_seed(5)).double()
+    data = scale * (samples(3) @ mix)
+    optimizer = Computed([*encoder.parameters(), *decoder.parameters()], total_steps=steps)
+    loss = sw.SlicedWasserstein(n_slices=10, generator=0)
+    for k in range(steps):
+        rows = data[(64 * k) % 1900 :][:64]
+        prior = torch.randn(64, 3, generator=torch.Generator().manual_seed(k)).double()
+
+        def both(rows=rows, prior=prior):
+            codes = encoder(rows)
+            error = (decoder(codes) - rows).square().mean()
+            return error + 0.1 * scale**2 * loss(codes, prior)
+
+        optimizer.step(both)
+    with torch.no_grad():
+        return ((decoder(encoder(data)) - data).square().mean() / data.var()).item()
+
+
+def test_an_autoencoder_learns_data_of_any_scale():
+    """The prior's term is calibrated, and what reconstructions have to become is known."""
+    left = [autoencoder_left(scale) for scale in (0.01, 1.0, 1e3)]
+    assert max(left) < 0.05, left

@@ -4,12 +4,15 @@ Steps are shares of the weights, so that outputs which begin a thousand times to
 of them to come near the data. The last layer alone can do it at once: its weights are multiplied by one number, and its
 biases moved. Which layer that is, is read off the graph of operations that autograd keeps, and how outputs follow it (a
 sigmoid may lie between) off its derivatives, by Newton's method.
+
+What other terms of a loss ask of outputs, such as a reconstruction, is not known. How far the layer that makes them has to
+grow or shrink is, where the loss is a parabola in its weights' scale: `reach`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import torch
@@ -25,6 +28,10 @@ _LONGEST = math.log(1e6)
 # begins as the identity learns the shift by what it has, which keeps its units alive.
 _LEAST_RESPONSE = 0.5
 _TINY = 1e-30
+# A loss is a parabola if it is off by no more than this share.
+_PARABOLA = 0.02
+# Outputs are scaled down if it is to less than this.
+_FAR_TOO_LARGE = 0.5
 # Operations that show a tensor in another shape or precision.
 _VIEWS = (
     "T",
@@ -116,6 +123,73 @@ def calibrate(
             scale = wanted.sqrt() if stacked else wanted.sqrt().squeeze(0)
             scales |= {place[id(p)]: scale for p in (*layer.weights, *layer.biases)}
     return scales
+
+
+def reach(
+    evaluate: Callable[[], Tensor],
+    parameters: Sequence[Tensor],
+    known: Collection[int] = (),
+    *,
+    mean: Callable[[Tensor], Tensor] = lambda numbers: numbers,
+) -> dict[int, Tensor]:
+    """Find how large the layers that make outputs have to become, where the loss tells, and shrink those far too large.
+
+    Let the outputs of a layer be multiplied by 1 + a. Where the loss L is a parabola in a, as a squared error is for
+    linear outputs, √(2 L / L″) at its minimum is the size of what these outputs do not explain, in units of their own. A
+    layer whose outputs explain nothing, and are larger than that, is scaled down to it.
+
+    Args:
+        evaluate: Computes the loss at the weights as they are, with gradients enabled; the same each time.
+        parameters: Those that may be moved.
+        known: Those whose scale is known already, by their place.
+        mean: Averages numbers over ranks.
+
+    Returns:
+        Factors above 1, by which the parameters of these layers have to grow, by their place.
+    """
+    place = {id(p): i for i, p in enumerate(parameters)}
+    with torch.enable_grad():
+        loss = evaluate()
+    factors: dict[int, Tensor] = {}
+    for layer in _outer_layers(loss, parameters):
+        both = [*layer.weights, *layer.biases]
+        places = [place[id(p)] for p in both]
+        if len(layer.weights) == 1 and not any(i in known or i in factors for i in places):
+            factor = _reach_of(evaluate, both, mean)
+            factors |= dict.fromkeys(places, factor) if bool(factor > 1) else {}
+    return factors
+
+
+@torch.no_grad()
+def _reach_of(
+    evaluate: Callable[[], Tensor], both: Sequence[Tensor], mean: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """How much the parameters of one layer have to grow; they are smaller afterwards if they were far too large."""
+    start = [p.clone() for p in both]
+
+    def at(change: Tensor | float) -> Tensor:
+        for p, kept in zip(both, start, strict=True):
+            p.copy_(kept * (1 + change))
+        with torch.enable_grad():  # a closure may differentiate something itself
+            return mean(evaluate().detach().double())
+
+    try:
+        here, above, below = at(0.0), at(1.0), at(-1.0)
+        slope, curvature = (above - below) / 2, above + below - 2 * here
+        least = here - slope.square() / (2 * curvature)
+        size = (2 * least / curvature).sqrt()
+        scale = torch.maximum(1 - slope / curvature, size).clamp(max=1)
+        # Where the outer points of a parabola are known, is the loss on it there, too?
+        far = torch.where(size > 1, size, scale - 1)
+        expected = here + far * slope + far.square() * curvature / 2
+        fine = bool((at(far) - expected).abs() <= _PARABOLA * expected.abs())
+        fine = fine and bool((curvature > 0) & (least > 0) & size.isfinite())
+        shrinks = fine and bool(scale < _FAR_TOO_LARGE)
+        _set(both, [kept * scale.to(kept) for kept in start] if shrinks else start)
+        return size / scale if shrinks else size if fine else torch.ones_like(size)
+    except BaseException:
+        _set(both, start)
+        raise
 
 
 def _match(
@@ -287,6 +361,27 @@ def _last_layer(outputs: Tensor, parameters: Sequence[Tensor]) -> _Layer | None:
             return _Layer(weights, biases) if len(weights) <= 1 and len(biases) <= 1 else None
         level = below
     return None
+
+
+def _outer_layers(loss: Tensor, parameters: Sequence[Tensor]) -> list[_Layer]:
+    """The parameters of the first operations that have any, along every path from a loss back."""
+    mine = {id(p): p for p in parameters}
+    open_, seen = [loss.grad_fn], set()
+    layers = []
+    while open_:
+        node = open_.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        children = [child for child, _ in node.next_functions if child is not None]
+        leaves = [leaf for leaf in map(_leaf, children) if leaf is not None]
+        if leaves:
+            found = [p for p in leaves if id(p) in mine]
+            weights = [p for p in found if p.dim() > 1]
+            layers.append(_Layer(weights, [p for p in found if p.dim() <= 1]))
+        else:
+            open_ += children
+    return layers
 
 
 def _is_matrix(parameter: Tensor, outputs: Tensor) -> bool:

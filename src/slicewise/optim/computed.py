@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from slicewise.distance import Tape, playing, recording
-from slicewise.optim.calibration import Compared, calibrate
+from slicewise.optim.calibration import Compared, calibrate, reach
 from slicewise.optim.ranks import (
     FailedElsewhereError,
     Together,
@@ -219,20 +219,19 @@ class Computed(torch.optim.Optimizer):
             return
         randomness = Randomness(self.parameters[0].device)
 
-        def evaluate() -> list[Compared]:
+        def rehearsed() -> tuple[Tensor, list[Compared]]:
             same = (randomness.again(), untouched(self._modules), recording(rehearsing=True))
             with same[0], same[1], same[2] as tape:
-                closure()
-            pairs = tape.compared
-            return [
-                Compared(x, y) for x, y in pairs if isinstance(y, Tensor) and not y.requires_grad
-            ]
+                loss = _scalar(closure())
+            given = [(x, y) for x, y in tape.compared if isinstance(y, Tensor)]
+            return loss, [Compared(x, y) for x, y in given if not y.requires_grad]
 
         moves = [i for i, factor in enumerate(self._factors()) if factor]
-        movable = [self.parameters[i] for i in moves]
+        movable, mean = [self.parameters[i] for i in moves], self._together.mean
         with _own_backward_named():
-            found = calibrate(evaluate, movable, mean=self._together.mean)
-        self.walker.begin({moves[i]: scale for i, scale in found.items()})
+            scales = calibrate(lambda: rehearsed()[1], movable, mean=mean)
+            factors = reach(lambda: rehearsed()[0], movable, scales, mean=mean)
+        self.walker.begin(*({moves[i]: t for i, t in some.items()} for some in (scales, factors)))
 
     def _factors(self) -> list[float]:
         """How much further each parameter moves than others."""

@@ -126,12 +126,17 @@ class Walker:
         return 0 <= step < cls.MEASURED_FIRST or (step > 0 and step % cls.MEASURED_EVERY == 0)
 
     @torch.no_grad()
-    def begin(self, scales: Mapping[int, Tensor] | None = None) -> None:
+    def begin(
+        self,
+        scales: Mapping[int, Tensor] | None = None,
+        factors: Mapping[int, Tensor] | None = None,
+    ) -> None:
         """Take the sizes of the weights as they are now, before the first step.
 
         Args:
             scales: Of outputs, (*runs,), for the parameters of the layer that makes them, by their place: what they
                 grow to if they begin as zeros.
+            factors: How much larger parameters have to become than they are, by their place.
         """
         scales = scales or {}
         sizes = list(self._norms(self.weights).unbind(0))
@@ -150,6 +155,8 @@ class Walker:
                 before = sizes[i - 1] if i else torch.ones_like(sizes[i])
                 before = outer if outer is not None and i in scales else before
                 sizes[i] = torch.where(sizes[i] > 0, sizes[i], before)
+        for i, larger in (factors or {}).items():
+            sizes[i] = sizes[i] * larger.to(sizes[i])
         self.state["sizes"][0].copy_(torch.stack(sizes))
         self._scales = None
 
