@@ -102,6 +102,19 @@ def test_the_noise_of_few_samples_moves_hardly_anything():
     assert (model.layers[-1].bias - bias).norm() < 0.2 * target.std(dim=0).norm() / math.sqrt(16)
 
 
+def test_means_that_cancel_in_the_last_layer_are_no_obstacle():
+    """The mean of W h is as large as that of the data a thousand times over, and the bias takes it away again."""
+    model = network()
+    with torch.no_grad():
+        model.layers[1].bias.add_(50.0)  # hidden units far from zero
+        model.layers[-1].bias.sub_(model(NOISE).mean(dim=0))
+    target = samples(5, scale=1e-3, shift=2.0)
+    made, _ = calibrated(model, target)
+    (mean, spread), (wanted_mean, wanted_spread) = moments(made), moments(target)
+    assert spread.item() == pytest.approx(wanted_spread.item(), rel=0.1)
+    assert (mean - wanted_mean).abs().max() < 0.1 * wanted_spread
+
+
 def test_a_network_that_begins_as_the_identity_is_left_alone():
     model = Translator(5, hidden=(16,), generator=0).double()
     source = samples(5)

@@ -70,7 +70,7 @@ def held_for(
             along = (moves * gradient).sum(dim=(-2, -1))
             factor = torch.where(size > 0, along / torch.where(size > 0, size, 1), 0)
             weights, gradient = weights * factor.unsqueeze(-1), moves
-        return held_loss(problem, slices, weights, value, gradient)
+        return held_loss(problem, slices, weights, value, gradient, sought=recipe.seeks_slices)
 
 
 def held_weights(recipe: Recipe, problem: Problem, slices: Tensor, objective: Objective) -> Tensor:
@@ -149,6 +149,7 @@ class Tape:
             learn nothing.
         curvature: Of a second pass: the curvature of all losses together along the change of their samples, plans held,
             which is the tangent of the samples if they have one; None if a loss could not be held.
+        expected: The same as slices drawn afresh would show it on average.
         compared: Of either pass: what was compared, loss by loss, with all that it depends on.
     """
 
@@ -159,6 +160,7 @@ class Tape:
             1.0  # what the loss was multiplied by before it was differentiated
         )
         self.curvature: Tensor | None = None
+        self.expected: Tensor | None = None
         self.compared: list[tuple[Tensor, Tensor | Law]] = []
         self._played = 0
 
@@ -181,11 +183,12 @@ class Tape:
         self.calls.append(call)
         return call
 
-    def add_curvature(self, call: Call, curvature: Tensor) -> None:
-        """Add what one loss of a second pass curves, of the shape of its value."""
+    def add_curvatures(self, call: Call, curvature: Tensor, expected: Tensor | None) -> None:
+        """Add what one loss of a second pass curves, each of the shape of its value."""
         for upstream in call.upstream[:1]:
-            more = (curvature * (upstream / self.loss_scale).to(curvature)).sum()
-            self.curvature = more if self.curvature is None else self.curvature + more
+            weight = upstream / self.loss_scale
+            self.curvature = _more(self.curvature, curvature, weight)
+            self.expected = _more(self.expected, expected, weight)
 
     def next(self, loss: nn.Module) -> Call:
         """The call that belongs to the next loss of a second pass.
@@ -204,6 +207,13 @@ class Tape:
         """Refuse a second pass that computed fewer losses than the first."""
         if self._played != len(self.calls):
             raise OtherLosses()
+
+
+def _more(before: Tensor | None, more: Tensor | None, weight: Tensor) -> Tensor | None:
+    if more is None:
+        return before
+    found = (more * weight.to(more)).sum()
+    return found if before is None else before + found
 
 
 class _InUse(threading.local):
@@ -239,7 +249,7 @@ def recording(*, rehearsing: bool = False) -> Iterator[Tape]:
 def playing(tape: Tape) -> Iterator[None]:
     """Let the losses of a second forward pass be those that were recorded, with slices and plans held."""
     tape.playing, tape._played = True, 0
-    tape.curvature, tape.compared = None, []
+    tape.curvature, tape.expected, tape.compared = None, None, []
     _in_use.tapes.append(tape)
     try:
         yield

@@ -451,8 +451,9 @@ class SlicedWasserstein(_KeepsLearner):
         def of_loss(one_each: Tensor) -> Tensor:
             return self._reduced(self._scaled(one_each, x.shape[-1]))
 
-        value, curvature = held.ahead(x)
-        tape.add_curvature(call, of_loss(curvature))
+        value, curvature, expected = held.ahead(x)
+        fresh = None if expected is None else of_loss(expected)
+        tape.add_curvatures(call, of_loss(curvature), fresh)
         return of_loss(value)
 
     def _over_ranks(

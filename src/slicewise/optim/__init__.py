@@ -12,6 +12,7 @@ from slicewise.optim.computed import Computed
 from slicewise.optim.trial import (
     Ahead,
     Derivatives,
+    Measured,
     Randomness,
     measured_curvature,
     untouched,
@@ -24,6 +25,7 @@ __all__ = [
     "Compared",
     "Computed",
     "Derivatives",
+    "Measured",
     "Randomness",
     "Walker",
     "calibrate",

@@ -213,9 +213,15 @@ def _match(
     least, best = found[1].mismatch, [p.detach().clone() for p in both]
     damping = torch.ones_like(least)
     for _ in range(_MOST):
-        may_move = _newton(*found, layer, damping, stacked=stacked, mean=mean)
-        if not may_move:
+        factor = torch.where(least > _CLOSE**2, damping, 0)
+        if layer.weights:
+            factor = _scale(*found, layer.weights, factor, stacked=stacked, mean=mean)
+            found = measured()  # means move with the scale, often by more than they are off
+            assert found is not None
+        if not bool(factor.any()):
             break
+        for bias in layer.biases:
+            _shift(*found, bias, factor, stacked=stacked, mean=mean)
         found = measured()
         assert found is not None
         better = found[1].mismatch < least  # False for NaN as well
@@ -236,57 +242,58 @@ def _set(parameters: Sequence[Tensor], values: Sequence[Tensor]) -> None:
         parameter.copy_(value)
 
 
-def _newton(
+def _scale(
     made: Tensor,
     moments: _Moments,
-    layer: _Layer,
-    damping: Tensor,
+    weights: Sequence[Tensor],
+    factor: Tensor,
     *,
     stacked: bool,
     mean: Callable[[Tensor], Tensor],
-) -> bool:
-    """One step of Newton's method for the mean, by the biases, and the spread, by the weights; False if none is needed."""
+) -> Tensor:
+    """One step of Newton's method for the spread, of which a share is made; return that share, 0 where nothing follows."""
     x = _sets(made, stacked=stacked)
-    n, d = x.shape[-2:]
-    factor = torch.where(moments.mismatch > _CLOSE**2, damping, 0)
-    if not bool(factor.any()):
-        return False
-    by_weights: Sequence[Tensor] = ()
-    if layer.weights:
-        centered = (x - x.mean(dim=-2, keepdim=True)).detach()
-        pull = centered / (n * d * moments.spread.clamp(min=_TINY)[:, None, None])
-        by_weights = torch.autograd.grad(x, layer.weights, pull, retain_graph=True)
-    moves: list[tuple[Tensor, Tensor]] = []
-    for bias in layer.biases:
-        even = torch.full_like(x, 1 / n)
-        (follows,) = torch.autograd.grad(x, [bias], even, retain_graph=True)
-        (wanted,) = torch.autograd.grad(x, [bias], even * moments.shift, retain_graph=True)
-        moves.append((mean(follows), mean(wanted)))
+    centered = (x - x.mean(dim=-2, keepdim=True)).detach()
+    pull = centered / (x[0].numel() * moments.spread.clamp(min=_TINY)[:, None, None])
+    slopes = torch.autograd.grad(x, list(weights), pull)
     with torch.no_grad():
-        if layer.weights:
-            each = [
-                _runs_of(g * w, stacked=stacked)
-                for g, w in zip(by_weights, layer.weights, strict=True)
-            ]
-            response = mean(torch.stack(each).sum(dim=0))
-            follows_weights = response > _LEAST_RESPONSE
-            factor = torch.where(follows_weights, factor, 0)
-            if not bool(factor.any()):
-                return False
-            change = moments.log_ratio / torch.where(follows_weights, response, 1)
-            change = change.clamp(-_LONGEST, _LONGEST) * factor
-            for weight in layer.weights:
-                weight.mul_(_like(change.exp(), weight, stacked=stacked).to(weight))
+        pairs = zip(slopes, weights, strict=True)
+        response = mean(
+            torch.stack([_runs_of(g * w, stacked=stacked) for g, w in pairs]).sum(dim=0)
+        )
+        follows = response > _LEAST_RESPONSE
+        factor = torch.where(follows, factor, 0)
+        change = moments.log_ratio / torch.where(follows, response, 1)
+        change = (change.clamp(-_LONGEST, _LONGEST) * factor).exp()
+        for weight in weights:
+            weight.mul_(_like(change, weight, stacked=stacked).to(weight))
+    return factor
+
+
+def _shift(
+    made: Tensor,
+    moments: _Moments,
+    bias: Tensor,
+    factor: Tensor,
+    *,
+    stacked: bool,
+    mean: Callable[[Tensor], Tensor],
+) -> None:
+    """One step of Newton's method for the mean, of which a share is made."""
+    x = _sets(made, stacked=stacked)
+    even = torch.full_like(x, 1 / x.shape[-2])
+    (follows,) = torch.autograd.grad(x, [bias], even, retain_graph=True)
+    (wanted,) = torch.autograd.grad(x, [bias], even * moments.shift.to(even))
+    with torch.no_grad():
+        follows, wanted = mean(follows), mean(wanted)
         # James and Stein's: a shift that is hardly more than noise is hardly made.
         squared = moments.squared_shift.clamp(min=_TINY)
         sure = (1 - moments.noise / squared).clamp(min=0) * factor
-        for bias, (follows, wanted) in zip(layer.biases, moves, strict=True):
-            # One bias may move several coordinates alike, as that of a convolution does.
-            shared = d * len(x) / bias.numel()
-            known = follows.abs() > _TINY**0.5
-            step = torch.where(known, shared * wanted / torch.where(known, follows, 1).square(), 0)
-            bias.add_(step.to(bias) * _like(sure, bias, stacked=stacked).to(bias))
-    return True
+        # One bias may move several coordinates alike, as that of a convolution does.
+        shared = x.shape[-1] * len(x) / bias.numel()
+        known = follows.abs() > _TINY**0.5
+        step = torch.where(known, shared * wanted / torch.where(known, follows, 1).square(), 0)
+        bias.add_(step.to(bias) * _like(sure, bias, stacked=stacked).to(bias))
 
 
 @torch.no_grad()

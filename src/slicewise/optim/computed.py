@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,6 +26,7 @@ from slicewise.optim.trial import (
     N_AVERAGED,
     Ahead,
     Derivatives,
+    Measured,
     Randomness,
     measured_curvature,
     modules_with,
@@ -389,8 +390,8 @@ class Computed(torch.optim.Optimizer):
             steepness = steepness / factor
         return gradients, steepness
 
-    def _curvature(self, trial: Tensor) -> Tensor:
-        def measure(forward: bool) -> Tensor:
+    def _curvature(self, trial: Tensor) -> Measured:
+        def measure(forward: bool) -> Measured:
             if forward:
                 return self._measured_forward(trial)
             return self._measured(trial, self._together.mean, forward=False)
@@ -399,7 +400,7 @@ class Computed(torch.optim.Optimizer):
             return self._derivatives.measured(measure)
         return measure(False)
 
-    def _measured_forward(self, trial: Tensor) -> Tensor:
+    def _measured_forward(self, trial: Tensor) -> Measured:
         """Measure by forward derivatives; where one process has none, all of them fail alike."""
         have_met = False
 
@@ -418,7 +419,7 @@ class Computed(torch.optim.Optimizer):
 
     def _measured(
         self, trial: Tensor, mean: Callable[[Tensor], Tensor], *, forward: bool
-    ) -> Tensor:
+    ) -> Measured:
         before = torch.stack([one.value for one in self._passes]).sum()
         given = (self.walker, self.parameters, self._again, before, trial)
         with self._gathered_anew():
@@ -439,9 +440,8 @@ class Computed(torch.optim.Optimizer):
                 self._needs_grad, self._derivatives.forward = True, False
                 with torch.enable_grad():
                     found = [one.again() for one in self._passes]
-        known = [one.curvature for one in found if one.curvature is not None]
-        value = torch.stack([one.value for one in found]).sum()
-        return Ahead(value, torch.stack(known).sum() if known else None)
+        values, *others = zip(*found, strict=True)
+        return Ahead(torch.stack(values).sum(), *map(_sum, others))
 
 
 class _Pass:
@@ -480,7 +480,12 @@ class _Pass:
         with randomness.again(), untouched(losses), playing(tape):
             loss = self._closure()
         tape.check_played()
-        return Ahead(loss, tape.curvature)
+        return Ahead(loss, tape.curvature, tape.expected)
+
+
+def _sum(some: Sequence[Tensor | None]) -> Tensor | None:
+    known = [one for one in some if one is not None]
+    return torch.stack(known).sum() if known else None
 
 
 @contextmanager

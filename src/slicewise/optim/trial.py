@@ -20,7 +20,7 @@ _log = logging.getLogger("slicewise")
 # torch has one level of dual numbers for all threads.
 _one_at_a_time = threading.RLock()
 # How many numbers of a measurement are averaged over ranks.
-N_AVERAGED = 2
+N_AVERAGED = 3
 
 
 class Ahead(NamedTuple):
@@ -29,6 +29,16 @@ class Ahead(NamedTuple):
     value: Tensor  # (*runs,), dual if it was differentiated forward
     # With plans held, along the tangent of outputs, or along their change if they have none; None if it is not known.
     curvature: Tensor | None
+    expected: Tensor | None = (
+        None  # the same along the tangent, as slices drawn afresh would show it
+    )
+
+
+class Measured(NamedTuple):
+    """What one more forward pass tells about a direction; one number for each run."""
+
+    curvature: Tensor  # of the loss along the direction
+    expected: Tensor | None  # the curvature that the next batch is expected to have along it
 
 
 class NoForwardDerivative(NotImplementedError):
@@ -46,7 +56,9 @@ class Derivatives:
     def __init__(self, *, forward: bool = True, may_fall_back: bool = True) -> None:
         self.forward, self.may_fall_back = forward, may_fall_back
 
-    def measured(self, measure: Callable[[bool], Tensor], *, tried_twice: bool = True) -> Tensor:
+    def measured(
+        self, measure: Callable[[bool], Measured], *, tried_twice: bool = True
+    ) -> Measured:
         """Measure, by differences where there are no forward derivatives.
 
         Args:
@@ -79,7 +91,7 @@ def measured_curvature(
     *,
     forward: bool,
     mean: Callable[[Tensor], Tensor] = lambda number: number,
-) -> Tensor:
+) -> Measured:
     """Measure the second derivative of a loss along the direction of a walker, by one more forward pass.
 
     At weights θ + s u the loss has the slope L′(s), which forward-mode differentiation gives, and the curvature is
@@ -97,7 +109,7 @@ def measured_curvature(
         mean: Averages numbers over ranks, (`N_AVERAGED`, *runs); called once, at the end.
 
     Returns:
-        The curvature, (*runs,).
+        The curvature along the direction, now and as the next batch should see it.
 
     Raises:
         NoForwardDerivative: With `forward`, if an operation has no forward derivative.
@@ -113,12 +125,17 @@ def measured_curvature(
             ahead = torch.where(value.isfinite(), tangent.float(), torch.inf)
         else:
             ahead = (found.value - before).detach().float()
-        known = torch.zeros_like(slope) if found.curvature is None else found.curvature.float()
-        ahead, known = mean(torch.stack([ahead, known])).unbind(0)
-        least = known.clamp(min=0)
+        others = (found.curvature, found.expected)
+        known = [torch.zeros_like(slope) if one is None else one.float() for one in others]
+        ahead, *known = mean(torch.stack([ahead, *known])).unbind(0)
+        least, expected = (one.clamp(min=0) for one in known)
         if not forward:
-            return torch.maximum(2 * (ahead + slope * trial), least) / trial.square()
-        return torch.maximum((ahead + slope) / trial, least)
+            there = torch.maximum(2 * (ahead + slope * trial), least)
+            return Measured(there / trial.square(), None)
+        curvature = torch.maximum((ahead + slope) / trial, least)
+        # What a network and other terms curve beyond the slices, the next batch sees as well.
+        fresh = None if found.expected is None else curvature - least + expected.minimum(least)
+        return Measured(curvature, fresh)
 
 
 def _evaluated(evaluate: Callable[[], Ahead], *, forward: bool) -> Ahead:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,6 +12,9 @@ from torch import Tensor
 from slicewise.optim.ranks import Shards, is_sharded, local
 from slicewise.steps import StepLength
 from slicewise.support import check_choice
+
+if TYPE_CHECKING:
+    from slicewise.optim.trial import Measured
 
 DIRECTIONS = ("adam", "momentum", "gradient")
 _BETA1, _BETA2 = 0.9, 0.999
@@ -120,6 +124,11 @@ class Walker:
         """t*, the length at which the loss of a batch is least, as it was measured last and smoothed, (*runs,)."""
         return self._lengths.state.best
 
+    @property
+    def signal(self) -> Tensor:
+        """The part of the slope that is not noise, as estimated, (*runs,)."""
+        return self._lengths.signal()
+
     @classmethod
     def measures_at(cls, step: int) -> bool:
         """Whether the curvature is measured at this step."""
@@ -208,6 +217,8 @@ class Walker:
         gradients = self._vectors([local(g) for g in gradients])
         along, count = self.state["along"], self.state["count"][0]
         count.add_(1)
+        if self.measures_at(step - 1):
+            self._lengths.look_back(-self.inner(gradients, along) * steepness)
         unit = self._scaled(gradients, _inverse(self._norm(gradients)))
         if self.direction == "gradient":
             torch._foreach_copy_(along, unit)
@@ -257,9 +268,9 @@ class Walker:
         return self._lengths.state.slope
 
     @torch.no_grad()
-    def measure(self, curvature: Tensor, trial: Tensor) -> None:
-        """Take in the curvature that was measured at this step."""
-        self._lengths.measure(curvature, trial)
+    def measure(self, measured: Measured, trial: Tensor) -> None:
+        """Take in what was measured at this step."""
+        self._lengths.measure(measured.curvature, trial, measured.expected)
 
     @torch.no_grad()
     def load(self, numbers: Tensor) -> None:

@@ -30,6 +30,7 @@ class HeldLoss:
         gradient: Its gradient there, (*batch, n, d), slice weights differentiated if the loss does so.
         slices: Directions, (*batch, L, d).
         curvatures: Second derivatives along the slices, (*batch, L, n) or broadcastable to it.
+        sought: Whether slices were sought that make the loss large, not drawn.
     """
 
     x: Tensor
@@ -37,6 +38,7 @@ class HeldLoss:
     gradient: Tensor
     slices: Tensor
     curvatures: Tensor
+    sought: bool = False
 
     def __call__(self, x: Tensor) -> Tensor:
         """Compute the held loss at samples x (*batch, n, d); return (*batch,)."""
@@ -44,7 +46,7 @@ class HeldLoss:
         along = (self.gradient * change).sum(dim=(-2, -1))
         return self.value + along + 0.5 * self.curvature(change)
 
-    def ahead(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def ahead(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Compute the held loss where a network's step ends, and how the step curves it.
 
         Args:
@@ -52,13 +54,13 @@ class HeldLoss:
                 dual.
 
         Returns:
-            The value (*batch,), dual if x is; and the curvature along the tangent, or along the whole change if there
-            is none, (*batch,).
+            The value (*batch,), dual if x is; the curvature along the tangent, or along the whole change if there is
+            none, (*batch,); and, with a tangent, the curvature that slices drawn afresh would show, (*batch,).
         """
         end, tangent = forward_ad.unpack_dual(x)
         change = end.to(self.x.dtype) - self.x
         if tangent is None:
-            return self(end), self.curvature(change)
+            return self(end), self.curvature(change), None
         tangent = tangent.to(self.x.dtype)
         # The tangent of the value by hand: torch would go through it operation by operation.
         seen, ahead = project(change, self.slices), project(tangent, self.slices)
@@ -67,7 +69,20 @@ class HeldLoss:
         slope = (self.gradient * tangent).sum(dim=(-2, -1))
         slope = slope + (self.curvatures * seen * ahead).sum(dim=(-2, -1))
         curvature = (self.curvatures * ahead.square()).sum(dim=(-2, -1))
-        return forward_ad.make_dual(value, slope), curvature
+        expected = curvature if self.sought else self.expected(tangent)
+        return forward_ad.make_dual(value, slope), curvature, expected
+
+    def expected(self, change: Tensor) -> Tensor:
+        """Compute the second derivative along a change that slices found afresh would show on average; return (*batch,).
+
+        A change that was made to suit these slices is steeper along them than along others. Uniform slices see |δ|²/d
+        of any change on average. A loss whose slices are sought is the largest over all slices: it lies above the one
+        with slices held and touches it here, so that it curves at least as much.
+        """
+        if self.sought:
+            return self.curvature(change)
+        each = (change * change).sum(dim=-1).unsqueeze(-2)  # (*batch, 1, n)
+        return (self.curvatures * each).sum(dim=(-2, -1)) / change.shape[-1]
 
     def curvature(self, change: Tensor) -> Tensor:
         """Compute the second derivative along a change of the samples (*batch, n, d); return (*batch,).
@@ -85,6 +100,8 @@ def held_loss(
     weights: Tensor,
     value: Tensor,
     gradient: Tensor,
+    *,
+    sought: bool = False,
 ) -> HeldLoss:
     """Expand a loss around the samples of a problem.
 
@@ -94,6 +111,7 @@ def held_loss(
         weights: Derivative of the loss in the cost of each slice, slice weights held, (*batch, L).
         value: The loss, (*batch,).
         gradient: Its gradient in x, (*batch, n, d).
+        sought: Whether slices were sought that make the loss large.
 
     Returns:
         The loss with plans held.
@@ -109,7 +127,7 @@ def held_loss(
     curvatures = problem.p * weights.abs().unsqueeze(-1) * masses
     if problem.p != 2:
         curvatures = curvatures * curvature_on_lines(problem, slices)
-    return HeldLoss(problem.x, value, gradient, slices, curvatures)
+    return HeldLoss(problem.x, value, gradient, slices, curvatures, sought)
 
 
 def curvature_on_lines(problem: Problem, slices: Tensor) -> Tensor:

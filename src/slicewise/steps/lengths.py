@@ -41,6 +41,9 @@ _KEPT = 0.5
 _RETREAT = 0.1
 # Bounds of t*, in sizes of the weights: beyond the upper one it limits nothing.
 _LEAST, _MOST = 1e-9, 1e3
+NOISE = 2.0
+_KEPT_SIGNAL = 0.96
+_MOST_SEEN, _LEAST_SIGNAL = 2.0, 0.01
 
 
 def best_length(slope: Tensor, curvature: Tensor) -> Tensor:
@@ -65,6 +68,9 @@ class LengthState(NamedTuple):
     best: Tensor  # t*, smoothed: a mean of logarithms; 0 before any was measured
     slope: Tensor  # n of the direction that was measured last
     length: Tensor  # of the last step
+    expected: Tensor  # c along that direction, as the next batch should see it
+    fresh: Tensor  # smoothed: what batches saw of slopes that others hoped for, as a share of these
+    taken: Tensor  # number of those batches
 
 
 class StepLength:
@@ -100,19 +106,42 @@ class StepLength:
         known = torch.where(best > 0, _GROWTH * best, _FIRST * self.share)
         return known.clamp(max=self.share) * shrink
 
-    def measure(self, curvature: Tensor, trial: Tensor) -> None:
+    def look_back(self, seen: Tensor) -> None:
+        """Take in the slope −⟨g, u⟩, (*runs,), of a new gradient along the direction of the step before, which measured."""
+        state = self.state
+        # The step itself has changed the slope.
+        before = seen.float() + state.length * state.expected
+        known = (state.slope > 0) & (state.expected > 0) & before.isfinite()
+        share = torch.where(known, before / torch.where(known, state.slope, 1), 1)
+        share = share.clamp(1 - _MOST_SEEN, _MOST_SEEN)
+        kept = torch.where(known, (1 - 8 / (10 + state.taken)).clamp(max=_KEPT_SIGNAL), 1)
+        kept = torch.where(known & (state.taken == 0), 0.2, kept)
+        state.fresh.copy_(torch.where(state.taken > 0, state.fresh, 1).lerp(share, 1 - kept))
+        state.taken.add_(known)
+
+    def signal(self) -> Tensor:
+        """Estimate ρ, the part of the slope that is not noise, (*runs,); 1 while nothing is known."""
+        state = self.state
+        return torch.where(state.taken > 0, state.fresh.clamp(_LEAST_SIGNAL, 1), 1)
+
+    def measure(self, curvature: Tensor, trial: Tensor, expected: Tensor | None = None) -> None:
         """Take in a curvature.
 
         Args:
             curvature: c as measured, (*runs,); anything not finite is a trial that was much too long.
             trial: The length at which it was measured, (*runs,).
+            expected: The curvature that the next batch should have along this direction, (*runs,), if it is another
+                one: a direction that was made to suit some slices is steeper along these.
         """
-        old, slope = self.state.best, self.state.slope
+        state = self.state
+        old, slope = state.best, state.slope
         found = torch.where(curvature > 0, slope / curvature, _MOST)
         found = torch.where(curvature.isfinite(), found, _RETREAT * trial).clamp(_LEAST, _MOST)
         # A batch along whose slope the direction climbs says nothing of how far to go.
         found = torch.where((slope > 0) & slope.isfinite(), found, torch.where(old > 0, old, trial))
-        self.state.best.copy_(torch.where(old > 0, found ** (1 - _KEPT) * old**_KEPT, found))
+        state.best.copy_(torch.where(old > 0, found ** (1 - _KEPT) * old**_KEPT, found))
+        seen = curvature if expected is None else expected
+        state.expected.copy_(torch.where((seen > 0) & seen.isfinite(), seen.float(), 0))
 
     def length(self, shrink: float | Tensor = 1.0) -> Tensor:
         """Compute the length of this step, (*runs,).
@@ -122,5 +151,6 @@ class StepLength:
         """
         best, length = self.state.best, self.state.length
         wanted = torch.full_like(best, self.share) * shrink
-        length.copy_(torch.where(best > 0, torch.minimum(wanted, best), _FIRST * wanted))
+        limit = (NOISE * self.signal()).clamp(max=1) * best
+        length.copy_(torch.where(best > 0, torch.minimum(wanted, limit), _FIRST * wanted))
         return length

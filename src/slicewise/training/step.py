@@ -32,6 +32,7 @@ from slicewise.optim import (
     Ahead,
     Compared,
     Derivatives,
+    Measured,
     Randomness,
     Walker,
     calibrate,
@@ -281,7 +282,7 @@ class Trainer:
                 other = dataclasses.replace(problem, x=x)
                 ready = prepare_step(recipe, other, self.seeds, t, known)
                 value = weigh(recipe, ready.problem, ready.slices, settings.objective)[0]
-                curvature = None
+                others: tuple[Tensor | None, ...] = (None, None)
             else:
                 if settings.scale == "displacement":
                     held = held_for(
@@ -289,11 +290,19 @@ class Trainer:
                     )
                 else:
                     weights = held_weights(recipe, problem, found.slices, settings.objective)
-                    held = held_loss(problem, found.slices, weights, found.value, found.gradient)
-                value, curvature = held.ahead(x)
+                    held = held_loss(
+                        problem,
+                        found.slices,
+                        weights,
+                        found.value,
+                        found.gradient,
+                        sought=recipe.seeks_slices,
+                    )
+                value, *rest = held.ahead(x)
+                others = tuple(rest)
         if self.stacked:
-            return Ahead(value, curvature)
-        return Ahead(value.squeeze(0), None if curvature is None else curvature.squeeze(0))
+            return Ahead(value, *others)
+        return Ahead(value.squeeze(0), *(None if one is None else one.squeeze(0) for one in others))
 
     def _turn(
         self,
@@ -323,7 +332,7 @@ class Trainer:
         before = value if self.stacked else value.squeeze(0)
         given = (walker, self.parameters, again, before, trial)
 
-        def measure(forward: bool) -> Tensor:
+        def measure(forward: bool) -> Measured:
             return measured_curvature(*given, forward=forward)
 
         walker.measure(self._derivatives.measured(measure, tried_twice=isinstance(t, int)), trial)

@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from slicewise.parts import Equal
+from slicewise.parts import Ascend, Equal
 from slicewise.problem import (
     Convention,
     Learner,
@@ -132,6 +132,11 @@ class Recipe(Part):
     def has_fixed_slices(self) -> bool:
         """Are its slices the same at every call?"""
         return declared(self.slicer, SlicerPart).is_fixed
+
+    @functools.cached_property
+    def seeks_slices(self) -> bool:
+        """Are slices sought that make the cost large, by ascents or by learning, rather than drawn?"""
+        return any(isinstance(part, (Ascend, Learner)) for part in walk((self.slicer,)))
 
     @functools.cached_property
     def follows_progress(self) -> bool:
