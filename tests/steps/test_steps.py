@@ -390,3 +390,36 @@ def test_a_batch_that_the_direction_climbs_changes_nothing():
         lengths.observe(torch.tensor(slope))
         lengths.measure(torch.tensor(100.0), lengths.trial())
         assert lengths.length() == pytest.approx(0.01)
+
+
+def test_noise_limits_a_length_to_where_the_expected_loss_does_not_rise():
+    """Batches that see a tenth of the slope: at most two tenths of t*. One that went wrong is one among many."""
+    lengths = steps_length()
+
+    def step(seen):
+        lengths.observe(torch.tensor(1.0))
+        lengths.measure(torch.tensor(100.0), lengths.trial())  # t* = 0.01
+        found = lengths.length().item()
+        lengths.look_back(
+            torch.tensor(seen - 100.0 * found)
+        )  # after the step has changed the slope
+        return found
+
+    assert step(0.1) == pytest.approx(0.01)  # nothing is known yet
+    for _ in range(60):
+        found = step(0.1)
+    assert lengths.signal() == pytest.approx(0.1, abs=1e-3)
+    assert found == pytest.approx(0.2 * 0.01, rel=0.02)
+    kept = (2 + 61) / (10 + 61)  # of what was averaged before, after 61 batches
+    step(-1e6)
+    assert lengths.signal() == pytest.approx(max(0.01, kept * 0.1 - (1 - kept)), abs=1e-3)
+    assert lengths.state.seen == pytest.approx(
+        kept * 0.1 - (1 - kept), abs=1e-3
+    )  # as if it were −1
+    for _ in range(100):
+        step(-1e6)
+    assert lengths.signal() > 0  # steps go on, so that better batches can be seen
+    for _ in range(200):
+        step(2.0)
+    assert lengths.signal() == 1
+    assert step(2.0) == pytest.approx(0.01)

@@ -302,8 +302,13 @@ class Computed(torch.optim.Optimizer):
 
     @property
     def limit(self) -> Tensor:
-        """t*, the length at which the loss of a batch is least along the direction: no step is longer."""
+        """The length that no step exceeds: that of the least loss of a batch along the direction, less if noise rules."""
         return self.walker.limit
+
+    @property
+    def signal(self) -> Tensor:
+        """The part of the slope that is not noise of the batch, as estimated: between 0 and 1."""
+        return self.walker.signal
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next step depends on, but the parameters."""

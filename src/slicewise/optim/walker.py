@@ -111,7 +111,7 @@ class Walker:
 
     @property
     def numbers(self) -> Tensor:
-        """What the lengths depend on, (3, *runs): saved with a training."""
+        """What the lengths depend on, (6, *runs): saved with a training."""
         return self._lengths.numbers
 
     @property
@@ -121,8 +121,8 @@ class Walker:
 
     @property
     def limit(self) -> Tensor:
-        """t*, the length at which the loss of a batch is least, as it was measured last and smoothed, (*runs,)."""
-        return self._lengths.state.best
+        """The length that no step exceeds, as computed last, (*runs,): min(1, 2 ρ) t*."""
+        return self._lengths.limit()
 
     @property
     def signal(self) -> Tensor:

@@ -10,18 +10,25 @@ the step is to end: c = (L′(s) − L′(0)) / s at a trial length s, so that w
 linear in its weights) is seen as well. The step t* u does not depend on the scale of the data, of the loss or of u: if
 u is multiplied by k, n becomes k n, c becomes k² c, and t* u stays.
 
-**Why t* is an upper limit, and not the step.** It is the best step if it were the last, for this batch. A training
-makes many: early in it t* changes hidden layers by a tenth of their size at a time, which is right for the loss of the
-next batch, too, and spoils what the network could learn later; where noise rules it is far too long, and along a narrow
-valley far too short. Beyond t*, though, a step only overshoots on the very batch that it was made from.
+**What noise does.** The slope n is too steep by the noise of the batch: u was made from this very gradient. The next
+batch shows by how much. Its gradient at θ + s u has the slope f along u, and since the step itself has changed the slope
+by s c, an unbiased estimate of the slope before the step is f + s c, with c as fresh slices see it: a direction that was
+made to suit some slices is steeper along these than along others (`HeldLoss.expected`). Its ratio to n is the *signal* ρ,
+between 0 (all noise) and 1 (none). The expected loss of the next batch is least at ρ t*, and does not rise up to 2 ρ t*.
 
-**The step itself is a share of the weights.** Directions are measured in the size of each tensor of weights (`Walker`):
-a step of length s changes each by about the share s of it. Steps of `SHARE` = 3 % serve networks of any width, depth
-and scale of data, once the outputs start at the scale of the data (`calibrated`); between 1 and 10 % results hardly
-change. Steps shrink in proportion to what is left of the training, which removes the noise of the batches whatever its
-size is. So
+**Why these are limits, and not the step.** t* is the best step if it were the last. A training makes many: early in it t*
+changes hidden layers by a tenth of their size at a time, which is right for the loss of the next batch, too, and spoils
+what the network could learn later; along a narrow valley t* is far too short. Beyond t*, though, a step overshoots on the
+very batch that it was made from, and beyond 2 ρ t* the loss rises.
 
-    s = min(SHARE · (1 − progress), t*).
+**The step itself is a share of the weights.** Directions are measured in the size of each tensor of weights
+(`optim.Walker`): a step of length s changes entries by up to the share s of it. Steps of `SHARE` = 3 % serve networks of
+very different width, depth and scale of data, once outputs start at the scale of the data (`optim.calibrate`). They
+shrink in proportion to what is left of the training, which removes the noise of the batches whatever its size is. So
+
+    s = min(SHARE · (1 − progress), min(1, 2 ρ) t*).
+
+With an unknown number of steps they do not shrink, and weights are averaged instead.
 """
 
 from __future__ import annotations
@@ -41,8 +48,12 @@ _KEPT = 0.5
 _RETREAT = 0.1
 # Bounds of t*, in sizes of the weights: beyond the upper one it limits nothing.
 _LEAST, _MOST = 1e-9, 1e3
-NOISE = 2.0
-_KEPT_SIGNAL = 0.96
+# No step is longer than this much of ρ t*.
+_WITHIN_NOISE = 2.0
+# How much of the smoothed signal stays at each measurement; less at the first ones, (2 + k) / (10 + k) at the k-th.
+_KEPT_SIGNAL, _YOUNG = 0.96, 8
+# Of the slope that a step was made for, a later batch counts as seeing between 1 minus this and this, so that a single one
+# cannot outweigh all others. The signal is never less than `_LEAST_SIGNAL`: without steps nothing would raise it again.
 _MOST_SEEN, _LEAST_SIGNAL = 2.0, 0.01
 
 
@@ -67,18 +78,20 @@ class LengthState(NamedTuple):
 
     best: Tensor  # t*, smoothed: a mean of logarithms; 0 before any was measured
     slope: Tensor  # n of the direction that was measured last
+    expected: (
+        Tensor  # c along that direction, as the next batch should see it; 0 if that is not known
+    )
     length: Tensor  # of the last step
-    expected: Tensor  # c along that direction, as the next batch should see it
-    fresh: Tensor  # smoothed: what batches saw of slopes that others hoped for, as a share of these
+    seen: Tensor  # ρ: what batches saw of the slope that steps before them were made for, smoothed
     taken: Tensor  # number of those batches
 
 
 class StepLength:
     """Computes the length of each step of a training; see the text of this module.
 
-    A step that measures is: `observe` the slope, measure a curvature at `trial()` and `measure` it, take `length()`.
-    Steps between take `length()` alone. Everything is computed on the device without reading values, for many runs at
-    once.
+    A step that measures is: `observe` the slope, measure a curvature at `trial()` and `measure` it, take `length()`. The
+    step after it tells the slope that its batch sees along the direction before (`look_back`). Steps between take
+    `length()` alone. Everything is computed on the device without reading values, for many runs at once.
 
     Args:
         runs: Shape of every number: () for one network, (R,) for a stack.
@@ -106,23 +119,27 @@ class StepLength:
         known = torch.where(best > 0, _GROWTH * best, _FIRST * self.share)
         return known.clamp(max=self.share) * shrink
 
-    def look_back(self, seen: Tensor) -> None:
+    def look_back(self, slope: Tensor) -> None:
         """Take in the slope −⟨g, u⟩, (*runs,), of a new gradient along the direction of the step before, which measured."""
         state = self.state
         # The step itself has changed the slope.
-        before = seen.float() + state.length * state.expected
+        before = slope.float() + state.length * state.expected
         known = (state.slope > 0) & (state.expected > 0) & before.isfinite()
         share = torch.where(known, before / torch.where(known, state.slope, 1), 1)
         share = share.clamp(1 - _MOST_SEEN, _MOST_SEEN)
-        kept = torch.where(known, (1 - 8 / (10 + state.taken)).clamp(max=_KEPT_SIGNAL), 1)
-        kept = torch.where(known & (state.taken == 0), 0.2, kept)
-        state.fresh.copy_(torch.where(state.taken > 0, state.fresh, 1).lerp(share, 1 - kept))
+        kept = (1 - _YOUNG / (2 + _YOUNG + state.taken)).clamp(max=_KEPT_SIGNAL)
+        old = torch.where(state.taken > 0, state.seen, 1)
+        state.seen.copy_(torch.where(known, torch.lerp(share, old, kept), state.seen))
         state.taken.add_(known)
 
     def signal(self) -> Tensor:
         """Estimate ρ, the part of the slope that is not noise, (*runs,); 1 while nothing is known."""
         state = self.state
-        return torch.where(state.taken > 0, state.fresh.clamp(_LEAST_SIGNAL, 1), 1)
+        return torch.where(state.taken > 0, state.seen.clamp(_LEAST_SIGNAL, 1), 1)
+
+    def limit(self) -> Tensor:
+        """Compute the length that no step exceeds, (*runs,): min(1, 2 ρ) t*; 0 before anything was measured."""
+        return (_WITHIN_NOISE * self.signal()).clamp(max=1) * self.state.best
 
     def measure(self, curvature: Tensor, trial: Tensor, expected: Tensor | None = None) -> None:
         """Take in a curvature.
@@ -151,6 +168,5 @@ class StepLength:
         """
         best, length = self.state.best, self.state.length
         wanted = torch.full_like(best, self.share) * shrink
-        limit = (NOISE * self.signal()).clamp(max=1) * best
-        length.copy_(torch.where(best > 0, torch.minimum(wanted, limit), _FIRST * wanted))
+        length.copy_(torch.where(best > 0, torch.minimum(wanted, self.limit()), _FIRST * wanted))
         return length
