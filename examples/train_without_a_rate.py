@@ -4,7 +4,8 @@
 
 Trains three networks on scikit-learn's digits (1,797 images of 8 × 8 pixels): a convolutional generator on pixels in
 [0, 1], the same generator on pixels in [0, 255], and an autoencoder whose codes follow a normal distribution in the plane.
-All of them have batch normalization, and all are trained by the same line of code: the length of every step is computed.
+All of them have batch normalization, and all are trained by the same line of code: the scale of outputs and the length of
+every step are computed.
 Writes one picture of the results and of the step lengths. It takes about a minute on two cores and needs
 `pip install 'slicewise[lab]'`, for the digits and the picture.
 """
@@ -217,8 +218,10 @@ def _draw_lengths(panel: Axes, found: Found) -> None:
         shown = [length or math.nan for length in one.lengths]
         panel.plot(range(1, len(shown) + 1), shown, lw=1.2, label=name)
     small, large = (torch.tensor(one.lengths).median() for one in found.generators.values())
-    panel.set(yscale="log", xlabel="step", ylabel="computed length of the step")
-    panel.set_title(f"Steps for pixels in [0, 255] are\n{large / small:.0f} times as long (median)")
+    panel.set(yscale="log", xlabel="step", ylabel="length, as a share of the weights")
+    panel.set_title(
+        f"Steps for pixels in [0, 255] change\n{large / small:.2g} times as much of the weights"
+    )
     panel.grid()
     panel.legend(loc="lower left")
 

@@ -1,6 +1,6 @@
 """Draw ours over the best of Adam's rates, a point for each setting, from a record of `make bench-networks`.
 
-python -m benchmarks.networks.picture benchmarks/results/networks-2026-11-18-clipped.json docs/images/networks-grid.png
+python -m benchmarks.networks.picture benchmarks/results/networks-2026-11-19.json docs/images/networks-grid.png
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from slicewise.lab.images import BLUE, GREEN, ORANGE, PAGE_WIDTH, blank, in_styl
 
 _COLORS = {"generator": BLUE, "translator": ORANGE, "autoencoder": GREEN}
 _MARKS = {"generator": "o", "translator": "s", "autoencoder": "^"}
-_HIGHEST = 10.0  # ratios above this, and divergences, are drawn here
+# Ratios beyond these, and divergences, are drawn here.
+_LOWEST, _HIGHEST = 0.05, 10.0
 
 
 def draw(record: Path, out: Path) -> None:
@@ -54,10 +55,10 @@ def draw(record: Path, out: Path) -> None:
                 f"{steps:,} steps: median {ours['median']:.2f},\n"
                 f"{100 * ours['within 25 %']:.0f} % of settings within 25 %"
             )
-            panel.set(xscale="log", yscale="log", xlabel="scale of the data", ylim=(0.48, 12))
+            panel.set(xscale="log", yscale="log", xlabel="scale of the data", ylim=(0.045, 13))
             panel.set_xlim(7e-4, 1.4e3)
-            ticks = (0.5, 0.7, 1.0, 1.25, 2.0, 5.0, _HIGHEST)
-            panel.set_yticks(ticks, ["≤ 0.5", *(f"{t:g}" for t in ticks[1:-1]), "≥ 10"])
+            ticks = (_LOWEST, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, _HIGHEST)
+            panel.set_yticks(ticks, ["≤ 0.05", *(f"{t:g}" for t in ticks[1:-1]), "≥ 10"])
             panel.set_xticks([1e-3, 1e-1, 1e1, 1e3])
             panel.minorticks_off()
             panel.grid()
@@ -81,7 +82,11 @@ def _common_rates(found: dict[str, Any]) -> str:
 
 
 def _height(ratio: float | None) -> float:
-    return _HIGHEST if ratio is None or not math.isfinite(ratio) else min(max(ratio, 0.5), _HIGHEST)
+    return (
+        _HIGHEST
+        if ratio is None or not math.isfinite(ratio)
+        else min(max(ratio, _LOWEST), _HIGHEST)
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An optimizer without a learning rate: the length of every step is computed from the loss."""
+"""An optimizer without a learning rate: steps are shares of the weights, and the loss computes how long they may be."""
 
 from __future__ import annotations
 
@@ -48,27 +48,32 @@ _LEAST_TRIAL = 1e-3
 
 
 class Computed(torch.optim.Optimizer):
-    """Train without a learning rate: follow a direction by a length that is computed from the loss.
+    """Train without a learning rate, whatever the scale of the data and of the loss.
 
     Use it in place of `torch.optim.Adam` where a sliced-Wasserstein loss is minimized, alone or beside other terms. The
-    loss is given as a closure that computes it for the batch at hand; the optimizer differentiates it, measures now and
-    then by one more forward pass how the loss curves along the direction, and steps. Nothing depends on the scale of
-    the data or of the loss. docs/networks.md derives the rule, and says where it was measured and where it falls short.
+    loss is given as a closure that computes it for the batch at hand. Before the first step the last layer is scaled and
+    shifted, so that outputs begin at the mean and the spread of what they are compared with. Every step changes each
+    tensor of weights by at most 3 % of its size, less and less to the end; now and then one more forward pass measures
+    how the loss curves along the direction, and no step is longer than that allows. docs/networks.md derives the rule,
+    and says where it was measured and where it falls short.
 
-    The closure must compute the same loss each time it is called for a batch: draw batches outside of it. Dropout draws
-    the same masks again, and running statistics (BatchNorm) are updated once.
+    The closure must compute the same loss each time it is called for a batch: draw batches outside of it. It is called
+    a few times before the first step. Dropout draws the same masks again, and running statistics (BatchNorm) are updated
+    once.
 
     Args:
         params: Parameters, or parameter groups. A group may have `factor` (default 1.0): how much further its
             parameters move than others. The first group's `lr` (1.0) multiplies every computed length, for schedulers.
         direction: "adam" (the default), "momentum" or "gradient".
-        total_steps: Number of steps of the training, if it is known: the steps of the second half then shrink to a
-            hundredth, which removes the noise of the batches. None averages the weights instead, see `averaged`.
+        total_steps: Number of steps of the training, if it is known: steps then shrink in proportion to what is left,
+            which removes the noise of the batches. None averages the weights instead, see `averaged`.
         derivatives: How the curvature is measured: "forward" (forward-mode differentiation), "difference" (values
             alone; for networks without forward derivatives, such as LSTMs), or "auto": forward, and differences once
             that has failed.
         max_norm: Largest norm of the gradient that the direction is made of, or None. The length is still computed
             from the whole gradient.
+        calibrate_outputs: Whether to scale and shift the layers that make outputs before the first step. An output that
+            agrees with what it is compared with stays; give False for a trained network that must not be rescaled.
         group: The processes that train this network together (DDP, FSDP), e.g. `torch.distributed.group.WORLD`; False
             for networks that are trained apart in spite of other processes.
 
@@ -81,11 +86,11 @@ class Computed(torch.optim.Optimizer):
         >>> model, loss = torch.nn.Linear(2, 8), sw.SlicedWasserstein(n_slices=20)
         >>> optimizer = Computed(model.parameters(), total_steps=50)
         >>> y = 100 * torch.randn(64, 8)  # no rate has to fit this scale
-        >>> losses = []
+        >>> before = loss(model(torch.randn(64, 2)), y).item()
         >>> for _ in range(50):
         ...     z = torch.randn(64, 2)
-        ...     losses.append(optimizer.step(lambda: loss(model(z), y)).item())
-        >>> losses[-1] < losses[0] / 2
+        ...     left = optimizer.step(lambda: loss(model(z), y)).item()
+        >>> left < before / 2
         True
     """
 

@@ -121,8 +121,9 @@ def train(
     """Train a network so that its outputs are distributed as the target samples.
 
     Use it for a generator (noise in, samples out) or for a translation (samples of one set in, samples of another out).
-    There is no learning rate: the length of each step is computed, and steps shrink in the second half of the training;
-    docs/networks.md says how, and how that compares with searched rates. To write the training loop yourself, use the
+    There is no learning rate: outputs are first given the mean and the spread of the target, steps are shares of the
+    weights that shrink to the end, and the loss computes how long they may be at most; docs/networks.md says how, and
+    how that compares with searched rates. To write the training loop yourself, use the
     loss `SlicedWasserstein` with the optimizer `slicewise.optim.Computed`.
     What a step draws depends on the seed and the step number alone, on every device.
 
@@ -149,8 +150,7 @@ def train(
             which has no rate that works everywhere, only "adam" has one. A function that makes an optimizer sets its
             own rate, and "auto" is ignored.
         decay: Factor of the rate over the training: "linear", "cosine", "tail" (linear over the last 30 % of the
-            steps), or a function of the fraction of steps made. None is 1; where lengths are computed, it is 1 in the
-            first half and falls to a hundredth in the second, by the same factor in each step.
+            steps), or a function of the fraction of steps made. None is 1, and "linear" where lengths are computed.
         clip: Largest norm of a gradient; in a stack, of each network's.
         ema: Average the weights over steps with this factor, e.g. 0.999; see `Training.ema_network`.
         precision: "tf32" for matrix products on a CUDA device, "bf16" for the network; weights and loss stay as they
@@ -176,9 +176,11 @@ def train(
 
     Example:
         >>> from slicewise.training import Generator
-        >>> target = torch.randn(500, 16) + 1
-        >>> found = train(Generator(16, hidden=(32,), generator=0), target, max_steps=50, batch=64, n_slices=20)
-        >>> found.status, bool(found.losses[-1] < found.losses[0])
+        >>> from slicewise import sliced_wasserstein
+        >>> network, target = Generator(16, hidden=(32,), generator=0), torch.randn(500, 16) + 1
+        >>> before = sliced_wasserstein(network.sample(500), target)
+        >>> found = train(network, target, max_steps=50, batch=64, n_slices=20)
+        >>> found.status, bool(sliced_wasserstein(network.sample(500), target) < before / 2)
         ('out of steps', True)
     """
     _check_data(target, source)

@@ -406,11 +406,13 @@ def test_what_a_study_made_can_be_looked_at(folder, report, asked):
     with Store.reading(report / "runs.db") as store:
         ((group,), _) = groups(store, "translate" if moved else "generate")
         made = samples(store, group, "end")
-        variant, objective, rate = made[0].label.replace(",", "").split()[:3]
+        variant, _, way = made[0].label.partition(", ")
+        if way.startswith("no rate"):
+            objective, rate = "computed", None
+        else:
+            objective, rate = way.split()[0], float(way.split()[1].strip(","))
         (row,) = (
-            row
-            for row in group.some(variant, objective)
-            if (row["lr"], row["seed"]) == (float(rate), 0)
+            row for row in group.some(variant, objective) if (row["lr"], row["seed"]) == (rate, 0)
         )
         kept = store.array(row["key"], "end")
     assert [one.label.split(",")[0] for one in made] == ["sw", "maxsw", "ebsw"]
