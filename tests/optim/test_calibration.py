@@ -73,13 +73,18 @@ def test_newtons_method_goes_through_what_bends_outputs(output, low, high):
     assert (mean - wanted_mean).abs().max() < 0.15 * wanted_spread
 
 
-def test_what_cannot_be_reached_leaves_weights_that_are_no_worse():
-    """A sigmoid makes nothing above 1."""
-    model, target = network(output="sigmoid"), samples(5, shift=7.0)
-    before = (model(NOISE).mean(dim=0) - target.mean(dim=0)).square().mean().item()
-    made, _ = calibrated(model, target)
-    assert made.isfinite().all()
-    assert (made.mean(dim=0) - target.mean(dim=0)).square().mean() <= before
+@pytest.mark.parametrize("frozen", [False, True])
+def test_what_cannot_be_reached_is_left_as_it_was(frozen):
+    """A sigmoid makes nothing of 255; neither do hidden units, if the last layer is frozen."""
+    if frozen:
+        model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 5)).double()
+        model[2].requires_grad_(False)
+    else:
+        model = network(output="sigmoid")
+    before = copy.deepcopy(model.state_dict())
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    calibrate(lambda: [Compared(model(NOISE), samples(5, scale=100.0, shift=1.0))], parameters)
+    assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
 
 
 def test_what_agrees_already_stays_to_the_last_bit():
@@ -214,6 +219,100 @@ def test_what_is_no_parabola_or_small_enough_has_no_reach():
         target = 1.1 * model(NOISE) + 0.1
     assert reach(lambda: (model(NOISE) - target).square().mean(), parameters) == {}
     assert reach(lambda: (model(NOISE) - 1e3).square().mean(), parameters, known=[0, 1]) == {}
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e5])
+def test_single_precision_tells_the_size_of_an_error_too(scale):
+    torch.manual_seed(0)
+    model, target = nn.Linear(8, 5), samples(5, scale=scale, shift=1.0).float()
+    size = model(NOISE.float()).square().mean().sqrt()
+    found = reach(lambda: (model(NOISE.float()) - target).square().mean(), [*model.parameters()])
+    for factor in found.values():
+        assert factor.item() == pytest.approx(
+            (target.square().mean().sqrt() / size).item(), rel=0.05
+        )
+    assert bool(found) or scale == 1.0
+
+
+def test_penalties_on_weights_are_no_layers():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16, bias=False), nn.ReLU(), nn.Linear(16, 5, bias=False))
+    model, target = model.double(), samples(5, scale=1e3)
+
+    def penalized():
+        weights = sum(p.square().sum() + (p * p).sum() for p in model.parameters())
+        return (model(NOISE) - target).square().mean() + 1e-4 * weights
+
+    assert set(reach(penalized, list(model.parameters()))) == {1}
+
+
+class Plain(nn.Module):
+    """A product and a sum, and constants at the end that the graph needs."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(8, 5)), nn.Parameter(torch.zeros(5))
+        self.register_buffer("std", torch.full((5,), 2.0))
+
+    def forward(self, z):
+        return (z @ self.weight + self.bias) * self.std
+
+
+def test_a_product_and_a_sum_are_a_layer_and_buffers_may_follow_it():
+    torch.manual_seed(0)
+    model, target = Plain().double(), samples(5, scale=50.0, shift=2.0)
+    optimizer = Computed(model.parameters())
+    optimizer.step(lambda: sw.SlicedWasserstein()(model(NOISE), target))
+    with torch.no_grad():
+        (mean, spread), (wanted_mean, wanted_spread) = moments(model(NOISE)), moments(target)
+    assert spread.item() == pytest.approx(wanted_spread.item(), rel=0.2)
+    assert (mean - wanted_mean).abs().max() < 0.2 * wanted_spread
+
+
+def test_weighted_samples_are_not_calibrated_by_their_plain_moments():
+    torch.manual_seed(0)
+    model, loss = network(), sw.SlicedWasserstein(n_slices=20, generator=0)
+    target = samples(5).clone()
+    target[:32] = 1e4
+    weights = torch.ones(2000).double()
+    weights[:32] = 0
+    before = copy.deepcopy(model.state_dict())
+    Computed(model.parameters()).step(
+        lambda: loss(model(NOISE), target, y_weights=weights / weights.sum())
+    )
+    for name, tensor in model.state_dict().items():
+        assert (tensor - before[name]).abs().max() < 0.2
+
+
+def test_a_closure_that_fails_leaves_weights_as_they_were():
+    model, calls = network(), []
+    loss, target = sw.SlicedWasserstein(n_slices=8, generator=0), samples(5, scale=30.0)
+
+    def closure():
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyError("the third time")
+        return loss(model(NOISE), target)
+
+    before = copy.deepcopy(model.state_dict())
+    optimizer = Computed(model.parameters())
+    with pytest.raises(KeyError):
+        optimizer.step(closure)
+    assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
+    optimizer.step(closure)  # calibrated now
+    assert moments(model(NOISE))[1].item() == pytest.approx(30.0, rel=0.2)
+
+
+def test_copies_of_model_and_optimizer_take_the_sizes_of_their_own_weights():
+    model = network()
+    twin, optimizer = copy.deepcopy((model, Computed(model.parameters())))
+    loss, target = sw.SlicedWasserstein(n_slices=8, generator=0), samples(5, scale=100.0)
+    optimizer.step(lambda: loss(twin(NOISE), target))
+    sizes = optimizer.walker.state["sizes"][0]
+    for parameter, size in zip(twin.parameters(), sizes, strict=True):
+        assert size.item() == pytest.approx(
+            parameter.detach().square().mean().sqrt().item(), rel=0.05
+        )
 
 
 def test_outputs_that_explain_nothing_are_scaled_down_and_no_others():

@@ -150,7 +150,7 @@ class Tape:
         curvature: Of a second pass: the curvature of all losses together along the change of their samples, plans held,
             which is the tangent of the samples if they have one; None if a loss could not be held.
         expected: The same as slices drawn afresh would show it on average.
-        compared: Of either pass: what was compared, loss by loss, with all that it depends on.
+        compared: Of a rehearsal: what was compared, loss by loss, with all that it depends on; without weighted samples.
     """
 
     def __init__(self, *, rehearsing: bool = False) -> None:
@@ -249,7 +249,7 @@ def recording(*, rehearsing: bool = False) -> Iterator[Tape]:
 def playing(tape: Tape) -> Iterator[None]:
     """Let the losses of a second forward pass be those that were recorded, with slices and plans held."""
     tape.playing, tape._played = True, 0
-    tape.curvature, tape.expected, tape.compared = None, None, []
+    tape.curvature = tape.expected = None
     _in_use.tapes.append(tape)
     try:
         yield

@@ -302,7 +302,8 @@ class SlicedWasserstein(_KeepsLearner):
         generator = self.generator if generator is None else generator
         tape, call = tape_in_use(), None
         if tape is not None:
-            tape.compared.append((x, y.y if isinstance(y, Target) else y))
+            if tape.rehearsing and not self._is_weighted(y, x_weights, y_weights):
+                tape.compared.append((x, y.y if isinstance(y, Target) else y))
             if tape.playing:
                 call = tape.next(self)
                 if tape.can_be_held:
@@ -431,6 +432,12 @@ class SlicedWasserstein(_KeepsLearner):
         if noted is not None and value.requires_grad:
             value.register_hook(lambda gradient: noted.upstream.append(gradient.detach()))
         return value
+
+    @staticmethod
+    def _is_weighted(y: Tensor | Target | Law, *weights: Tensor | None) -> bool:
+        """Whether samples count differently, so that their plain moments say little."""
+        own = y.y_weights if isinstance(y, Target) else None
+        return any(some is not None for some in (own, *weights))
 
     def _can_be_held(self, problem: Problem) -> bool:
         """Whether the loss with plans held is known, and is all that changes if x does."""

@@ -14,6 +14,7 @@ from slicewise.optim.trial import (
     Derivatives,
     Measured,
     Randomness,
+    lent_copies,
     measured_curvature,
     untouched,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "Randomness",
     "Walker",
     "calibrate",
+    "lent_copies",
     "measured_curvature",
     "untouched",
 ]

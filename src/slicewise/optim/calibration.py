@@ -24,14 +24,20 @@ _MOST = 16
 _CLOSE = math.log(1.1)
 # A step of Newton's method changes the logarithm of a spread by at most this, or by half where outputs bend.
 _LONGEST = math.log(1e6)
+# Outputs have been brought to the target if the logarithm of their spread is as near as this.
+_REACHED = 0.5
 # Outputs whose spread hardly follows the weights, as those that are mostly the input itself, are left alone: a network that
 # begins as the identity learns the shift by what it has, which keeps its units alive.
 _LEAST_RESPONSE = 0.5
 _TINY = 1e-30
 # A loss is a parabola if it is off by no more than this share.
 _PARABOLA = 0.02
+# By how much outputs are changed to see how a loss curves, until it does by this share of itself.
+_CHANGES, _SEEN = (1.0, 1e2, 1e4, 1e6), 0.01
 # Outputs are scaled down if it is to less than this.
 _FAR_TOO_LARGE = 0.5
+# How far before a bias the matrix is looked for; operations that scale, by a parameter that is no layer's.
+_BEFORE_A_BIAS, _SCALING = 2, ("Mul", "Div")
 # Operations that show a tensor in another shape or precision.
 _VIEWS = (
     "T",
@@ -79,9 +85,9 @@ class _Moments(NamedTuple):
     @property
     def log_ratio(self) -> Tensor:
         """By how much to change the logarithm of the standard deviation, (R,)."""
-        known = (self.spread > 0) & (self.wanted > 0)
-        ratio = torch.where(known, self.wanted, 1) / torch.where(known, self.spread, 1)
-        return 0.5 * ratio.log()
+        # Outputs that are all alike are as far off as can be.
+        spread = self.spread.clamp(min=_TINY)
+        return torch.where(self.wanted > 0, 0.5 * (self.wanted / spread).log(), 0)
 
 
 def calibrate(
@@ -110,7 +116,7 @@ def calibrate(
     with torch.enable_grad():
         first = list(evaluate())
     for k in range(len(first)):
-        layer = _last_layer(first[k].outputs, parameters)
+        layer = _last_layer(first[k].outputs, parameters, stacked=stacked)
         if layer is None or any(place[id(p)] in scales for p in (*layer.weights, *layer.biases)):
             continue
 
@@ -118,10 +124,9 @@ def calibrate(
             with torch.enable_grad():
                 return evaluate()[k]
 
-        wanted = _match(outputs, layer, stacked=stacked, mean=mean)
-        if wanted is not None:
-            scale = wanted.sqrt() if stacked else wanted.sqrt().squeeze(0)
-            scales |= {place[id(p)]: scale for p in (*layer.weights, *layer.biases)}
+        scale = _match(outputs, layer, stacked=stacked, mean=mean).sqrt()
+        scale = scale if stacked else scale.squeeze(0)
+        scales |= {place[id(p)]: scale for p in (*layer.weights, *layer.biases)}
     return scales
 
 
@@ -174,8 +179,13 @@ def _reach_of(
             return mean(evaluate().detach().double())
 
     try:
-        here, above, below = at(0.0), at(1.0), at(-1.0)
-        slope, curvature = (above - below) / 2, above + below - 2 * here
+        here, slope, curvature = at(0.0), *(torch.zeros((), dtype=torch.double),) * 2
+        for change in _CHANGES:  # until it is seen beside the rounding of the loss
+            above, below = at(change), at(-change)
+            slope = (above - below) / (2 * change)
+            curvature = (above + below - 2 * here) / change**2
+            if bool(curvature * change**2 > _SEEN * here):
+                break
         least = here - slope.square() / (2 * curvature)
         size = (2 * least / curvature).sqrt()
         scale = torch.maximum(1 - slope / curvature, size).clamp(max=1)
@@ -198,41 +208,48 @@ def _match(
     *,
     stacked: bool,
     mean: Callable[[Tensor], Tensor],
-) -> Tensor | None:
-    """Match the moments of one layer's outputs; return the variance of the target, (R,), or None for single samples."""
+) -> Tensor:
+    """Match the moments of one layer's outputs; return the variance of the target, (R,)."""
     both = (*layer.weights, *layer.biases)
+    start = [p.detach().clone() for p in both]
+    best = [p.clone() for p in start]
 
-    def measured() -> tuple[Tensor, _Moments] | None:
+    def measured() -> tuple[Tensor, _Moments]:
         made, target = outputs()
-        moments = _moments(made, target, stacked=stacked, mean=mean)
-        return None if moments is None else (made, moments)
+        return made, _moments(made, target, stacked=stacked, mean=mean)
 
-    found = measured()
-    if found is None:
-        return None
-    least, best = found[1].mismatch, [p.detach().clone() for p in both]
-    damping = torch.ones_like(least)
-    for _ in range(_MOST):
-        factor = torch.where(least > _CLOSE**2, damping, 0)
-        if layer.weights:
-            factor = _scale(*found, layer.weights, factor, stacked=stacked, mean=mean)
-            found = measured()  # means move with the scale, often by more than they are off
-            assert found is not None
-        if not bool(factor.any()):
-            break
-        for bias in layer.biases:
-            _shift(*found, bias, factor, stacked=stacked, mean=mean)
+    try:
         found = measured()
-        assert found is not None
-        better = found[1].mismatch < least  # False for NaN as well
-        least = torch.where(better, found[1].mismatch, least)
-        damping = torch.where(better, damping, damping / 4)
-        for p, kept in zip(both, best, strict=True):
-            kept.copy_(torch.where(_like(better, p, stacked=stacked), p.detach(), kept))
-        if not bool(better.all()):
-            _set(both, best)  # on from where it was better, by less
+        first = least = found[1].mismatch
+        off = found[1].log_ratio.abs()
+        damping = torch.ones_like(least)
+        for _ in range(_MOST):
+            factor = torch.where(least > _CLOSE**2, damping, 0)
+            if layer.weights:
+                factor = _scale(*found, layer.weights, factor, stacked=stacked, mean=mean)
+                found = measured()  # means move with the scale, often by more than they are off
+            if not bool(factor.any()):
+                break
+            for bias in layer.biases:
+                _shift(*found, bias, factor, stacked=stacked, mean=mean)
             found = measured()
-            assert found is not None
+            better = found[1].mismatch < least  # False for NaN as well
+            least = torch.where(better, found[1].mismatch, least)
+            off = torch.where(better, found[1].log_ratio.abs(), off)
+            damping = torch.where(better, damping, damping / 4)
+            for p, kept in zip(both, best, strict=True):
+                kept.copy_(torch.where(_like(better, p, stacked=stacked), p.detach(), kept))
+            if not bool(better.all()):
+                _set(both, best)  # on from where it was better, by less
+                found = measured()
+    except BaseException:
+        _set(both, start)
+        raise
+    # Bounded outputs may not reach the target: what has only come nearer may be saturated.
+    reached = (off < _REACHED) & (least < first)
+    for p, kept, old in zip(both, best, start, strict=True):
+        kept.copy_(torch.where(_like(reached, p, stacked=stacked), kept, old))
+    _set(both, best)
     return found[1].wanted
 
 
@@ -299,16 +316,23 @@ def _shift(
 @torch.no_grad()
 def _moments(
     made: Tensor, target: Tensor, *, stacked: bool, mean: Callable[[Tensor], Tensor]
-) -> _Moments | None:
+) -> _Moments:
     wide = torch.promote_types(made.dtype, torch.float32)
     x, y = (_sets(t.detach(), stacked=stacked).to(wide) for t in (made, target))
-    if x.shape[-2] < 2 or y.shape[-2] < 2:
-        return None
     y = y.expand(len(x), *y.shape[-2:])
     (x_mean, x_square), (y_mean, y_square) = (
         (mean(t.mean(dim=-2)), mean(_squares(t, mean))) for t in (x, y)
     )
     shift = y_mean - x_mean
+    # Single samples have no spread, and their means are noise; on one rank is enough.
+    single = min(x.shape[-2], y.shape[-2]) < 2
+    if bool(mean(torch.full_like(x_square, float(single))).any()):
+        return _Moments(
+            torch.zeros_like(shift).unsqueeze(-2),
+            *(torch.zeros_like(x_square),) * 2,
+            y_square,
+            y_square,
+        )
     return _Moments(
         shift.unsqueeze(-2),
         x_square / x.shape[-2] + y_square / y.shape[-2],
@@ -341,37 +365,48 @@ def _runs_of(products: Tensor, *, stacked: bool) -> Tensor:
     return products.flatten(1).sum(dim=1) if stacked else products.sum().reshape(1)
 
 
-def _last_layer(outputs: Tensor, parameters: Sequence[Tensor]) -> _Layer | None:
-    """The parameters of the first operations, from the outputs back, that have any; None if these are not a layer."""
-    if outputs.grad_fn is None:
-        return None
+def _last_layer(outputs: Tensor, parameters: Sequence[Tensor], *, stacked: bool) -> _Layer | None:
+    """The parameters of the layer that makes outputs: a matrix, and a bias if it has one; None if it is no such layer.
+
+    They are those of the first operations that have any, from the outputs back. Where that is a bias alone, the matrix is
+    looked for right before it.
+    """
     mine = {id(p): p for p in parameters}
-    level, seen = [outputs.grad_fn], set()
-    while level:
-        found: dict[int, Tensor] = {}
+    level: Sequence[torch.autograd.graph.Node | None] = [outputs.grad_fn]
+    seen: set[torch.autograd.graph.Node] = set()
+    biases: dict[int, Tensor] = {}
+    more = _BEFORE_A_BIAS
+    while any(level) and more:
+        matrices: dict[int, Tensor] = {}
         below = []
         for node in level:
-            for child, _ in node.next_functions:
-                if child is None or child in seen:
+            for child, _ in () if node is None else node.next_functions:
+                if node is None or child is None or child in seen:
                     continue
                 seen.add(child)
                 leaf = _leaf(child)
                 if leaf is None:
                     below.append(child)
-                elif id(leaf) in mine:
-                    found[id(leaf)] = leaf
+                elif id(leaf) not in mine or node.name().startswith(_SCALING):
+                    return None  # of somebody else, or no layer
+                elif _is_matrix(leaf, stacked=stacked):
+                    matrices[id(leaf)] = leaf
                 else:
-                    return None  # of somebody else
-        if found:
-            weights = [p for p in found.values() if _is_matrix(p, outputs)]
-            biases = [p for p in found.values() if not _is_matrix(p, outputs)]
-            return _Layer(weights, biases) if len(weights) <= 1 and len(biases) <= 1 else None
+                    biases[id(leaf)] = leaf
+        if len(matrices) > 1 or len(biases) > 1:
+            return None
+        if matrices:
+            return _Layer([*matrices.values()], [*biases.values()])
+        more -= bool(biases)
         level = below
     return None
 
 
 def _outer_layers(loss: Tensor, parameters: Sequence[Tensor]) -> list[_Layer]:
-    """The parameters of the first operations that have any, along every path from a loss back."""
+    """The parameters of the first operations that have any, along every path from a loss back.
+
+    Parameters that enter the loss by themselves, as in a penalty on weights, are no layer.
+    """
     mine = {id(p): p for p in parameters}
     open_, seen = [loss.grad_fn], set()
     layers = []
@@ -380,23 +415,21 @@ def _outer_layers(loss: Tensor, parameters: Sequence[Tensor]) -> list[_Layer]:
         if node is None or node in seen:
             continue
         seen.add(node)
-        children = [child for child, _ in node.next_functions if child is not None]
-        leaves = [leaf for leaf in map(_leaf, children) if leaf is not None]
-        if leaves:
-            found = [p for p in leaves if id(p) in mine]
-            weights = [p for p in found if p.dim() > 1]
-            layers.append(_Layer(weights, [p for p in found if p.dim() <= 1]))
-        else:
+        children = [child for child, _ in node.next_functions]
+        leaves = [None if child is None else _leaf(child) for child in children]
+        found = [leaf for leaf in leaves if leaf is not None]
+        if not found:
             open_ += children
+        elif len(found) < len(leaves):  # something else goes in, if only data
+            both = [p for p in found if id(p) in mine]
+            weights = [p for p in both if p.dim() > 1]
+            layers.append(_Layer(weights, [p for p in both if p.dim() <= 1]))
     return layers
 
 
-def _is_matrix(parameter: Tensor, outputs: Tensor) -> bool:
+def _is_matrix(parameter: Tensor, *, stacked: bool) -> bool:
     """Whether a parameter has inputs and outputs; in a stack, biases are (R, 1, d)."""
-    shape = parameter.shape
-    if len(shape) == 3 and outputs.dim() == 3 and shape[0] == outputs.shape[0]:
-        return shape[1] > 1
-    return len(shape) > 1
+    return parameter.dim() > 1 and not (stacked and parameter.shape[1] == 1)
 
 
 def _leaf(node: torch.autograd.graph.Node) -> Tensor | None:

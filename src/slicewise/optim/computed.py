@@ -28,6 +28,7 @@ from slicewise.optim.trial import (
     Derivatives,
     Measured,
     Randomness,
+    lent_copies,
     measured_curvature,
     modules_with,
     untouched,
@@ -52,7 +53,8 @@ class Computed(torch.optim.Optimizer):
 
     Use it in place of `torch.optim.Adam` where a sliced-Wasserstein loss is minimized, alone or beside other terms. The
     loss is given as a closure that computes it for the batch at hand. Before the first step the last layer is scaled and
-    shifted, so that outputs begin at the mean and the spread of what they are compared with. Every step changes each
+    shifted, so that outputs begin at the mean and the spread of what they are compared with (unless the network is
+    compiled, sharded or reached otherwise than by layers, or samples are weighted or a law). Every step changes each
     tensor of weights by at most 3 % of its size, less and less to the end; now and then one more forward pass measures
     how the loss curves along the direction, and no step is longer than that allows. docs/networks.md derives the rule,
     and says where it was measured and where it falls short.
@@ -219,14 +221,14 @@ class Computed(torch.optim.Optimizer):
 
     def _begin(self, closure: Closure) -> None:
         """Before the first step: let outputs have the scale of what they are compared with, and take sizes of weights."""
-        self._has_begun = True
         if not self.calibrate or self._is_sharded:
             self.walker.begin()
+            self._has_begun = True
             return
         randomness = Randomness(self.parameters[0].device)
 
         def rehearsed() -> tuple[Tensor, list[Compared]]:
-            same = (randomness.again(), untouched(self._modules), recording(rehearsing=True))
+            same = (randomness.again(), lent_copies(self._modules), recording(rehearsing=True))
             with same[0], same[1], same[2] as tape:
                 loss = _scalar(closure())
             given = [(x, y) for x, y in tape.compared if isinstance(y, Tensor)]
@@ -238,6 +240,7 @@ class Computed(torch.optim.Optimizer):
             scales = calibrate(lambda: rehearsed()[1], movable, mean=mean)
             factors = reach(lambda: rehearsed()[0], movable, scales, mean=mean)
         self.walker.begin(*({moves[i]: t for i, t in some.items()} for some in (scales, factors)))
+        self._has_begun = True
 
     def _factors(self) -> list[float]:
         """How much further each parameter moves than others."""

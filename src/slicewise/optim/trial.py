@@ -213,6 +213,24 @@ def untouched(modules: Iterable[nn.Module]) -> Iterator[None]:
                 local(buffer).copy_(local(values))
 
 
+@contextmanager
+def lent_copies(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Let modules work on copies of their buffers, so that what was computed can still be differentiated afterwards."""
+    kept = [
+        (module, name, buffer)
+        for module in modules
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
+    try:
+        for module, name, buffer in kept:
+            module._buffers[name] = buffer.clone()
+        yield
+    finally:
+        for module, name, buffer in kept:
+            module._buffers[name] = buffer
+
+
 class Randomness:
     """The state of torch's global generators, to draw the same numbers again."""
 

@@ -148,6 +148,8 @@ class Walker:
             factors: How much larger parameters have to become than they are, by their place.
         """
         scales = scales or {}
+        if not self.stacked:
+            self.weights = [local(w.detach()) for w in self._given]  # they may have been replaced
         sizes = list(self._norms(self.weights).unbind(0))
         outer = None  # of the matrix that makes outputs
         for i, (shape, numel) in enumerate(zip(self._shapes, self._numels, strict=True)):

@@ -36,6 +36,7 @@ from slicewise.optim import (
     Randomness,
     Walker,
     calibrate,
+    lent_copies,
     measured_curvature,
     untouched,
 )
@@ -144,7 +145,7 @@ class Trainer:
         randomness = Randomness(given.device)
 
         def evaluate() -> list[Compared]:
-            with randomness.again(), untouched(self.network.modules()):
+            with randomness.again(), lent_copies(self.network.modules()):
                 return [Compared(self._forward(given), real)]
 
         walker.begin(calibrate(evaluate, self.parameters, stacked=self.stacked))
