@@ -18,11 +18,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# At most so many times are outputs computed anew.
+# At most so many steps of Newton's method are made.
 _MOST = 16
 # Spreads that differ by less than this factor are left alone, and near which Newton's method stops.
 _CLOSE = math.log(1.1)
-# A step of Newton's method changes the logarithm of a spread by at most this, or by half where outputs bend.
+# A step of Newton's method changes the logarithm of a spread by at most this.
 _LONGEST = math.log(1e6)
 # Outputs have been brought to the target if the logarithm of their spread is as near as this.
 _REACHED = 0.5
@@ -225,7 +225,7 @@ def _match(
         damping = torch.ones_like(least)
         for _ in range(_MOST):
             factor = torch.where(least > _CLOSE**2, damping, 0)
-            if layer.weights:
+            if bool(factor.any()) and layer.weights:
                 factor = _scale(*found, layer.weights, factor, stacked=stacked, mean=mean)
                 found = measured()  # means move with the scale, often by more than they are off
             if not bool(factor.any()):
